@@ -1,0 +1,35 @@
+# make check: everything a change must pass. `make` alone shows the targets.
+PYTHON ?= python
+NPROC  := $(shell nproc)
+
+.PHONY: help check format lint types contracts proto test bench docs schema
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+check: format lint types proto-lint test ## format, lint, types, contracts, tests
+
+format: ## the formatter has nothing to change
+	ruff format --check .
+
+lint: ## ruff and the import contracts
+	ruff check .
+	lint-imports
+
+types: ## mypy --strict
+	mypy
+
+proto: ## generate the stubs beside the .proto files
+	$(PYTHON) proto/build_stubs.py
+
+proto-lint: ## buf lint, and buf breaking against the last released contract
+	cd proto && buf lint && buf breaking --against baseline.binpb
+
+test: ## all tests, in parallel
+	$(PYTHON) -m pytest -n $(NPROC) --dist loadgroup tests
+
+bench: ## the figures of the quality bars, into bench.json
+	$(PYTHON) -m tests.bench
+
+docs: ## the manual as a site
+	mkdocs build --strict
+.PHONY: proto-lint
