@@ -1,0 +1,1 @@
+"""The server of HAI Platform: see backend/docs/architecture.md for the rooms and the one loop."""

@@ -1,0 +1,1 @@
+"""Frozen values and enums of the platform; imports nothing of ours."""

@@ -1,0 +1,77 @@
+"""Errors that a caller can act on. services/errors.py turns each into a gRPC status.
+
+HaiError
+├── NotFound             no such thing, or not visible to the caller
+├── Denied               the caller lacks a right
+├── Unauthenticated      no token, or a wrong, expired or revoked one
+├── Invalid              the request breaks rules; carries every violation
+├── Conflict             the thing is not in a state for that, or the name is taken
+├── Exhausted            a limit is reached
+├── Unavailable          the store or the cluster cannot be reached now
+└── InvalidTransition    a bug: an event met a state that has no rule for it
+
+A message says what happened, to which thing, and what to do. `reason` is stable and machine-readable (AIP-193).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class HaiError(Exception):
+    """Root of the tree."""
+
+    reason = "INTERNAL"
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        if reason is not None:
+            self.reason = reason
+
+
+class NotFound(HaiError):
+    reason = "NOT_FOUND"
+
+
+class Denied(HaiError):
+    reason = "DENIED"
+
+
+class Unauthenticated(HaiError):
+    reason = "UNAUTHENTICATED"
+
+
+class Conflict(HaiError):
+    reason = "CONFLICT"
+
+
+class Exhausted(HaiError):
+    reason = "LIMIT_REACHED"
+
+    def __init__(self, message: str, *, reason: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.retry_after = retry_after  # seconds; None: time alone does not help
+
+
+class Unavailable(HaiError):
+    reason = "UNAVAILABLE"
+
+
+class InvalidTransition(HaiError):
+    reason = "INVALID_TRANSITION"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: the path of the field (spec.entrypoint, services[0].port) and a sentence."""
+
+    field: str
+    message: str
+
+
+class Invalid(HaiError):
+    reason = "INVALID"
+
+    def __init__(self, violations: tuple[Violation, ...], *, reason: str | None = None) -> None:
+        super().__init__("; ".join(f"{v.field}: {v.message}" for v in violations), reason=reason)
+        self.violations = violations

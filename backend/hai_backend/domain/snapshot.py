@@ -1,0 +1,73 @@
+"""Everything that one scheduling pass may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import TaskType
+
+
+class Standing(StrEnum):
+    """What the scheduler may do with a task."""
+
+    QUEUED = "QUEUED"  # may be started
+    RUNNING = "RUNNING"  # holds nodes, may be suspended
+    LEAVING = "LEAVING"  # holds nodes, already asked to leave or being started: leave it alone
+
+
+@dataclass(frozen=True, slots=True)
+class SchedTask:
+    """The few facts of an unfinished task that scheduling depends on. Times are seconds since the epoch."""
+
+    id: int
+    user: str
+    group: str
+    node_count: int
+    priority: Priority  # as asked; may be AUTO
+    created_at: float
+    standing: Standing = Standing.QUEUED
+    zone: str = ""
+    custom_rank: float = 0.0
+    task_type: TaskType = TaskType.TRAINING
+    gpu: int = 0  # per rank; 0 with cpu and memory 0: the whole node
+    cpu: int = 0
+    memory: int = 0  # GB
+    held: bool = False
+    not_before: float = 0.0
+    assigned_nodes: tuple[str, ...] = ()  # must run on exactly these
+    placed: tuple[
+        str, ...
+    ] = ()  # nodes that it still holds; nodes of finished ranks are returned early
+    run_priority: Priority = Priority.AUTO  # level at which the current run was started
+    run_started_at: float | None = None
+    saved_at: float | None = None  # last checkpoint that the program reported
+    leaves_free: bool = True  # LEAVING only: its nodes become free (False: it is being started)
+    suspended_for: int = 0  # LEAVING only: the task that its nodes are wanted for
+    run_seconds: float = 0.0  # over earlier runs
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """Nodes that `user` may hold in `group` at `priority`; AUTO: over all levels. Own rows already beat group rows."""
+
+    user: str
+    group: str
+    priority: Priority
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A consistent picture of the cluster at `now`."""
+
+    now: float
+    nodes: tuple[Node, ...]
+    tasks: tuple[SchedTask, ...]
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    quotas: tuple[QuotaRow, ...] = ()
+    inactive_users: frozenset[str] = frozenset()
+    revision: int = 0

@@ -1,0 +1,142 @@
+"""What a user asks for, after validation and with every default filled in.
+
+The shape is that of hai.v1.TaskSpec (the HAI yaml schema, version 2); see its comments for the meaning of each field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hai_backend.domain.priority import Priority
+
+
+class TaskType(StrEnum):
+    TRAINING = "training"
+    VIRTUAL = "virtual"
+    JUPYTER = "jupyter"
+    VALIDATION = "validation"
+    BACKGROUND = "background"
+    UPGRADE = "upgrade"
+
+
+class OnEnd(StrEnum):
+    """What a policy does when a part of the gang ends."""
+
+    RESTART = "restart"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+class ServiceType(StrEnum):
+    HTTP = "http"
+    TCP = "tcp"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    entrypoint: str
+    workspace: str = ""
+    parameters: tuple[str, ...] = ()
+    environments: Mapping[str, str] = field(default_factory=dict)
+    entrypoint_executable: bool = False
+    git_remote_repo: str = ""
+    git_target_revision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSpec:
+    image: str = "default"
+    group: str = "default"
+    zone: str = ""
+    node_count: int = 1
+    is_spot: bool = False
+    gpu: int = 0
+    cpu: int = 0
+    memory: int = 0  # GB
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    name: str
+    type: ServiceType
+    port: int = 0
+    rank: tuple[int, ...] = (0,)
+    startup_script: str = ""
+    rewrite_uri: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResourceSpec:
+    cpu: int = 0
+    memory: int = 0  # GB
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSpec:
+    time: int = 0
+    recorder: str = ""
+    interval: Mapping[str, int] = field(default_factory=dict)
+    warmup: int = 0
+    trace: bool = False
+    follow_task: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsSpec:
+    whole_life_state: int = 0
+    mount_code: int = 2
+    py_venv: str = ""
+    override_node_resource: NodeResourceSpec | None = None
+    profile: ProfileSpec | None = None
+    tags: tuple[str, ...] = ()
+    watchdog_time: int = 1800  # seconds
+    record_git_revision: bool = False
+    shared_in_group: bool = False
+    assigned_nodes: tuple[str, ...] = ()
+    sidecar: tuple[str, ...] = ()
+    fffs_enable_fuse: bool = False
+    timeout: int = 0  # seconds of one run; 0: none
+    time_limit: int = 0  # seconds over all runs; 0: none
+    max_retries: int = 0
+    suspend_signal: str = ""
+    ack_within: float = 5.0
+    save_within: float = 5.0
+    env_fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpec:
+    name: str
+    count: int
+    entrypoint: str = ""
+    parameters: tuple[str, ...] = ()
+    environments: Mapping[str, str] = field(default_factory=dict)
+    gpu: int = 0
+    cpu: int = 0
+    memory: int = 0  # GB
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    on_pod_failed: OnEnd = OnEnd.FAIL
+    on_pod_evicted: OnEnd = OnEnd.RESTART
+    on_role_completed: OnEnd = OnEnd.IGNORE
+    min_available: int = 0  # 0: all ranks
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    name: str
+    spec: ProgramSpec
+    task_type: TaskType = TaskType.TRAINING
+    priority: Priority = Priority.AUTO
+    resource: ResourceSpec = ResourceSpec()
+    services: tuple[ServiceSpec, ...] = ()
+    options: OptionsSpec = OptionsSpec()
+    roles: tuple[RoleSpec, ...] = ()
+    policies: PolicySpec = PolicySpec()
+    version: int = 2

@@ -1,0 +1,157 @@
+"""A task, its current run and that run's ranks: one aggregate, written as one guarded row set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag, StrEnum
+
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import TaskSpec
+
+
+class TaskState(StrEnum):
+    WAITING_INIT = "WAITING_INIT"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    FINISHED = "FINISHED"
+
+
+class Outcome(StrEnum):
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+    CANCELED = "CANCELED"
+
+
+class RunState(StrEnum):
+    CREATED = "CREATED"
+    BUILDING = "BUILDING"
+    RUNNING = "RUNNING"
+    SUSPENDING = "SUSPENDING"
+    STOPPING = "STOPPING"
+    TERMINATING = "TERMINATING"
+    ENDED = "ENDED"
+
+
+class RankState(StrEnum):
+    CREATED = "CREATED"
+    BUILDING = "BUILDING"
+    UNSCHEDULABLE = "UNSCHEDULABLE"
+    RUNNING = "RUNNING"
+    SUCCEEDED_TERMINATING = "SUCCEEDED_TERMINATING"
+    FAILED_TERMINATING = "FAILED_TERMINATING"
+    STOPPED_TERMINATING = "STOPPED_TERMINATING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+    @property
+    def gone(self) -> bool:
+        """True when nothing of the rank exists any more: its node is free."""
+        return self in _GONE
+
+
+_GONE = frozenset({RankState.SUCCEEDED, RankState.FAILED, RankState.STOPPED})
+
+
+class StopCode(IntFlag):
+    """Why a run ended; HAI's bits, and NODE_FAILURE of ours."""
+
+    NONE = 0
+    STOP = 1
+    INTERRUPT = 16
+    UNSCHEDULABLE = 32
+    FAILED = 128
+    INIT_FAILED = 256
+    TIMEOUT = 512
+    MANUAL_STOP = 1024
+    HOOK_RESTART = 2048
+    MANUAL_SUCCEEDED = 4096
+    MANUAL_FAILED = 8192
+    NODE_FAILURE = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One of the n parts of a run, on one node."""
+
+    index: int
+    node: str
+    state: RankState = RankState.CREATED
+    role: str = ""
+    address: str = ""
+    free_port: int = 0
+    exit_code: int | None = None
+    last_lines: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One stay of a task on nodes. `deadline` is when a Ticked event is due next; None: never."""
+
+    number: int
+    state: RunState
+    ranks: tuple[Rank, ...]
+    created_at: float
+    priority: Priority
+    whole_life_state: int = 0
+    stop_code: StopCode = StopCode.NONE
+    reason: str = ""
+    suspended_for: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    deadline: float | None = None
+    acknowledged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a user submitted; lives through any number of runs. Times are seconds since the epoch."""
+
+    id: int
+    user: str
+    spec: TaskSpec
+    state: TaskState
+    priority: Priority
+    created_at: float
+    custom_rank: float = 0.0
+    tags: tuple[str, ...] = ()
+    starred: bool = False
+    whole_life_state: int = 0
+    outcome: Outcome | None = None
+    wanted_outcome: Outcome | None = None  # what a person asked for while a run was still ending
+    reason: str = ""
+    held: bool = False
+    not_before: float = 0.0
+    suspend_count: int = 0
+    failure_count: int = 0
+    node_failure_count: int = 0
+    launch_failure_count: int = 0
+    run_seconds: float = 0.0  # over ended runs
+    started_at: float | None = None
+    finished_at: float | None = None
+    run: Run | None = None  # current or last
+    revision: int = 0  # +1 with every write; guards it
+    version: int = 0  # position in the stream of changes, given by the store
+
+    @property
+    def node_count(self) -> int:
+        return self.spec.resource.node_count
+
+    @property
+    def waiting(self) -> bool:
+        return self.state in (TaskState.WAITING_INIT, TaskState.SUSPENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """One line of a task's timeline: who did what when, and why."""
+
+    time: float
+    actor: str
+    kind: str
+    reason: str = ""
+    run: int = 0
+    rank: int = -1

@@ -1,0 +1,57 @@
+"""People, what they may do and how much they may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hai_backend.domain.priority import Priority
+
+
+class Role(StrEnum):
+    USER = "USER"
+    OPERATOR = "OPERATOR"
+    ADMIN = "ADMIN"
+
+
+class TokenScope(StrEnum):
+    ALL = "ALL"
+    READ = "READ"
+    SUBMIT = "SUBMIT"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    role: Role = Role.USER
+    groups: tuple[str, ...] = ()
+    active: bool = True
+    rights: tuple[str, ...] = ()
+    uid: int = 0
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Nodes that a user (or each member of a user group) may hold at once; priority AUTO: over all levels together."""
+
+    subject: str
+    subject_is_group: bool
+    group: str
+    priority: Priority
+    nodes: int
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A credential; only the SHA-256 of its secret is ever kept."""
+
+    id: int
+    user: str
+    scope: TokenScope
+    secret_sha256: str
+    description: str = ""
+    created_at: float = 0.0
+    expires_at: float | None = None
+    revoked: bool = False

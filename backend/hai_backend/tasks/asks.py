@@ -1,0 +1,168 @@
+"""What people and the scheduler ask of a task, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hai_backend.domain.errors import Conflict, InvalidTransition
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Outcome, Rank, Run, RunState, StopCode, Task, TaskState
+from hai_backend.tasks import events as ev
+from hai_backend.tasks.instructions import Launch, TellSuspend
+from hai_backend.tasks.limits import Limits
+from hai_backend.tasks.moves import Line, Move, terminate
+
+_CODES = {
+    Outcome.SUCCEEDED: StopCode.MANUAL_SUCCEEDED,
+    Outcome.FAILED: StopCode.MANUAL_FAILED,
+    Outcome.STOPPED: StopCode.MANUAL_STOP,
+}
+
+
+def answer(task: Task, event: ev.TaskAsk, now: float, limits: Limits) -> Move:
+    """Apply an ask. Raises Conflict when the task is in no state for it."""
+    if task.state is TaskState.FINISHED:
+        return _answer_finished(task, event)
+    match event:
+        case ev.StopAsked():
+            return _stop(task, event, now, limits)
+        case ev.SuspendAsked():
+            return _suspend(task, event, now, limits)
+        case ev.ResumeAsked():
+            return Move(replace(task, held=False, not_before=0.0))
+        case ev.PriorityChanged(priority=priority):
+            return _priority(task, priority, event.by)
+        case ev.Moved(custom_rank=custom_rank):
+            return Move(replace(task, custom_rank=custom_rank))
+        case ev.Labelled(tags=tags, starred=starred):
+            return Move(replace(task, tags=tags, starred=starred))
+        case ev.RunPlaced():
+            return _place(task, event, now, limits)
+
+
+def _answer_finished(task: Task, event: ev.TaskAsk) -> Move:
+    match event:
+        case ev.StopAsked():
+            return Move(task)  # it has ended: that is what was wanted
+        case ev.Labelled(tags=tags, starred=starred):
+            return Move(replace(task, tags=tags, starred=starred))
+        case ev.RunPlaced():
+            raise InvalidTransition(f"task {task.id} is finished and cannot be placed")
+        case _:
+            raise Conflict(
+                f"task {task.id} ({task.spec.name}) is finished ({task.outcome});"
+                " submit it again with `hai describe ID | hai run -`",
+                reason="TASK_FINISHED",
+            )
+
+
+def _stop(task: Task, event: ev.StopAsked, now: float, limits: Limits) -> Move:
+    run = task.run
+    if task.waiting:
+        outcome = event.outcome or (Outcome.CANCELED if run is None else Outcome.STOPPED)
+        return Move(_finished(task, outcome, _stop_reason(event), now))
+    assert run is not None
+    if task.wanted_outcome is not None:
+        return Move(task)
+    wanted = event.outcome or Outcome.STOPPED
+    task = replace(task, wanted_outcome=wanted, reason=_stop_reason(event))
+    code = _CODES[wanted]
+    if run.state is RunState.RUNNING and not run.stop_code:
+        return _ask_to_save(task, run, RunState.STOPPING, code, _stop_reason(event), now, event.by)
+    if run.state in (RunState.CREATED, RunState.BUILDING):
+        return terminate(task, run, code, _stop_reason(event), now, limits)
+    state = RunState.STOPPING if run.state is RunState.SUSPENDING else run.state
+    return Move(replace(task, run=replace(run, state=state, stop_code=run.stop_code | code)))
+
+
+def _stop_reason(event: ev.StopAsked) -> str:
+    marked = f" and marked {event.outcome}" if event.outcome else ""
+    return event.reason or f"stopped by {event.by}{marked}"
+
+
+def _suspend(task: Task, event: ev.SuspendAsked, now: float, limits: Limits) -> Move:
+    not_before = max(task.not_before, now + event.delay if event.delay else 0.0)
+    task = replace(task, held=task.held or event.hold, not_before=not_before)
+    run = task.run
+    if task.waiting or run is None:
+        return Move(task)
+    if run.state is RunState.RUNNING and not run.stop_code:
+        run = replace(run, suspended_for=event.for_task)
+        return _ask_to_save(
+            task, run, RunState.SUSPENDING, StopCode.INTERRUPT, event.reason, now, event.by
+        )
+    if run.state in (RunState.CREATED, RunState.BUILDING):
+        run = replace(run, suspended_for=event.for_task)
+        return terminate(task, run, StopCode.INTERRUPT, event.reason, now, limits)
+    return Move(task)
+
+
+def _ask_to_save(
+    task: Task, run: Run, state: RunState, code: StopCode, reason: str, now: float, by: str
+) -> Move:
+    """Enter SUSPENDING or STOPPING: the same path, so that a stopped task may save too."""
+    options = task.spec.options
+    run = replace(
+        run,
+        state=state,
+        stop_code=run.stop_code | code,
+        reason=reason,
+        deadline=now + options.ack_within,
+        acknowledged=False,
+    )
+    ranks = tuple(r.index for r in run.ranks if r.exit_code is None and not r.state.gone)
+    tell = TellSuspend(run.number, ranks, options.ack_within, options.save_within)
+    kind = "SuspendAsked" if state is RunState.SUSPENDING else "StopAsked"
+    return Move(replace(task, run=run), (tell,), (Line(kind, reason, by),))
+
+
+def ask_to_stop(task: Task, run: Run, code: StopCode, reason: str, now: float) -> Move:
+    """The clock stops a run that has used its time: the program may save first."""
+    return _ask_to_save(task, run, RunState.STOPPING, code, reason, now, "server")
+
+
+def _priority(task: Task, priority: Priority, by: str) -> Move:
+    if priority == task.priority:
+        return Move(task)
+    old, new = task.priority.name, priority.name
+    return Move(
+        replace(task, priority=priority),
+        (),
+        (Line("PriorityChanged", f"{old} to {new} by {by}", by),),
+    )
+
+
+def _place(task: Task, event: ev.RunPlaced, now: float, limits: Limits) -> Move:
+    if not task.waiting:
+        raise InvalidTransition(f"task {task.id} is {task.state.value} and cannot be placed again")
+    number = task.run.number + 1 if task.run else 1
+    names = _role_names(task)
+    run = Run(
+        number=number,
+        state=RunState.CREATED,
+        ranks=tuple(Rank(i, node, role=names[i]) for i, node in enumerate(event.nodes)),
+        created_at=now,
+        priority=event.priority,
+        whole_life_state=task.whole_life_state,
+        deadline=now + limits.build_within,
+    )
+    task = replace(task, state=TaskState.RUNNING, run=run, not_before=0.0, reason="")
+    line = Line("RunPlaced", f"on {', '.join(event.nodes)}: {event.reason}", "scheduler")
+    return Move(task, (Launch(number, tuple(range(len(run.ranks)))),), (line,), run=number)
+
+
+def _role_names(task: Task) -> list[str]:
+    names = [role.name for role in task.spec.roles for _ in range(role.count)]
+    return names or [""] * task.node_count
+
+
+def _finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
+    return replace(
+        task,
+        state=TaskState.FINISHED,
+        outcome=outcome,
+        reason=reason,
+        finished_at=now,
+        held=False,
+        not_before=0.0,
+    )

@@ -1,0 +1,87 @@
+"""What becomes of a task when the last rank of its run is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hai_backend.domain.task import Outcome, RankState, Run, RunState, StopCode, Task, TaskState
+from hai_backend.tasks.limits import Limits
+from hai_backend.tasks.moves import Line, Move, with_run
+
+
+def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    """End the run once every rank is gone: its nodes are free."""
+    if not all(r.state.gone for r in run.ranks):
+        return Move(with_run(task, run))
+    lasted = now - run.started_at if run.started_at is not None else 0.0
+    run = replace(run, state=RunState.ENDED, ended_at=now, deadline=None)
+    task = replace(task, run=run, run_seconds=task.run_seconds + lasted)
+    return _next(task, run, now, limits)
+
+
+def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    """The first line that applies decides. Order matters: a person's word, then success, then whose fault it was."""
+    code = run.stop_code
+    if task.wanted_outcome is not None:
+        return _finish(task, task.wanted_outcome, task.reason, now)
+    if all(r.state is RankState.SUCCEEDED for r in run.ranks):
+        return _finish(task, Outcome.SUCCEEDED, "all ranks succeeded", now)
+    if code & StopCode.NODE_FAILURE:
+        return _requeue(replace(task, node_failure_count=task.node_failure_count + 1), run)
+    if code & StopCode.FAILED:
+        return _after_failure(task, run, now, limits)
+    if code & StopCode.TIMEOUT:
+        return _finish(task, Outcome.FAILED, run.reason, now)
+    if code & (StopCode.UNSCHEDULABLE | StopCode.INIT_FAILED):
+        return _after_launch_failure(task, run, now, limits)
+    if code & StopCode.INTERRUPT:
+        task = replace(task, suspend_count=task.suspend_count + 1, launch_failure_count=0)
+        return _requeue(task, run)
+    if code & StopCode.HOOK_RESTART:
+        return _requeue(task, run)
+    return _finish(task, Outcome.SUCCEEDED, run.reason, now)
+
+
+def _after_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    failures = task.failure_count + 1
+    task = replace(task, failure_count=failures)
+    allowed = task.spec.options.max_retries
+    if failures > allowed and not run.stop_code & StopCode.HOOK_RESTART:
+        tries = f" ({failures} failures, max_retries {allowed})" if allowed else ""
+        return _finish(task, Outcome.FAILED, run.reason + tries, now)
+    return _requeue(replace(task, not_before=now + limits.back_off(failures)), run)
+
+
+def _after_launch_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    failures = task.launch_failure_count + 1
+    task = replace(task, launch_failure_count=failures)
+    if failures >= limits.launch_tries:
+        reason = f"{run.reason} ({failures} launches failed in a row)"
+        return _finish(task, Outcome.FAILED, reason, now)
+    return _requeue(replace(task, not_before=now + limits.back_off(failures)), run)
+
+
+def _requeue(task: Task, run: Run) -> Move:
+    task = replace(task, state=TaskState.SUSPENDED, reason=run.reason)
+    return Move(task, (), (Line("RunEnded", run.reason), Line("TaskSuspended", _back(task))))
+
+
+def _back(task: Task) -> str:
+    return "held until it is resumed" if task.held else "back in the queue at its old place"
+
+
+def _finish(task: Task, outcome: Outcome, reason: str, now: float) -> Move:
+    task = replace(
+        task,
+        state=TaskState.FINISHED,
+        outcome=outcome,
+        reason=reason,
+        finished_at=now,
+        held=False,
+        not_before=0.0,
+    )
+    lines = (
+        Line("RunEnded", task.run.reason if task.run else ""),
+        Line("TaskFinished", f"{outcome.value}: {reason}"),
+    )
+    return Move(task, (), lines)

@@ -1,0 +1,185 @@
+"""What can happen to a task. Past tense; asking twice is not an error.
+
+Events of a run carry its number: one that arrives late, from a run that is over, changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Outcome
+
+# From people and from the scheduler.
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """`outcome` marks the task SUCCEEDED or FAILED; None: STOPPED, or CANCELED when it never ran."""
+
+    by: str
+    outcome: Outcome | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendAsked:
+    """Leave the nodes. `hold` keeps the task off them until ResumeAsked, `delay` for so many seconds."""
+
+    by: str
+    reason: str
+    for_task: int = 0
+    hold: bool = False
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeAsked:
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityChanged:
+    by: str
+    priority: Priority
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    by: str
+    custom_rank: float
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    by: str
+    tags: tuple[str, ...]
+    starred: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlaced:
+    nodes: tuple[str, ...]
+    priority: Priority
+    reason: str
+
+
+# From the launcher.
+
+
+@dataclass(frozen=True, slots=True)
+class RunLaunched:
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    run: int
+    rank: int
+    reason: str
+    unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankGone:
+    """Nothing of the rank exists any more."""
+
+    run: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """The node is unreachable: whatever ran there must be counted as gone."""
+
+    run: int
+    rank: int
+    reason: str
+
+
+# From agents.
+
+
+@dataclass(frozen=True, slots=True)
+class RankAttached:
+    run: int
+    rank: int
+    address: str
+    free_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramStarted:
+    run: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    run: int
+    rank: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendAcknowledged:
+    run: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    run: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramExited:
+    run: int
+    rank: int
+    exit_code: int
+    last_lines: str = ""
+    yielded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchdogFired:
+    run: int
+    rank: int
+    silent_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLifeStateChanged:
+    run: int
+    rank: int
+    value: int
+
+
+# From the clock.
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """The run's deadline may have come."""
+
+    run: int
+
+
+TaskAsk = StopAsked | SuspendAsked | ResumeAsked | PriorityChanged | Moved | Labelled | RunPlaced
+RunEvent = (
+    RunLaunched
+    | LaunchFailed
+    | RankGone
+    | NodeLost
+    | RankAttached
+    | ProgramStarted
+    | StartFailed
+    | SuspendAcknowledged
+    | Yielded
+    | ProgramExited
+    | WatchdogFired
+    | WholeLifeStateChanged
+    | Ticked
+)
+Event = TaskAsk | RunEvent

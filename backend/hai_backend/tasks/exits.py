@@ -1,0 +1,48 @@
+"""Exit codes in words (Slurm's and the shell's convention: 128+n means killed by signal n)."""
+
+from __future__ import annotations
+
+_SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    10: "SIGUSR1",
+    11: "SIGSEGV",
+    12: "SIGUSR2",
+    13: "SIGPIPE",
+    14: "SIGALRM",
+    15: "SIGTERM",
+    24: "SIGXCPU",
+    25: "SIGXFSZ",
+    31: "SIGSYS",
+}
+_HINTS = {
+    9: "the kernel's out-of-memory killer sends it too",
+    11: "invalid memory access",
+    6: "the program aborted itself",
+    7: "often a full /dev/shm",
+}
+
+
+def meaning(exit_code: int) -> str:
+    """Say what an exit code means: `meaning(137) == "killed by SIGKILL (…)"`."""
+    if exit_code == 0:
+        return "succeeded"
+    if exit_code == 126:
+        return "exit code 126: the program is not executable"
+    if exit_code == 127:
+        return "exit code 127: the program was not found"
+    if exit_code > 128:
+        return _killed_by(exit_code - 128)
+    return f"exit code {exit_code}"
+
+
+def _killed_by(number: int) -> str:
+    name = _SIGNALS.get(number, f"signal {number}")
+    hint = _HINTS.get(number)
+    return f"killed by {name}" + (f" ({hint})" if hint else "")

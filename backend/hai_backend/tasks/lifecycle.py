@@ -1,0 +1,119 @@
+"""One step in the life of a task: `step(task, event, now) -> Step`. Pure; time is an argument.
+
+TABLE is the whole truth about runs: which event is handled how in which state. A pair that stands in neither
+TABLE nor IGNORED is a bug, and its error tells the task's story. Asks of people and of the scheduler stand in
+asks.py, the end of a run in ending.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from hai_backend.domain.errors import InvalidTransition
+from hai_backend.domain.task import Run, RunState, Task, TaskEvent, TaskState
+from hai_backend.tasks import asks, running
+from hai_backend.tasks import events as ev
+from hai_backend.tasks.instructions import Instruction
+from hai_backend.tasks.limits import DEFAULTS, Limits
+from hai_backend.tasks.moves import Move, nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The task afterwards (the same object if nothing changed), its timeline's new lines, and what must be done."""
+
+    task: Task
+    events: tuple[TaskEvent, ...] = ()
+    instructions: tuple[Instruction, ...] = ()
+
+
+Handler = Callable[[Task, Run, Any, float, Limits], Move]
+
+_ALIVE = (
+    RunState.CREATED,
+    RunState.BUILDING,
+    RunState.RUNNING,
+    RunState.SUSPENDING,
+    RunState.STOPPING,
+)
+_ASKED = (RunState.SUSPENDING, RunState.STOPPING)
+_STARTED = (RunState.RUNNING, *_ASKED)
+
+TABLE: dict[tuple[RunState, type], Handler] = {
+    (RunState.CREATED, ev.RunLaunched): running.launched,
+    **{(s, ev.RankAttached): running.attached for s in (RunState.CREATED, RunState.BUILDING)},
+    **{(s, ev.ProgramStarted): running.program_started for s in _STARTED},
+    **{(s, ev.SuspendAcknowledged): running.acknowledged for s in _ASKED},
+    **{(s, ev.Yielded): running.yielded for s in _STARTED},
+    **{(s, ev.ProgramExited): running.exited for s in _STARTED},
+    (RunState.TERMINATING, ev.ProgramExited): running.exited_when_told,
+    **{(s, ev.StartFailed): running.start_failed for s in _ALIVE},
+    **{(s, ev.WatchdogFired): running.watchdog_fired for s in _STARTED},
+    **{(s, ev.LaunchFailed): running.launch_failed for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.RankGone): running.gone for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.NodeLost): running.node_lost for s in (*_ALIVE, RunState.TERMINATING)},
+    **{
+        (s, ev.WholeLifeStateChanged): running.state_changed
+        for s in (*_STARTED, RunState.TERMINATING)
+    },
+    (RunState.CREATED, ev.Ticked): running.built_too_long,
+    (RunState.BUILDING, ev.Ticked): running.built_too_long,
+    (RunState.RUNNING, ev.Ticked): running.time_is_up,
+    **{(s, ev.Ticked): running.asked_too_long for s in _ASKED},
+    (RunState.TERMINATING, ev.Ticked): running.end_by_force,
+}
+
+IGNORED: frozenset[tuple[RunState, type]] = frozenset(
+    {
+        *(
+            (s, ev.RunLaunched) for s in RunState if s is not RunState.CREATED
+        ),  # said twice after a restart
+        *((s, ev.RankAttached) for s in (*_STARTED, RunState.TERMINATING)),  # reconnected
+        (RunState.TERMINATING, ev.ProgramStarted),  # crossed our word to end
+        (RunState.RUNNING, ev.SuspendAcknowledged),  # a repeated acknowledgement
+        (RunState.TERMINATING, ev.SuspendAcknowledged),
+        (RunState.TERMINATING, ev.Yielded),
+        (RunState.TERMINATING, ev.StartFailed),
+        (RunState.TERMINATING, ev.WatchdogFired),
+        *((RunState.ENDED, e) for e in get_args(ev.RunEvent)),  # late
+    }
+)
+
+
+def step(task: Task, event: ev.Event, now: float, limits: Limits = DEFAULTS) -> Step:
+    """Apply one event. Raises InvalidTransition for a pair without a rule, Conflict for an ask that makes no sense."""
+    if isinstance(event, get_args(ev.TaskAsk)):
+        return _as_step(task, event, asks.answer(task, event, now, limits), now)
+    run = task.run
+    if run is None or run.number != event.run or task.state is not TaskState.RUNNING:  # type: ignore[union-attr]
+        return Step(task)
+    if (run.state, type(event)) in IGNORED:
+        return Step(task)
+    handler = TABLE.get((run.state, type(event)))
+    if handler is None:
+        raise InvalidTransition(_story(task, run, event))
+    return _as_step(task, event, handler(task, run, event, now, limits), now)
+
+
+def _as_step(before: Task, event: ev.Event, move: Move, now: float) -> Step:
+    if move.task == before:
+        return Step(before, (), move.instructions)
+    run = getattr(
+        event, "run", before.run.number if before.run and before.state is TaskState.RUNNING else 0
+    )
+    lines = move.lines or (nothing(event),)
+    events = tuple(
+        TaskEvent(now, line.actor, line.kind, line.reason, move.run or run, line.rank)
+        for line in lines
+    )
+    return Step(replace(move.task, revision=before.revision + 1), events, move.instructions)
+
+
+def _story(task: Task, run: Run, event: ev.Event) -> str:
+    ranks = ", ".join(f"{r.index}:{r.state.value}" for r in run.ranks)
+    return (
+        f"{type(event).__name__} has no rule in {run.state.value} (task {task.id} {task.state.value}, run {run.number},"
+        f" code {int(run.stop_code)}, ranks {ranks}): {event}"
+    )

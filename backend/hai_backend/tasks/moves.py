@@ -1,0 +1,92 @@
+"""What a rule answers, and the small steps that rules share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
+from hai_backend.tasks.instructions import Instruction, KillRanks, TellEnd
+from hai_backend.tasks.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the timeline, still without its time."""
+
+    kind: str
+    reason: str = ""
+    actor: str = "server"
+    rank: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The task afterwards, what to do, and what to write into the timeline (nothing: the event's own name)."""
+
+    task: Task
+    instructions: tuple[Instruction, ...] = ()
+    lines: tuple[Line, ...] = ()
+    run: int = 0
+
+
+_ACTORS = {
+    "RunLaunched": "launcher",
+    "LaunchFailed": "launcher",
+    "RankGone": "launcher",
+    "NodeLost": "launcher",
+    "Ticked": "server",
+    "RunPlaced": "scheduler",
+}
+
+
+def nothing(event: Any) -> Line:
+    """The line of an event whose rule has nothing to add."""
+    kind = type(event).__name__
+    actor = getattr(event, "by", None) or _ACTORS.get(kind, "agent")
+    return Line(kind, getattr(event, "reason", ""), actor, getattr(event, "rank", -1))
+
+
+def with_run(task: Task, run: Run, **changes: Any) -> Task:
+    """The task with its current run changed."""
+    return replace(task, run=replace(run, **changes) if changes else run)
+
+
+def with_rank(run: Run, index: int, **changes: Any) -> Run:
+    """The run with one rank changed."""
+    ranks = tuple(replace(r, **changes) if r.index == index else r for r in run.ranks)
+    return replace(run, ranks=ranks)
+
+
+def present(run: Run) -> tuple[int, ...]:
+    """Ranks of which something still exists."""
+    return tuple(r.index for r in run.ranks if not r.state.gone)
+
+
+def live(rank: Rank) -> bool:
+    """True while the rank's program runs or may yet run."""
+    return rank.exit_code is None and not rank.state.gone
+
+
+def terminate(
+    task: Task, run: Run, code: StopCode, reason: str, now: float, limits: Limits
+) -> Move:
+    """End what is left of the run: agents end their programs; ranks that never attached are ended by force."""
+    run = replace(
+        run,
+        state=RunState.TERMINATING,
+        stop_code=run.stop_code | code,
+        reason=run.reason or reason,
+        deadline=now + limits.end_grace + limits.end_slack,
+    )
+    attached = tuple(r.index for r in run.ranks if not r.state.gone and r.state not in _UNATTACHED)
+    never = tuple(r.index for r in run.ranks if r.state in _UNATTACHED)
+    instructions: list[Instruction] = []
+    if attached:
+        instructions.append(TellEnd(run.number, attached, limits.end_grace, run.reason))
+    if never:
+        instructions.append(KillRanks(run.number, never))
+    return Move(replace(task, run=run), tuple(instructions), (Line("RunTerminating", run.reason),))
+
+
+_UNATTACHED = frozenset({RankState.CREATED, RankState.BUILDING, RankState.UNSCHEDULABLE})

@@ -1,0 +1,26 @@
+"""The mapped file between an agent and its programs: reading the suspend flag costs one memory access.
+
+Layout, little endian, 1024 bytes:
+
+====  =====  =========================================================================================
+  0   u8     suspend flag: 0 nothing, 1 asked, 2 asked and the step to stop before stands at 16
+  8   i64    whole-life state
+ 16   i64    step before which every rank stops (valid when the flag is 2)
+ 64   i64    last step that was entered, one slot per LOCAL_RANK (96 slots); -1 none
+
+The agent writes 0-23, programs write only their own slot from 64 on. Aligned 8-byte stores are atomic on the machines
+that we run on, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+SIZE = 1024
+FLAG = 0
+WHOLE_LIFE_STATE = 8
+STOP_STEP = 16
+STEPS = 64
+STEP_SLOTS = 96
+
+NOTHING = 0
+ASKED = 1
+AGREED = 2

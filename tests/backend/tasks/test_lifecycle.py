@@ -1,0 +1,465 @@
+"""The life of a task, row by row: given a task, when things happen, then it is so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+from hai_backend.domain.errors import Conflict, InvalidTransition
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import (
+    OnEnd,
+    OptionsSpec,
+    PolicySpec,
+    ProgramSpec,
+    ResourceSpec,
+    RoleSpec,
+    TaskSpec,
+)
+from hai_backend.domain.task import Outcome, RankState, RunState, StopCode, Task, TaskState
+from hai_backend.tasks import events as ev
+from hai_backend.tasks import step
+from hai_backend.tasks.instructions import (
+    KillRanks,
+    Launch,
+    TellEnd,
+    TellGo,
+    TellState,
+    TellSuspend,
+)
+from hai_backend.tasks.lifecycle import IGNORED, TABLE
+
+NOW = 1000.0
+
+
+def task(
+    nodes: int = 2,
+    policies: PolicySpec = PolicySpec(),
+    roles: tuple[RoleSpec, ...] = (),
+    **options: Any,
+) -> Task:
+    spec = TaskSpec(
+        "t",
+        ProgramSpec("train.py"),
+        resource=ResourceSpec(node_count=nodes),
+        options=OptionsSpec(**options),
+        policies=policies,
+        roles=roles,
+    )
+    return Task(1, "ada", spec, TaskState.WAITING_INIT, Priority.NORMAL, created_at=0.0)
+
+
+def after(start: Task, *happened: ev.Event | tuple[float, ev.Event]) -> Task:
+    """Apply events; a tuple brings its own time."""
+    now = NOW
+    for item in happened:
+        now, event = item if isinstance(item, tuple) else (now, item)
+        start = step(start, event, now).task
+    return start
+
+
+def placed(nodes: int = 2) -> ev.RunPlaced:
+    return ev.RunPlaced(tuple(f"n{i}" for i in range(nodes)), Priority.NORMAL, "free")
+
+
+def attach(rank: int, run: int = 1) -> ev.RankAttached:
+    return ev.RankAttached(run, rank, f"10.0.0.{rank}", 4000 + rank)
+
+
+def running(nodes: int = 2, **kw: Any) -> Task:
+    start = after(
+        task(nodes, **kw), placed(nodes), ev.RunLaunched(1), *(attach(i) for i in range(nodes))
+    )
+    return after(start, *(ev.ProgramStarted(1, i) for i in range(nodes)))
+
+
+def gone(*ranks: int) -> list[ev.Event]:
+    return [ev.RankGone(1, r) for r in ranks]
+
+
+def exited(rank: int, code: int = 0, yielded: bool = False) -> ev.ProgramExited:
+    return ev.ProgramExited(1, rank, code, "last words", yielded)
+
+
+SUSPEND = ev.SuspendAsked("scheduler", "task 9 needs the nodes", for_task=9)
+STOP = ev.StopAsked("ada")
+ACK, YIELD = ev.SuspendAcknowledged(1, 0), ev.Yielded(1, 0)
+TICK = ev.Ticked(1)
+
+
+def ends(start: Task, *happened: Any) -> Task:
+    """After these, and after every rank is really gone."""
+    start = after(start, *happened)
+    assert start.run is not None
+    return after(start, *gone(*(r.index for r in start.run.ranks)))
+
+
+FINISHES = [
+    pytest.param(running(), [exited(0), exited(1)], Outcome.SUCCEEDED, id="all ranks exit 0"),
+    pytest.param(running(), [exited(0), exited(1, 3)], Outcome.FAILED, id="one rank fails last"),
+    pytest.param(
+        running(),
+        [exited(1, 3), (NOW + 6, TICK)],
+        Outcome.FAILED,
+        id="one rank fails, the other hangs",
+    ),
+    pytest.param(
+        running(), [exited(1, 137), exited(0, 137)], Outcome.FAILED, id="killed by someone"
+    ),
+    pytest.param(
+        running(), [STOP, YIELD], Outcome.STOPPED, id="stopped, program saved and yielded"
+    ),
+    pytest.param(
+        running(),
+        [STOP, exited(0), exited(1)],
+        Outcome.STOPPED,
+        id="stopped, program ended itself well",
+    ),
+    pytest.param(
+        running(), [STOP, (NOW + 6, TICK)], Outcome.STOPPED, id="stopped, program did not listen"
+    ),
+    pytest.param(running(), [STOP, STOP, STOP, YIELD], Outcome.STOPPED, id="stop is idempotent"),
+    pytest.param(running(), [SUSPEND, STOP, YIELD], Outcome.STOPPED, id="stop during suspend"),
+    pytest.param(running(), [STOP, SUSPEND, YIELD], Outcome.STOPPED, id="suspend during stop"),
+    pytest.param(running(), [SUSPEND, YIELD, STOP], Outcome.STOPPED, id="stop while terminating"),
+    pytest.param(
+        running(),
+        [ev.StopAsked("ada", Outcome.SUCCEEDED), YIELD],
+        Outcome.SUCCEEDED,
+        id="marked succeeded",
+    ),
+    pytest.param(
+        running(), [ev.StopAsked("ada", Outcome.FAILED), YIELD], Outcome.FAILED, id="marked failed"
+    ),
+    pytest.param(
+        running(),
+        [ev.StopAsked("ada", Outcome.FAILED), STOP, YIELD],
+        Outcome.FAILED,
+        id="the first mark counts",
+    ),
+    pytest.param(after(task(), placed()), [STOP], Outcome.STOPPED, id="stop before launch"),
+    pytest.param(
+        after(task(), placed(), ev.RunLaunched(1), attach(0)),
+        [STOP],
+        Outcome.STOPPED,
+        id="stop in building",
+    ),
+    pytest.param(
+        running(),
+        [SUSPEND, exited(0), exited(1)],
+        Outcome.SUCCEEDED,
+        id="finished while suspending",
+    ),
+    pytest.param(
+        running(),
+        [SUSPEND, exited(0, 1), (NOW + 6, TICK)],
+        Outcome.FAILED,
+        id="failed while suspending",
+    ),
+    pytest.param(
+        running(),
+        [ev.WatchdogFired(1, 0, 1900.0)],
+        Outcome.FAILED,
+        id="hangs: the watchdog ends it",
+    ),
+    pytest.param(
+        running(timeout=60), [(NOW + 61, TICK), YIELD], Outcome.FAILED, id="timeout of one run"
+    ),
+    pytest.param(
+        running(time_limit=60),
+        [(NOW + 61, TICK), (NOW + 70, TICK)],
+        Outcome.FAILED,
+        id="time limit, forced",
+    ),
+    pytest.param(
+        running(),
+        [ev.StartFailed(1, 1, "no such file")],
+        Outcome.FAILED,
+        id="program could not be started",
+    ),
+    pytest.param(
+        running(policies=PolicySpec(on_pod_failed=OnEnd.COMPLETE)),
+        [exited(0, 1)],
+        Outcome.SUCCEEDED,
+        id="fail=complete",
+    ),
+    pytest.param(
+        running(policies=PolicySpec(on_pod_failed=OnEnd.IGNORE)),
+        [exited(0, 1), exited(1)],
+        Outcome.SUCCEEDED,
+        id="fail=ignore",
+    ),
+    pytest.param(
+        running(3, policies=PolicySpec(min_available=2)),
+        [exited(0, 1), exited(1), exited(2)],
+        Outcome.SUCCEEDED,
+        id="elastic: two of three are enough",
+    ),
+    pytest.param(
+        running(policies=PolicySpec(on_pod_evicted=OnEnd.FAIL)),
+        [ev.RankGone(1, 0)],
+        Outcome.FAILED,
+        id="evicted=fail",
+    ),
+    pytest.param(
+        running(
+            roles=(RoleSpec("master", 1), RoleSpec("worker", 1)),
+            policies=PolicySpec(on_role_completed=OnEnd.COMPLETE),
+        ),
+        [exited(0)],
+        Outcome.SUCCEEDED,
+        id="the master's success completes the task",
+    ),
+]
+
+
+@pytest.mark.parametrize(("start", "happened", "outcome"), FINISHES)
+def test_a_task_finishes(start: Task, happened: list[Any], outcome: Outcome) -> None:
+    end = ends(start, *happened)
+    assert (end.state, end.outcome) == (TaskState.FINISHED, outcome)
+    assert end.finished_at is not None
+    assert end.reason
+
+
+RETURNS = [
+    pytest.param(
+        running(), [SUSPEND, ACK, YIELD], StopCode.INTERRUPT, id="suspended, acknowledged, yielded"
+    ),
+    pytest.param(
+        running(), [SUSPEND, (NOW + 6, TICK)], StopCode.INTERRUPT, id="never acknowledged: forced"
+    ),
+    pytest.param(
+        running(),
+        [SUSPEND, ACK, (NOW + 6, TICK)],
+        StopCode.INTERRUPT,
+        id="acknowledged, never yielded: forced",
+    ),
+    pytest.param(running(), [YIELD], StopCode.INTERRUPT, id="yielded by itself"),
+    pytest.param(
+        running(),
+        [exited(0, 0, yielded=True)],
+        StopCode.INTERRUPT,
+        id="its yield was lost, its exit was not",
+    ),
+    pytest.param(
+        running(suspend_signal="SIGTERM"),
+        [SUSPEND, exited(0), exited(1, 143)],
+        StopCode.INTERRUPT,
+        id="a program that only knows SIGTERM",
+    ),
+    pytest.param(
+        running(),
+        [SUSPEND, exited(0, 143), exited(1, 143)],
+        StopCode.INTERRUPT,
+        id="left by SIGTERM",
+    ),
+    pytest.param(
+        after(task(), placed()), [SUSPEND], StopCode.INTERRUPT, id="suspend before launch"
+    ),
+    pytest.param(
+        after(task(), placed(), ev.RunLaunched(1), attach(0)),
+        [SUSPEND],
+        StopCode.INTERRUPT,
+        id="suspend in building",
+    ),
+    pytest.param(running(), [ev.RankGone(1, 1)], StopCode.NODE_FAILURE, id="an agent disappeared"),
+    pytest.param(
+        running(), [ev.NodeLost(1, 1, "no power")], StopCode.NODE_FAILURE, id="a node was lost"
+    ),
+    pytest.param(
+        running(),
+        [exited(0, 1), ev.NodeLost(1, 1, "no power")],
+        StopCode.NODE_FAILURE,
+        id="a sibling died of the lost node: not the program's fault",
+    ),
+    pytest.param(
+        running(max_retries=1),
+        [exited(0, 1), exited(1, 1)],
+        StopCode.FAILED,
+        id="a failure that may be retried",
+    ),
+    pytest.param(
+        running(policies=PolicySpec(on_pod_failed=OnEnd.RESTART)),
+        [exited(0, 1), exited(1, 1)],
+        StopCode.HOOK_RESTART,
+        id="fail=restart",
+    ),
+    pytest.param(
+        after(task(), placed(), ev.RunLaunched(1)),
+        [ev.LaunchFailed(1, 0, "no room", True)],
+        StopCode.UNSCHEDULABLE,
+        id="no room on the node",
+    ),
+    pytest.param(
+        after(task(), placed(), ev.RunLaunched(1)),
+        [ev.LaunchFailed(1, 0, "no image")],
+        StopCode.INIT_FAILED,
+        id="could not be launched",
+    ),
+    pytest.param(
+        after(task(), placed(), ev.RunLaunched(1), attach(1)),
+        [(NOW + 61, TICK)],
+        StopCode.UNSCHEDULABLE,
+        id="a rank never attached",
+    ),
+]
+
+
+@pytest.mark.parametrize(("start", "happened", "code"), RETURNS)
+def test_a_task_returns_to_the_queue(start: Task, happened: list[Any], code: StopCode) -> None:
+    end = ends(start, *happened)
+    assert end.state is TaskState.SUSPENDED
+    assert end.run is not None
+    assert end.run.state is RunState.ENDED
+    assert end.run.stop_code & code
+    assert all(r.state.gone for r in end.run.ranks)
+    assert end.created_at == start.created_at  # its old place
+
+
+def test_the_gang_barrier_opens_with_the_last_rank() -> None:
+    building = after(task(), placed(), ev.RunLaunched(1), attach(1))
+    assert building.run is not None
+    assert building.run.state is RunState.BUILDING
+    opened = step(building, attach(0), NOW)
+    assert opened.instructions == (TellGo(1, (0, 1)),)
+
+
+def test_placing_launches_every_rank() -> None:
+    assert step(task(), placed(), NOW).instructions == (Launch(1, (0, 1)),)
+
+
+def test_suspending_asks_every_live_rank_and_waits() -> None:
+    done = step(running(ack_within=7, save_within=9), SUSPEND, NOW)
+    assert done.instructions == (TellSuspend(1, (0, 1), 7, 9),)
+    assert done.task.run is not None
+    assert done.task.run.deadline == NOW + 7
+    acknowledged = step(done.task, ACK, NOW + 1).task
+    assert acknowledged.run is not None
+    assert acknowledged.run.deadline == NOW + 1 + 9
+
+
+def test_asking_to_suspend_twice_tells_nobody_again() -> None:
+    once = step(running(), SUSPEND, NOW).task
+    again = step(once, SUSPEND, NOW)
+    assert again.task is once
+    assert again.instructions == ()
+
+
+def test_a_yield_ends_all_ranks_and_nodes_are_free_only_when_they_are_gone() -> None:
+    done = step(step(running(), SUSPEND, NOW).task, YIELD, NOW)
+    assert isinstance(done.instructions[0], TellEnd)
+    half = after(done.task, *gone(0))
+    assert half.state is TaskState.RUNNING
+    assert after(half, *gone(1)).state is TaskState.SUSPENDED
+
+
+def test_ranks_that_never_attached_are_ended_by_force() -> None:
+    building = after(task(), placed(), ev.RunLaunched(1), attach(1))
+    done = step(building, SUSPEND, NOW)
+    assert [type(i) for i in done.instructions] == [TellEnd, KillRanks]
+    assert done.instructions[1] == KillRanks(1, (0,))
+
+
+def test_ranks_that_do_not_end_are_killed_and_killed_again() -> None:
+    terminating = after(running(), SUSPEND, YIELD)
+    killed = step(terminating, TICK, NOW + 8)
+    assert killed.instructions == (KillRanks(1, (0, 1)),)
+    assert step(killed.task, TICK, NOW + 30).instructions == (KillRanks(1, (0, 1)),)
+
+
+def test_a_rank_that_succeeds_gives_its_node_back_early() -> None:
+    half = after(running(), exited(0), *gone(0))
+    assert half.run is not None
+    assert half.run.state is RunState.RUNNING
+    assert half.run.ranks[0].state is RankState.SUCCEEDED
+
+
+def test_the_next_run_has_the_next_number_and_the_state_that_the_program_kept() -> None:
+    kept = step(running(), ev.WholeLifeStateChanged(1, 0, 42), NOW)
+    assert kept.instructions == (TellState(1, (1,), 42),)
+    second = after(ends(kept.task, SUSPEND, YIELD), placed())
+    assert second.run is not None
+    assert (second.run.number, second.run.whole_life_state) == (2, 42)
+
+
+def test_retries_back_off_and_end() -> None:
+    first = ends(running(max_retries=1), exited(0, 1), exited(1, 1))
+    assert first.not_before == NOW + 10
+    again = [placed(), ev.RunLaunched(2), attach(0, 2), attach(1, 2)]
+    second = after(first, *again, ev.ProgramExited(2, 0, 1), ev.ProgramExited(2, 1, 1))
+    second = after(second, ev.RankGone(2, 0), ev.RankGone(2, 1))
+    assert second.outcome is Outcome.FAILED
+    assert "max_retries 1" in second.reason
+
+
+def test_launches_that_fail_again_and_again_end_the_task_with_the_reason() -> None:
+    one = task(1)
+    for number in range(1, 6):
+        one = after(one, placed(1), ev.RunLaunched(number), ev.LaunchFailed(number, 0, "no image"))
+    assert one.outcome is Outcome.FAILED
+    assert "no image" in one.reason
+
+
+def test_a_held_task_stays_held_over_its_suspension_until_it_is_resumed() -> None:
+    held = ends(running(), ev.SuspendAsked("ada", "by ada", hold=True), YIELD)
+    assert held.held
+    assert not after(held, ev.ResumeAsked("ada")).held
+
+
+def test_stopping_a_task_that_never_ran_cancels_it() -> None:
+    assert after(task(), STOP).outcome is Outcome.CANCELED
+
+
+def test_stopping_a_finished_task_changes_nothing_but_resuming_it_is_a_conflict() -> None:
+    finished = after(task(), STOP)
+    assert step(finished, STOP, NOW).task is finished
+    with pytest.raises(Conflict, match="submit it again"):
+        step(finished, ev.ResumeAsked("ada"), NOW)
+
+
+def test_events_of_an_older_run_change_nothing() -> None:
+    second = after(ends(running(), SUSPEND, YIELD), placed())
+    for late in (exited(0, 1), attach(0), *gone(0), YIELD, TICK):
+        assert step(second, late, NOW).task is second
+
+
+@pytest.mark.parametrize("event", get_args(ev.RunEvent), ids=lambda e: e.__name__)
+@pytest.mark.parametrize("state", list(RunState))
+def test_every_pair_of_state_and_event_is_either_ruled_or_ignored_or_a_bug_with_a_story(
+    state: RunState, event: type
+) -> None:
+    pair = (state, event)
+    assert not (pair in TABLE and pair in IGNORED)
+    if pair in TABLE or pair in IGNORED:
+        return
+    start = running()
+    assert start.run is not None
+    start = replace(start, run=replace(start.run, state=state))
+    with pytest.raises(InvalidTransition, match=f"{event.__name__} has no rule in {state}"):
+        step(start, _any(event), NOW)
+
+
+def _any(event: type) -> ev.Event:
+    known: dict[type, ev.Event] = {
+        ev.SuspendAcknowledged: ACK,
+        ev.Yielded: YIELD,
+        ev.ProgramExited: exited(0),
+        ev.ProgramStarted: ev.ProgramStarted(1, 0),
+        ev.WatchdogFired: ev.WatchdogFired(1, 0, 1.0),
+        ev.WholeLifeStateChanged: ev.WholeLifeStateChanged(1, 0, 1),
+    }
+    return known[event]
+
+
+def test_every_change_leaves_a_line_that_says_who_and_why() -> None:
+    done = step(running(), SUSPEND, NOW)
+    (line,) = done.events
+    assert (line.actor, line.kind, line.reason, line.run) == (
+        "scheduler",
+        "SuspendAsked",
+        "task 9 needs the nodes",
+        1,
+    )
+    assert done.task.revision == running().revision + 1
