@@ -1,0 +1,106 @@
+"""The server's settings: one frozen value, from a TOML file, HAI_SERVER_* variables and flags, read once in main.
+
+A file that cannot be read, an unknown key or a wrong type is an error at start-up, never a silent default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from hai_backend.domain.errors import Invalid, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting with its default. Paths are relative to `home`; times are seconds."""
+
+    home: Path
+    cluster: str = "local"
+    listen: str = "127.0.0.1:0"  # port 0: the port of the last start, or a free one
+    database: str = ""  # URL; empty: sqlite in home
+    tls_cert: str = ""
+    tls_key: str = ""
+    insecure: bool = False  # allow plaintext off loopback
+    metrics_port: int = 0  # 0: no metrics
+    admin: str = ""  # name of the first user; empty: the unix user
+    nodes: int = 4  # nodes that this machine is divided into
+    gpus_per_node: int = 0  # declared (simulated) when the machine has no GPUs of its own
+    groups: Mapping[str, int] = field(default_factory=dict)  # group -> nodes; replaces `nodes`
+    default_quota: int = -1  # nodes per user, group and level without a quota row; -1: unlimited
+    resync_seconds: float = 30.0
+    log_bytes_per_rank: int = 256 * 1024 * 1024
+    build_within: float = 60.0  # seconds from placing a run until all its ranks have attached
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.home / 'hai.db'}"
+
+
+def load(home: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Defaults < `home`/hai.toml < HAI_SERVER_* < overrides. Raises Invalid with every violation."""
+    wanted = {**_from_file(home / "hai.toml"), **_from_environ(environ), **overrides}
+    kinds = _kinds()
+    violations = [_unknown(key, kinds) for key in wanted if key not in kinds]
+    violations += [
+        _wrong(k, v, kinds[k]) for k, v in wanted.items() if k in kinds and not _is(v, kinds[k])
+    ]
+    if violations:
+        raise Invalid(tuple(violations), reason="BAD_SETTINGS")
+    return replace(Settings(home=home), **wanted)
+
+
+def _kinds() -> dict[str, Any]:
+    hints = get_type_hints(Settings)
+    return {f.name: hints[f.name] for f in fields(Settings) if f.name != "home"}
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise Invalid(
+            (Violation(str(path), f"cannot be read: {error}"),), reason="BAD_SETTINGS"
+        ) from error
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+    prefix, kinds = "HAI_SERVER_", _kinds()
+    found = {k.removeprefix(prefix).lower(): v for k, v in environ.items() if k.startswith(prefix)}
+    return {k: _parse(v, kinds.get(k)) for k, v in found.items()}
+
+
+def _parse(text: str, kind: Any) -> Any:
+    if kind is bool:
+        return {"1": True, "true": True, "0": False, "false": False}.get(text.lower(), text)
+    if kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind in (int, str, bool):
+        return type(value) is kind
+    return isinstance(value, Mapping) and all(type(n) is int and n >= 0 for n in value.values())
+
+
+def _unknown(key: str, kinds: Mapping[str, Any]) -> Violation:
+    near = difflib.get_close_matches(key, kinds, n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return Violation(key, f"no such setting{hint}")
+
+
+def _wrong(key: str, value: Any, kind: Any) -> Violation:
+    name = getattr(kind, "__name__", "table of numbers")
+    return Violation(key, f"{value!r} is not a {name}")

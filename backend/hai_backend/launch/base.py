@@ -1,0 +1,89 @@
+"""The launcher's interface: what makes ranks exist. process.py runs them here, kubernetes.py as pods.
+
+A launcher knows nothing of tasks or scheduling. It starts agents, says when they are gone, and after a restart of the
+server it first lists what exists. Every verb may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hai_backend.domain.node import Node
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RankKey:
+    """Names one rank of one run of one task."""
+
+    task_id: int
+    run: int
+    rank: int
+
+    def __str__(self) -> str:
+        return f"{self.task_id}-{self.run}-{self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class RankLaunch:
+    """What a launcher needs to start one agent. `token` is good for this rank of this run only."""
+
+    key: RankKey
+    node: str
+    token: str
+    gpu_indices: tuple[int, ...] = ()
+
+
+# Events, past tense.
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The first event after a start or a reconnect: everything that exists now."""
+
+    keys: frozenset[RankKey]
+
+
+@dataclass(frozen=True, slots=True)
+class RankGone:
+    """Nothing of the rank exists any more; its node is free."""
+
+    key: RankKey
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """The rank could not be started; nothing of it exists."""
+
+    key: RankKey
+    reason: str
+    unschedulable: bool = False  # the node has no room: try elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class NodesSeen:
+    """The nodes as they are now, complete."""
+
+    nodes: tuple[Node, ...]
+
+
+LauncherEvent = Listed | RankGone | LaunchFailed | NodesSeen
+
+
+class Launcher(Protocol):
+    """Makes ranks exist and go away."""
+
+    name: str
+
+    async def start(self, ranks: Sequence[RankLaunch]) -> None:
+        """Start agents. A rank that exists already is left alone. Failures come as LaunchFailed events."""
+
+    async def kill(self, key: RankKey) -> None:
+        """End a rank by force, with every process it made. RankGone follows; also for one that does not exist."""
+
+    def events(self) -> AsyncIterator[LauncherEvent]:
+        """NodesSeen and Listed first, then changes, until closed."""
+
+    async def close(self) -> None:
+        """Stop watching. Ranks run on."""

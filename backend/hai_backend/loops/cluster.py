@@ -1,0 +1,113 @@
+"""The nodes as they are now: what the launcher sees, and what operators decided about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from hai_backend.domain.errors import NotFound
+from hai_backend.domain.node import Group, Node, NodeState
+from hai_backend.loops.clock import Clock
+from hai_backend.loops.feed import Feed
+from hai_backend.store.base import Store
+
+
+class SuspendOn(Protocol):
+    """Suspends every task that has a rank on a node."""
+
+    async def __call__(self, node: str, reason: str) -> None: ...
+
+
+class Cluster:
+    """Nodes in memory and in the store. `feed` carries microseconds, so it grows over restarts too."""
+
+    def __init__(self, store: Store, clock: Clock, changed: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._changed = changed
+        self._nodes: dict[str, Node] = {}
+        self._groups: dict[str, Group] = {}
+        self._versions: dict[str, int] = {}
+        self.feed = Feed()
+        self.suspend_on: SuspendOn | None = None  # set once by main: the two know each other
+
+    async def load(self) -> None:
+        """Read what is stored; nodes are not ready until the launcher has seen them."""
+        self._groups = {g.name: g for g in await self._store.groups()}
+        for node in await self._store.nodes():
+            unseen = replace(
+                node, state=NodeState.NOT_READY, reason="not seen since the server started"
+            )
+            self._remember(unseen)
+
+    def nodes(self) -> Mapping[str, Node]:
+        return self._nodes
+
+    def versions(self) -> Mapping[str, int]:
+        """Node name -> position in the stream of changes."""
+        return self._versions
+
+    def groups(self) -> Mapping[str, Group]:
+        """Declared groups, and those that only nodes name."""
+        named = {n.group: Group(n.group) for n in self._nodes.values()}
+        return {**named, **self._groups}
+
+    async def seen(self, nodes: Sequence[Node]) -> list[Node]:
+        """Take over what the launcher sees. Answers with the nodes that are lost: missing, or no longer ready."""
+        now, lost = self._clock.now(), []
+        names = {n.name for n in nodes}
+        gone = [n for n in self._nodes.values() if n.name not in names]
+        for node in [
+            *nodes,
+            *(replace(n, state=NodeState.NOT_READY, reason="removed") for n in gone),
+        ]:
+            known = self._nodes.get(node.name)
+            new = replace(
+                node,
+                cordoned=known.cordoned if known else node.cordoned,
+                reason=known.reason if known and known.cordoned else node.reason,
+                updated_at=known.updated_at if known else now,
+            )
+            if new != known:
+                await self._save(replace(new, updated_at=now))
+            if known and known.state is NodeState.READY and new.state is NodeState.NOT_READY:
+                lost.append(new)
+        return lost
+
+    async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
+        """Take a node out of scheduling, or bring it back. Raises NotFound."""
+        node = self._node(name)
+        why = f"{reason or 'cordoned'} ({by})" if cordoned else ""
+        changed = replace(node, cordoned=cordoned, reason=why, updated_at=self._clock.now())
+        return await self._save(changed)
+
+    async def drain(self, name: str, reason: str, by: str) -> Node:
+        """Take a node out of scheduling and suspend what runs there. Raises NotFound."""
+        node = await self.set_cordoned(name, True, reason or "drained", by)
+        assert self.suspend_on is not None
+        await self.suspend_on(name, f"node {name} is being drained by {by}")
+        return node
+
+    async def save_group(self, group: Group, by: str) -> Group:
+        await self._store.save_group(group)
+        self._groups[group.name] = group
+        self._changed()
+        return group
+
+    def _node(self, name: str) -> Node:
+        if name not in self._nodes:
+            raise NotFound(f"there is no node {name!r}; `hai nodes` lists them")
+        return self._nodes[name]
+
+    async def _save(self, node: Node) -> Node:
+        await self._store.save_node(node)
+        self._remember(node)
+        self._changed()
+        return node
+
+    def _remember(self, node: Node) -> None:
+        self._nodes[node.name] = node
+        version = max(self.feed.version + 1, int(self._clock.now() * 1e6))
+        self._versions[node.name] = version
+        self.feed.publish(version)

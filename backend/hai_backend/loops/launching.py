@@ -1,0 +1,101 @@
+"""What the launcher sees becomes events of tasks; what it does not know any more is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from hai_backend.domain.node import Node
+from hai_backend.domain.task import RunState, Task
+from hai_backend.launch.base import (
+    Launcher,
+    LauncherEvent,
+    LaunchFailed,
+    Listed,
+    NodesSeen,
+    RankGone,
+    RankKey,
+)
+from hai_backend.loops.cluster import Cluster
+from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.performing import Performer
+from hai_backend.tasks import events as ev
+from hai_backend.tasks import relaunch
+
+log = structlog.get_logger(__name__)
+
+
+class Launching:
+    """`listed` is called once the first complete list has been taken over: scheduling may begin."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        ledger: Ledger,
+        cluster: Cluster,
+        performer: Performer,
+        listed: Callable[[], None],
+    ) -> None:
+        self._launcher = launcher
+        self._ledger = ledger
+        self._cluster = cluster
+        self._performer = performer
+        self._listed = listed
+
+    async def run(self) -> None:
+        """For ever."""
+        async for event in self._launcher.events():
+            try:
+                await self._take(event)
+            except Exception:
+                log.exception("a launcher event failed", launcher_event=str(event))
+
+    async def _take(self, event: LauncherEvent) -> None:
+        match event:
+            case NodesSeen(nodes=nodes):
+                for node in await self._cluster.seen(nodes):
+                    await self._lose(node)
+            case Listed(keys=keys):
+                await self._adopt(keys)
+                self._listed()
+            case RankGone(key=key):
+                await self._ledger.apply(key.task_id, ev.RankGone(key.run, key.rank))
+            case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):
+                failed = ev.LaunchFailed(key.run, key.rank, reason, unschedulable)
+                await self._ledger.apply(key.task_id, failed)
+
+    async def _adopt(self, keys: frozenset[RankKey]) -> None:
+        """After a restart: launch what never started, report what vanished, end what nobody wants."""
+        wanted: set[RankKey] = set()
+        for task in list(self._ledger.unfinished().values()):
+            wanted.update(_keys(task))
+            await self._adopt_task(task, keys)
+        for key in keys - wanted:
+            log.warning("ending a rank that no task wants", rank=str(key))
+            await self._launcher.kill(key)
+
+    async def _adopt_task(self, task: Task, keys: frozenset[RankKey]) -> None:
+        launch = relaunch(task)
+        if launch is not None:
+            self._performer.perform(task, launch)
+        started_again = set(launch.ranks) if launch else set()
+        for key in _keys(task):
+            if key not in keys and key.rank not in started_again:
+                await self._ledger.apply(task.id, ev.RankGone(key.run, key.rank))
+
+    async def _lose(self, node: Node) -> None:
+        for task in list(self._ledger.unfinished().values()):
+            for key in _keys(task):
+                if task.run is not None and task.run.ranks[key.rank].node == node.name:
+                    lost = ev.NodeLost(key.run, key.rank, node.reason)
+                    await self._ledger.apply(task.id, lost)
+
+
+def _keys(task: Task) -> Iterator[RankKey]:
+    run = task.run
+    if task.waiting or run is None or run.state is RunState.ENDED:
+        return
+    for rank in run.ranks:
+        if not rank.state.gone:
+            yield RankKey(task.id, run.number, rank.index)

@@ -1,0 +1,196 @@
+"""Every unfinished task, in memory exactly as in the store, and the one way to change it.
+
+Order within `apply`, which crash safety rests on: step (pure), write (durable), remember, publish, perform. Nothing is
+answered, shown or done before it is durable; what was not done before a crash is derived again by tasks.resume.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from hai_backend.domain.errors import Conflict, NotFound, Unavailable
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import TaskSpec
+from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
+from hai_backend.loops.clock import Clock
+from hai_backend.loops.feed import Feed
+from hai_backend.store.base import Store
+from hai_backend.tasks import events as ev
+from hai_backend.tasks import step
+from hai_backend.tasks.instructions import Instruction
+from hai_backend.tasks.limits import DEFAULTS, Limits
+
+Perform = Callable[[Task, Instruction], None]
+Changed = Callable[[Task], None]
+
+_TRIES = 5  # how often a write is repeated after another replica was faster
+
+
+async def to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
+    """Await `work`, which goes on when the caller is cancelled: a write may be durable before memory knows it."""
+    return await asyncio.shield(asyncio.ensure_future(work))
+
+
+class Ledger:
+    """Callers: services (asks of people), the scheduling loop, the launcher loop, agents and timers."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        feed: Feed,
+        *,
+        perform: Perform,
+        changed: Changed,
+        limits: Limits = DEFAULTS,
+    ) -> None:
+        self.feed = feed
+        self._store = store
+        self._clock = clock
+        self._perform = perform
+        self._changed = changed
+        self._limits = limits
+        self._tasks: dict[int, Task] = {}
+        self._per_user: Counter[str] = Counter()
+        self._locks: dict[int, asyncio.Lock] = {}
+
+    async def load(self) -> None:
+        """Read all unfinished tasks; call once, before anything else."""
+        for task in await self._store.unfinished_tasks():
+            self._remember(task)
+        self.feed.publish(await self._store.version())
+
+    def unfinished(self) -> Mapping[int, Task]:
+        """By id. Do not keep: it changes under you."""
+        return self._tasks
+
+    def unfinished_of(self, user: str) -> int:
+        """How many unfinished tasks a user has."""
+        return self._per_user[user]
+
+    async def get(self, task_id: int) -> Task:
+        """Any task. Raises NotFound."""
+        task = self._tasks.get(task_id) or await self._store.get_task(task_id)
+        if task is None:
+            raise NotFound(f"there is no task {task_id}; `hai list` shows yours")
+        return task
+
+    async def submit(self, user: str, spec: TaskSpec, request_id: str) -> Task:
+        """Put a validated task into the queue. Durable on return; the same request_id answers with the same task."""
+        return await to_the_end(self._submit(user, spec, request_id))
+
+    async def _submit(self, user: str, spec: TaskSpec, request_id: str) -> Task:
+        now = self._clock.now()
+        new = Task(
+            id=0,
+            user=user,
+            spec=spec,
+            state=TaskState.WAITING_INIT,
+            priority=spec.priority,
+            created_at=now,
+            tags=spec.options.tags,
+            whole_life_state=spec.options.whole_life_state,
+        )
+        event = TaskEvent(now, user, "TaskSubmitted", f"{spec.resource.node_count} nodes")
+        task = await self._store.create_task(new, (event,), request_id)
+        if (
+            task.id not in self._tasks
+            and task.state is not TaskState.FINISHED
+            and task.revision <= 1
+        ):
+            self._publish(task)
+        return self._tasks.get(task.id, task)
+
+    async def apply(self, task_id: int, event: ev.Event) -> Task:
+        """Let something happen to a task and perform what follows from it."""
+        return await to_the_end(self._apply(task_id, event))
+
+    async def _apply(self, task_id: int, event: ev.Event) -> Task:
+        async with self._locks.setdefault(task_id, asyncio.Lock()):
+            for _ in range(_TRIES):
+                saved = await self._try(task_id, event)
+                if saved is not None:
+                    return saved
+                await self._reload(task_id)
+        raise Unavailable(f"task {task_id} changes too often just now; try again")
+
+    async def _try(self, task_id: int, event: ev.Event) -> Task | None:
+        task = await self.get(task_id)
+        done = step(task, event, self._clock.now(), self._limits)
+        saved: Task | None = task
+        if done.task is not task:
+            saved = await self._store.save_task(done.task, done.events)
+            if saved is None:
+                return None
+            self._publish(saved)
+        assert saved is not None
+        for instruction in done.instructions:
+            self._perform(saved, instruction)
+        return saved
+
+    async def _reload(self, task_id: int) -> None:
+        task = await self._store.get_task(task_id)
+        if task is not None:
+            self._remember(task)
+
+    def _publish(self, task: Task) -> None:
+        self._remember(task)
+        self.feed.publish(task.version)
+        self._changed(task)
+
+    def _remember(self, task: Task) -> None:
+        known = task.id in self._tasks
+        if task.state is TaskState.FINISHED:
+            self._tasks.pop(task.id, None)
+            self._locks.pop(task.id, None)
+            self._per_user[task.user] -= known
+        else:
+            self._tasks[task.id] = task
+            self._per_user[task.user] += not known
+
+    # What people ask; each answers with the task as it then is.
+
+    async def stop(self, task_id: int, by: str, outcome: Outcome | None) -> Task:
+        return await self.apply(task_id, ev.StopAsked(by, outcome))
+
+    async def suspend(self, task_id: int, by: str, *, hold: bool, delay: float) -> Task:
+        task = await self.get(task_id)
+        if task.waiting and not hold and not delay:
+            raise Conflict(
+                f"task {task_id} is not running, so there is nothing to suspend; --hold keeps it from starting",
+                reason="NOT_RUNNING",
+            )
+        asked = ev.SuspendAsked(by, f"suspended by {by}", hold=hold, delay=delay)
+        return await self.apply(task_id, asked)
+
+    async def suspend_on(self, node: str, reason: str) -> None:
+        """Suspend every task that has a rank on this node."""
+        for task in list(self._tasks.values()):
+            ranks = task.run.ranks if task.run and not task.waiting else ()
+            if any(r.node == node and not r.state.gone for r in ranks):
+                await self.apply(task.id, ev.SuspendAsked("operator", reason))
+
+    async def resume(self, task_id: int, by: str) -> Task:
+        return await self.apply(task_id, ev.ResumeAsked(by))
+
+    async def set_priority(self, task_id: int, by: str, priority: Priority) -> Task:
+        return await self.apply(task_id, ev.PriorityChanged(by, priority))
+
+    async def set_rank(self, task_id: int, by: str, custom_rank: float) -> Task:
+        return await self.apply(task_id, ev.Moved(by, custom_rank))
+
+    async def set_labels(
+        self,
+        task_id: int,
+        by: str,
+        *,
+        tags: tuple[str, ...] | None = None,
+        starred: bool | None = None,
+    ) -> Task:
+        task = await self.get(task_id)
+        tags = task.tags if tags is None else tags
+        starred = task.starred if starred is None else starred
+        return await self.apply(task_id, ev.Labelled(by, tags, starred))

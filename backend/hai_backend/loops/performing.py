@@ -1,0 +1,128 @@
+"""Performs instructions: tells agents, starts and ends ranks. Results come back as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+import structlog
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.domain.node import Node
+from hai_backend.domain.task import Task
+from hai_backend.launch.base import Launcher, RankKey, RankLaunch
+from hai_backend.loops.hub import Hub
+from hai_backend.tasks import events as ev
+from hai_backend.tasks import instructions as do
+
+log = structlog.get_logger(__name__)
+
+
+class Applier(Protocol):
+    async def apply(self, task_id: int, event: ev.Event) -> Task: ...
+
+
+class Mint(Protocol):
+    """Makes the token of a rank."""
+
+    def __call__(self, key: RankKey) -> str: ...
+
+
+class Nodes(Protocol):
+    def __call__(self, name: str) -> Node | None: ...
+
+
+class Performer:
+    """Launcher calls of one task keep their order; those of different tasks run side by side."""
+
+    def __init__(self, launcher: Launcher, hub: Hub, mint: Mint, node: Nodes) -> None:
+        self._launcher = launcher
+        self._hub = hub
+        self._mint = mint
+        self._node = node
+        self._order: dict[int, asyncio.Lock] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self.ledger: Applier | None = None  # set once by main: the two know each other
+
+    def perform(self, task: Task, instruction: do.Instruction) -> None:
+        """Do it, or begin to; never blocks, never raises."""
+        match instruction:
+            case do.Launch(run=run, ranks=ranks):
+                self._begin(task.id, self._launch(task, run, ranks))
+            case do.KillRanks(run=run, ranks=ranks):
+                self._begin(task.id, self._kill(task.id, run, ranks))
+            case do.TellGo():
+                self._hub.tell(task.id, instruction.run, instruction.ranks, go(task))
+            case do.TellSuspend():
+                asked = pb.SuspendRequested(
+                    ack_within_seconds=instruction.ack_within,
+                    save_within_seconds=instruction.save_within,
+                )
+                self._tell(task, instruction, pb.AttachResponse(suspend=asked))
+            case do.TellEnd():
+                end = pb.EndProgram(grace_seconds=instruction.grace, reason=instruction.reason)
+                self._tell(task, instruction, pb.AttachResponse(end=end))
+            case do.TellState():
+                state = pb.WholeLifeStateSet(value=instruction.value)
+                self._tell(task, instruction, pb.AttachResponse(whole_life_state=state))
+
+    def _tell(
+        self, task: Task, to: do.TellSuspend | do.TellEnd | do.TellState, message: pb.AttachResponse
+    ) -> None:
+        self._hub.tell(task.id, to.run, to.ranks, message)
+
+    def _begin(self, task_id: int, work: Coroutine[Any, Any, None]) -> None:
+        running = asyncio.ensure_future(self._in_order(task_id, work))
+        self._work.add(running)
+        running.add_done_callback(self._work.discard)
+
+    async def _in_order(self, task_id: int, work: Coroutine[Any, Any, None]) -> None:
+        async with self._order.setdefault(task_id, asyncio.Lock()):
+            try:
+                await work
+            except Exception:
+                log.exception(
+                    "an instruction failed; it is derived again after a restart", task=task_id
+                )
+
+    async def _launch(self, task: Task, run: int, ranks: tuple[int, ...]) -> None:
+        assert task.run is not None
+        wanted = [self._rank_launch(task, run, i) for i in ranks]
+        await self._launcher.start(wanted)
+        assert self.ledger is not None
+        await self.ledger.apply(task.id, ev.RunLaunched(run))
+
+    def _rank_launch(self, task: Task, run: int, index: int) -> RankLaunch:
+        assert task.run is not None
+        key = RankKey(task.id, run, index)
+        name = task.run.ranks[index].node
+        node = self._node(name)
+        gpus = task.spec.resource.gpu or (node.gpus if node else 0)
+        return RankLaunch(key, name, self._mint(key), tuple(range(gpus)))
+
+    async def _kill(self, task_id: int, run: int, ranks: tuple[int, ...]) -> None:
+        for rank in ranks:
+            await self._launcher.kill(RankKey(task_id, run, rank))
+
+    def forget(self, task: Task) -> None:
+        """The task is finished."""
+        self._order.pop(task.id, None)
+
+    async def close(self) -> None:
+        for work in self._work:
+            work.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+
+
+def go(task: Task) -> pb.AttachResponse:
+    """All ranks have attached: who the master is and where everybody stands."""
+    assert task.run is not None
+    ranks = task.run.ranks
+    return pb.AttachResponse(
+        go=pb.Go(
+            master_address=ranks[0].address,
+            master_port=ranks[0].free_port,
+            addresses=[r.address for r in ranks],
+        )
+    )

@@ -1,0 +1,162 @@
+"""The scheduling loop: bell, snapshot, schedule, apply. A pass never throws and never blocks the API for long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from hai_backend.domain.errors import HaiError
+from hai_backend.domain.plan import Decision, Plan, Start, Stop, Suspend, Wait
+from hai_backend.domain.snapshot import QuotaRow, Snapshot, Standing
+from hai_backend.loops.bell import Bell
+from hai_backend.loops.clock import Clock
+from hai_backend.loops.cluster import Cluster
+from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.snapshots import SchedTasks, sched_task
+from hai_backend.sched import Policy, schedule
+from hai_backend.tasks import events as ev
+
+log = structlog.get_logger(__name__)
+
+_REST = 2.0  # after a pass, rest for so many times its duration: at most a third of a core
+
+
+class People(Protocol):
+    """What the loop needs to know of users."""
+
+    def quota_rows(self, now: float) -> tuple[QuotaRow, ...]: ...
+    def inactive_users(self) -> frozenset[str]: ...
+
+
+class Scheduling:
+    """`waits` is the answer of the last pass for every task that it left in the queue."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: Cluster,
+        people: People,
+        clock: Clock,
+        policy: Policy,
+        *,
+        resync: float = 30.0,
+        passed: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self.bell = Bell()
+        self._ledger = ledger
+        self._cluster = cluster
+        self._people = people
+        self._clock = clock
+        self._policy = policy
+        self._resync = resync
+        self._passed = passed
+        self._sched_tasks = SchedTasks()
+        self._waits: Mapping[int, Wait] = {}
+        self._ready = asyncio.Event()
+
+    def waits(self) -> Mapping[int, Wait]:
+        return self._waits
+
+    def saved(self, task_id: int, when: float) -> None:
+        """A program has saved a checkpoint."""
+        self._sched_tasks.saved(task_id, when)
+
+    def begin(self) -> None:
+        """Allow passes: the launcher has said which nodes and ranks exist."""
+        self._ready.set()
+        self.bell.ring()
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._ready.wait()
+        sleep = self._resync
+        while True:
+            await self.bell.wait(sleep)
+            started = time.perf_counter()
+            try:
+                sleep = await self.once()
+            except Exception:
+                log.exception("a scheduling pass failed; the next one follows")
+                sleep = self._resync
+            seconds = time.perf_counter() - started
+            self._passed(seconds)
+            await asyncio.sleep(min(seconds * _REST, 1.0))
+
+    async def once(self) -> float:
+        """One pass. Answers with the seconds until time alone will change something."""
+        snapshot = self.snapshot()
+        plan = await asyncio.to_thread(schedule, snapshot, self._policy)
+        self._waits = {d.task: d for d in plan.decisions if isinstance(d, Wait)}
+        await self._apply(plan)
+        return self._until(plan)
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as the ledger knows it now."""
+        now = self._clock.now()
+        return Snapshot(
+            now=now,
+            nodes=tuple(self._cluster.nodes().values()),
+            tasks=self._sched_tasks.of(self._ledger.unfinished().values()),
+            groups=dict(self._cluster.groups()),
+            quotas=self._people.quota_rows(now),
+            inactive_users=self._people.inactive_users(),
+        )
+
+    def _until(self, plan: Plan) -> float:
+        if plan.wake_at is None:
+            return self._resync
+        return min(self._resync, max(0.01, plan.wake_at - self._clock.now()))
+
+    async def _apply(self, plan: Plan) -> None:
+        """Decisions of different tasks commit together; each is checked again first."""
+        actions = [d for d in plan.decisions if not isinstance(d, Wait)]
+        taken = self._taken()
+        await asyncio.gather(*(self._apply_one(d) for d in actions if self._still_fits(d, taken)))
+
+    def _taken(self) -> dict[str, int]:
+        """Node -> a task that holds it whole now."""
+        tasks = self._ledger.unfinished().values()
+        return {node: t.id for t in tasks if not t.waiting for node in sched_task(t).placed}
+
+    def _still_fits(self, decision: Decision, taken: dict[str, int]) -> bool:
+        """Users and nodes may have changed while the pass was computed."""
+        task = self._ledger.unfinished().get(decision.task)
+        if task is None:
+            return False
+        if isinstance(decision, Suspend):
+            return sched_task(task).standing is Standing.RUNNING
+        if isinstance(decision, Start):
+            return (
+                task.waiting and not task.held and all(self._free(n, taken) for n in decision.nodes)
+            )
+        return True
+
+    def _free(self, name: str, taken: dict[str, int]) -> bool:
+        node = self._cluster.nodes().get(name)
+        if node is None or not node.usable:
+            return False
+        group = self._cluster.groups().get(node.group)
+        return name not in taken or bool(group and group.packed)
+
+    async def _apply_one(self, decision: Decision) -> None:
+        try:
+            await self._ledger.apply(decision.task, _event(decision))
+        except HaiError as error:
+            log.warning("a decision was refused", task=decision.task, why=str(error))
+            self.bell.ring()
+
+
+def _event(decision: Decision) -> ev.Event:
+    match decision:
+        case Start(nodes=nodes, priority=priority, reason=reason):
+            return ev.RunPlaced(nodes, priority, reason)
+        case Suspend(for_task=for_task, reason=reason):
+            return ev.SuspendAsked("scheduler", reason, for_task=for_task)
+        case Stop(reason=reason):
+            return ev.StopAsked("scheduler", None, reason)
+        case Wait():
+            raise AssertionError("a Wait changes nothing")

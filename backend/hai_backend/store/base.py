@@ -1,0 +1,144 @@
+"""The store's interface: a page of verbs in domain words. sql.py and memory.py implement it and pass one suite.
+
+Rules that every implementation keeps:
+- Nothing returns before it is durable.
+- A task is written whole (row, current run, its ranks, new events) under the guard of its revision.
+- Every write of a task or node gets the next `version`; versions become visible in order, so a watcher that resumes
+  from the largest one it saw misses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Outcome, Run, Task, TaskEvent, TaskState
+from hai_backend.domain.user import Quota, Token, User
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Terms are ANDed; the values of one term are ORed; an empty term matches everything."""
+
+    ids: frozenset[int] = frozenset()
+    states: frozenset[TaskState] = frozenset()
+    outcomes: frozenset[Outcome] = frozenset()
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()  # exact, or with * as a wildcard
+    tags: frozenset[str] = frozenset()
+    task_types: frozenset[str] = frozenset()
+    not_states: frozenset[TaskState] = frozenset()
+    not_tags: frozenset[str] = frozenset()
+    not_users: frozenset[str] = frozenset()
+    not_names: tuple[str, ...] = ()
+    starred: bool | None = None
+    priority_min: int | None = None
+    priority_max: int | None = None
+    created_after: float | None = None
+    created_before: float | None = None
+    visible_to: str | None = None  # own tasks, and tasks shared in one of `visible_groups`
+    visible_groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuery:
+    """One page. `order_by` is a column of ORDERS; the id breaks ties in the same direction."""
+
+    filter: TaskFilter = TaskFilter()
+    order_by: str = "id"
+    descending: bool = True
+    page_size: int = 50
+    page_token: str = ""
+    count: bool = False
+
+
+ORDERS = ("id", "create_time", "priority", "name", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    tasks: tuple[Task, ...]
+    next_page_token: str
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One mutating call. `what` never contains a secret."""
+
+    time: float
+    actor: str
+    method: str
+    resource: str
+    what: str
+    code: str
+
+
+class Store(Protocol):
+    """Durable record of everything; memory holds only what can be derived from it."""
+
+    async def open(self) -> None:
+        """Create or migrate the schema. Raises Unavailable with the address and the cause."""
+
+    async def close(self) -> None:
+        """Finish pending writes."""
+
+    # tasks
+    async def create_task(self, task: Task, events: Sequence[TaskEvent], request_id: str = "") -> Task:
+        """Insert (task.id is ignored) and answer with id, revision and version set.
+
+        The same (user, request_id) answers with the first task. Raises Conflict (NAME_TAKEN, naming the other task)
+        when the user has an unfinished task of that name.
+        """
+
+    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+        """Write `task`, whose revision must be one above the stored one; None when it is not: somebody was faster."""
+
+    async def get_task(self, task_id: int) -> Task | None:
+        """One task with its current or last run."""
+
+    async def find_tasks(self, query: TaskQuery) -> TaskPage:
+        """One page. A page that was followed by next_page_token never skips or repeats a task that did not change."""
+
+    async def unfinished_tasks(self) -> list[Task]:
+        """All of them, by id."""
+
+    async def changed_tasks(self, after_version: int, limit: int) -> list[Task]:
+        """Tasks with a larger version, in version order."""
+
+    async def version(self) -> int:
+        """The largest version that is visible."""
+
+    async def task_runs(self, task_id: int) -> list[Run]:
+        """All runs of a task, oldest first."""
+
+    async def task_events(self, task_id: int, after: int = 0) -> list[tuple[int, TaskEvent]]:
+        """Timeline with sequence numbers, oldest first."""
+
+    # nodes and groups
+    async def nodes(self) -> list[Node]: ...
+    async def save_node(self, node: Node) -> None: ...
+    async def delete_node(self, name: str) -> None: ...
+    async def groups(self) -> list[Group]: ...
+    async def save_group(self, group: Group) -> None: ...
+
+    # users
+    async def users(self) -> list[User]: ...
+    async def save_user(self, user: User) -> None: ...
+    async def quotas(self) -> list[Quota]: ...
+    async def save_quota(self, quota: Quota) -> None: ...
+    async def delete_quota(self, subject: str, subject_is_group: bool, group: str, priority: Priority) -> bool: ...
+    async def tokens(self) -> list[Token]: ...
+    async def create_token(self, token: Token) -> Token:
+        """Insert (token.id is ignored) and answer with the id set."""
+
+    async def save_token(self, token: Token) -> None: ...
+
+    # audit
+    async def add_audit(self, row: AuditRow) -> None: ...
+    async def audit(self, limit: int = 100) -> list[AuditRow]:
+        """Newest first."""
