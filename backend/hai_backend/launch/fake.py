@@ -1,0 +1,45 @@
+"""A launcher that makes nothing: ranks exist in a set. For tests and the simulator; passes the launcher contract."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from hai_backend.domain.node import Node
+from hai_backend.launch.base import LauncherEvent, Listed, NodesSeen, RankGone, RankKey, RankLaunch
+
+
+class FakeLauncher:
+    """`existing` is what a restarted server finds."""
+
+    name = "fake"
+
+    def __init__(self, nodes: Sequence[Node], existing: Iterable[RankKey] = ()) -> None:
+        self.nodes = tuple(nodes)
+        self.ranks: dict[RankKey, RankLaunch | None] = dict.fromkeys(existing)
+        self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
+
+    async def start(self, ranks: Sequence[RankLaunch]) -> None:
+        for rank in ranks:
+            self.ranks.setdefault(rank.key, rank)
+
+    async def kill(self, key: RankKey) -> None:
+        self.end(key)
+
+    def end(self, key: RankKey) -> None:
+        """The rank is gone: its agent left, or was killed."""
+        self.ranks.pop(key, None)
+        self._events.put_nowait(RankGone(key))
+
+    def say(self, event: LauncherEvent) -> None:
+        """Let the launcher report something."""
+        self._events.put_nowait(event)
+
+    async def events(self) -> AsyncIterator[LauncherEvent]:
+        yield NodesSeen(self.nodes)
+        yield Listed(frozenset(self.ranks))
+        while (event := await self._events.get()) is not None:
+            yield event
+
+    async def close(self) -> None:
+        self._events.put_nowait(None)

@@ -1,0 +1,109 @@
+"""Real servers for tests and benchmarks: one in this process, and one in a process of its own that may be killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hai.client.profile import Profile
+from hai_backend.app import App
+from hai_backend.config import Settings
+from hai_backend.launch.base import Launcher
+from hai_backend.launch.process import ProcessLauncher
+from hai_backend.store.connect import open_store
+
+_START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """A server in this process: its parts, and an admin's way to it."""
+
+    app: App
+    profile: Profile
+
+
+@asynccontextmanager
+async def running_server(
+    home: Path, *, nodes: int = 4, launcher: Launcher | None = None, **settings: Any
+) -> AsyncIterator[RunningServer]:
+    """The real server in this process, on SQLite unless `database` says otherwise, with real processes."""
+    home.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - a test may wait for its disk
+    chosen = Settings(home=home, nodes=nodes, admin="admin", **settings)
+    launcher = launcher or ProcessLauncher(home, chosen)
+    app = App(chosen, open_store(chosen.database_url), launcher)
+    await app.start()
+    try:
+        yield RunningServer(app, Profile("test", app.address, (home / "admin.token").read_text()))
+    finally:
+        await app.stop()
+
+
+class ServerProcess:
+    """A server in a process of its own. Start, kill and start it again; `home` stays."""
+
+    def __init__(self, home: Path, *flags: str, module: str = "hai_backend.main") -> None:
+        self.home = home
+        self._command = [sys.executable, "-m", module, "--home", str(home), *flags]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str, module: str = "") -> Profile:
+        """Return when it answers. Raises RuntimeError with its last words when it does not start."""
+        where = self.home / "server.json"
+        where.unlink(missing_ok=True)
+        command = [*self._command, *more]
+        if module:
+            command[2] = module
+        with (self.home / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + _START_SECONDS
+        while not where.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(self.last_words())
+            time.sleep(0.005)
+        return self.profile()
+
+    def last_words(self) -> str:
+        return (self.home / "server.log").read_text(errors="replace")[-4000:]
+
+    def profile(self) -> Profile:
+        """An admin's way to it."""
+        address = json.loads((self.home / "server.json").read_text())["address"]
+        return Profile("test", address, (self.home / "admin.token").read_text())
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """SIGTERM stops it well, SIGKILL does not ask."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        self.process.wait(60)
+
+    def sweep(self) -> None:
+        """End every agent and program that is left."""
+        subprocess.run([*self._command[:5], "--sweep"], check=True)
+
+
+@contextmanager
+def server_process(*flags: str) -> Iterator[ServerProcess]:
+    """A started server in a temporary home; at the end nothing of it is left."""
+    with tempfile.TemporaryDirectory(prefix="hai-", ignore_cleanup_errors=True) as directory:
+        server = ServerProcess(Path(directory), *flags)
+        server.start()
+        try:
+            yield server
+        finally:
+            if server.running:
+                server.end()
+            server.sweep()

@@ -1,0 +1,106 @@
+"""The loops over the memory store, a fake launcher and a clock turned by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.task import Task
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.loops.cluster import Cluster
+from hai_backend.loops.feed import Feed
+from hai_backend.loops.hub import Hub
+from hai_backend.loops.launching import Launching
+from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.performing import Performer
+from hai_backend.loops.scheduling import Scheduling
+from hai_backend.sched import Policy
+from hai_backend.store.memory import MemoryStore
+from hai_backend.tasks import events as ev
+from hai_backend.tasks.instructions import Instruction
+from hai_backend.testing import ManualClock
+
+
+class Nobody:
+    def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
+        return ()
+
+    def inactive_users(self) -> frozenset[str]:
+        return frozenset()
+
+
+@dataclass
+class World:
+    """Everything but gRPC and processes."""
+
+    store: MemoryStore
+    launcher: FakeLauncher
+    clock: ManualClock = field(default_factory=ManualClock)
+    performed: list[Instruction] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hub = Hub()
+        self.cluster = Cluster(self.store, self.clock, changed=lambda: None)
+        self.performer = Performer(self.launcher, self.hub, str, self.cluster.nodes().get)
+        self.ledger = Ledger(
+            self.store, self.clock, Feed(), perform=self._perform, changed=lambda task: None
+        )
+        self.performer.ledger = self.ledger
+        self.cluster.suspend_on = self.ledger.suspend_on
+        self.listed = False
+        self.scheduling = Scheduling(self.ledger, self.cluster, Nobody(), self.clock, Policy())
+        self.launching = Launching(
+            self.launcher, self.ledger, self.cluster, self.performer, self._on_listed
+        )
+
+    def _on_listed(self) -> None:
+        self.listed = True
+
+    def _perform(self, task: Task, instruction: Instruction) -> None:
+        self.performed.append(instruction)
+        self.performer.perform(task, instruction)
+
+    async def start(self) -> None:
+        await self.cluster.load()
+        await self.ledger.load()
+        self._loop = asyncio.ensure_future(self.launching.run())
+        await self.until(lambda: self.listed)
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Let the loops run until something is so."""
+        for _ in range(10_000):
+            if true():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("it never came true")
+
+    async def stop(self) -> None:
+        self._loop.cancel()
+        await asyncio.gather(self._loop, return_exceptions=True)
+        await self.performer.close()
+
+    async def attach_all(self, task_id: int) -> Task:
+        """What agents do: attach, start."""
+        task = await self.ledger.get(task_id)
+        assert task.run is not None
+        for rank in task.run.ranks:
+            task = await self.ledger.apply(
+                task_id, ev.RankAttached(task.run.number, rank.index, "127.0.0.1", 4000)
+            )
+        return task
+
+    async def leave(self, task_id: int) -> None:
+        """Agents end, and the launcher sees it."""
+        task = await self.ledger.get(task_id)
+        assert task.run is not None
+        for rank in task.run.ranks:
+            self.launcher.end(RankKey(task_id, task.run.number, rank.index))
+        before = task.revision
+        await self.until(lambda: self._ended(task_id, before))
+
+    def _ended(self, task_id: int, revision: int) -> bool:
+        task = self.ledger.unfinished().get(task_id)
+        return task is None or task.waiting

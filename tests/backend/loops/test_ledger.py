@@ -1,0 +1,109 @@
+"""The ledger: nothing is done before it is durable, nothing durable is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from hai_backend.domain.errors import Conflict, NotFound, Unavailable
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.store.memory import MemoryStore
+from hai_backend.tasks import events as ev
+from hai_backend.tasks.instructions import Launch
+from hai_backend.testing import a_spec
+from hai_backend.testing.world import World
+
+PLACED = ev.RunPlaced(("n0",), Priority.NORMAL, "free")
+
+
+class FullDisk(MemoryStore):
+    """Takes nothing while `full`."""
+
+    full = False
+
+    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+        if self.full:
+            raise Unavailable("the disk of the database is full")
+        return await super().save_task(task, events)
+
+
+async def test_a_submitted_task_waits_in_the_ledger_and_in_the_store(world: World) -> None:
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    assert world.ledger.unfinished()[task.id] == await world.store.get_task(task.id)
+    assert world.ledger.unfinished_of("ada") == 1
+
+
+async def test_the_same_request_submits_once(world: World) -> None:
+    first = await world.ledger.submit("ada", a_spec("one"), "r1")
+    again = await world.ledger.submit("ada", a_spec("one"), "r1")
+    assert first.id == again.id
+    assert world.ledger.unfinished_of("ada") == 1
+
+
+async def test_nothing_is_performed_or_shown_when_the_write_fails() -> None:
+    store = FullDisk()
+    world = World(store, FakeLauncher([Node("n0")]))
+    await world.start()
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    store.full = True
+    with pytest.raises(Unavailable, match="full"):
+        await world.ledger.apply(task.id, PLACED)
+    assert world.performed == []
+    assert world.ledger.unfinished()[task.id].state is TaskState.WAITING_INIT
+    store.full = False
+    await world.ledger.apply(task.id, PLACED)
+    assert world.performed == [Launch(1, (0,))]
+    await world.stop()
+
+
+async def test_a_write_goes_on_when_its_caller_hangs_up(world: World) -> None:
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    asked = asyncio.ensure_future(world.ledger.stop(task.id, "ada", None))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await world.until(lambda: task.id not in world.ledger.unfinished())
+    stored = await world.store.get_task(task.id)
+    assert stored is not None
+    assert stored.outcome is Outcome.CANCELED
+
+
+async def test_when_another_replica_was_faster_the_event_meets_its_state(world: World) -> None:
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    other = World(world.store, world.launcher)
+    await other.ledger.load()
+    await other.ledger.resume(task.id, "bob")
+    await other.ledger.set_labels(task.id, "bob", tags=("x",))
+    stopped = await world.ledger.stop(task.id, "ada", None)
+    assert stopped.state is TaskState.FINISHED
+    assert stopped.tags == ("x",)
+
+
+async def test_a_restarted_ledger_knows_every_unfinished_task(world: World) -> None:
+    ids = {(await world.ledger.submit("ada", a_spec(f"t{i}"), "")).id for i in range(5)}
+    await world.ledger.stop(min(ids), "ada", None)
+    again = World(world.store, world.launcher)
+    await again.ledger.load()
+    assert set(again.ledger.unfinished()) == ids - {min(ids)}
+    assert again.ledger.feed.version == world.ledger.feed.version
+
+
+async def test_watchers_wake_when_something_is_durable(world: World) -> None:
+    seen = world.ledger.feed.version
+    waiting = asyncio.ensure_future(world.ledger.feed.beyond(seen))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    assert await waiting >= task.version
+
+
+async def test_asks_that_make_no_sense_say_why(world: World) -> None:
+    with pytest.raises(NotFound, match="no task 99"):
+        await world.ledger.get(99)
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    with pytest.raises(Conflict, match="--hold"):
+        await world.ledger.suspend(task.id, "ada", hold=False, delay=0.0)

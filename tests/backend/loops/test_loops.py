@@ -1,0 +1,132 @@
+"""Scheduling, launching and adoption together, over a fake launcher."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hai_backend.domain.node import Node, NodeState
+from hai_backend.domain.plan import WaitReason
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import RunState, StopCode, TaskState
+from hai_backend.launch.base import NodesSeen, RankKey
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.tasks import events as ev
+from hai_backend.tasks.instructions import TellSuspend
+from hai_backend.testing import a_spec
+from hai_backend.testing.world import World
+
+
+async def running(
+    world: World, name: str, nodes: int = 2, priority: Priority = Priority.LOW
+) -> int:
+    spec = replace(a_spec(name, nodes), priority=priority)
+    task = await world.ledger.submit("ada", spec, "")
+    await world.scheduling.once()
+    await world.until(lambda: len(world.launcher.ranks) >= nodes)
+    await world.attach_all(task.id)
+    return task.id
+
+
+async def test_a_high_task_gets_the_nodes_of_a_low_one_and_the_low_one_comes_back(
+    world: World,
+) -> None:
+    low = await running(world, "low")
+    high = (
+        await world.ledger.submit("bob", replace(a_spec("high", 2), priority=Priority.HIGH), "")
+    ).id
+    await world.scheduling.once()
+    assert any(isinstance(i, TellSuspend) for i in world.performed)
+    await world.scheduling.once()
+    assert world.scheduling.waits()[high].why is WaitReason.WAITING_FOR_PREEMPTED
+    await world.ledger.apply(low, ev.Yielded(1, 0))
+    await world.leave(low)
+    await world.scheduling.once()
+    assert world.ledger.unfinished()[high].state is TaskState.RUNNING
+    assert world.ledger.unfinished()[low].state is TaskState.SUSPENDED
+    await world.attach_all(high)
+    await world.ledger.stop(high, "bob", None)
+    await world.ledger.apply(high, ev.Yielded(1, 0))
+    await world.leave(high)
+    await world.scheduling.once()
+    task = world.ledger.unfinished()[low]
+    assert task.run is not None
+    assert (task.state, task.run.number) == (TaskState.RUNNING, 2)
+
+
+async def test_nodes_are_never_given_before_they_are_free(world: World) -> None:
+    low = await running(world, "low")
+    await world.ledger.submit("bob", replace(a_spec("high", 2), priority=Priority.HIGH), "")
+    for _ in range(3):
+        await world.scheduling.once()
+    assert {k.task_id for k in world.launcher.ranks} == {low}
+
+
+async def test_after_a_restart_ranks_are_adopted_relaunched_or_reported(world: World) -> None:
+    alive = await running(world, "alive", nodes=1)
+    lost = await running(world, "lost", nodes=1)
+    existing = {RankKey(alive, 1, 0), RankKey(777, 1, 0)}
+    again = World(world.store, FakeLauncher(world.launcher.nodes, existing))
+    await again.start()
+    await again.until(lambda: again.ledger.unfinished()[lost].waiting)
+    assert again.ledger.unfinished()[alive].run == world.ledger.unfinished()[alive].run
+    run = again.ledger.unfinished()[lost].run
+    assert run is not None
+    assert run.stop_code & StopCode.NODE_FAILURE
+    assert set(again.launcher.ranks) == {RankKey(alive, 1, 0)}  # the unknown one was ended
+    await again.stop()
+
+
+async def test_a_run_that_was_placed_but_never_launched_is_launched_after_the_restart(
+    world: World,
+) -> None:
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    placed = ev.RunPlaced(("n0",), Priority.NORMAL, "free")
+    world.performer.perform = lambda task, instruction: None  # type: ignore[method-assign] # the crash
+    await world.ledger.apply(task.id, placed)
+    again = World(world.store, FakeLauncher(world.launcher.nodes))
+    await again.start()
+    await again.until(lambda: RankKey(task.id, 1, 0) in again.launcher.ranks)
+    await again.stop()
+
+
+async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(world: World) -> None:
+    task_id = await running(world, "one")
+    down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no power")
+    world.launcher.say(NodesSeen((world.launcher.nodes[0], down)))
+    await world.until(lambda: not _alive(world, task_id))
+    world.launcher.end(RankKey(task_id, 1, 0))
+    await world.until(lambda: world.ledger.unfinished()[task_id].waiting)
+    await world.scheduling.once()
+    assert world.scheduling.waits()[task_id].why in (
+        WaitReason.GROUP_TOO_SMALL,
+        WaitReason.NODES_UNUSABLE,
+    )
+
+
+def _alive(world: World, task_id: int) -> bool:
+    run = world.ledger.unfinished()[task_id].run
+    return run is not None and run.state is RunState.RUNNING
+
+
+async def test_draining_a_node_suspends_what_runs_there_and_keeps_it_free(world: World) -> None:
+    task_id = await running(world, "one", nodes=1)
+    run = world.ledger.unfinished()[task_id].run
+    assert run is not None
+    node = run.ranks[0].node
+    drained = await world.cluster.drain(node, "new disk", "op")
+    assert (drained.cordoned, drained.reason) == (True, "new disk (op)")
+    await world.ledger.apply(task_id, ev.Yielded(1, 0))
+    await world.leave(task_id)
+    await world.scheduling.once()
+    again = world.ledger.unfinished()[task_id].run
+    assert again is not None
+    assert again.ranks[0].node != node
+
+
+async def test_what_an_operator_decided_survives_a_restart(world: World) -> None:
+    await world.cluster.set_cordoned("n0", True, "new disk", "op")
+    again = World(world.store, FakeLauncher([Node("n0", gpus=8), Node("n1", gpus=8)]))
+    await again.start()
+    assert again.cluster.nodes()["n0"].cordoned
+    assert again.cluster.nodes()["n1"].state is NodeState.READY
+    await again.stop()
