@@ -1,0 +1,194 @@
+"""The in-task SDK: what a program running in a task may ask of, and tell, the platform.
+
+    for step in range(first_step, steps):
+        if hai.suspend_agreed(step):            # or receive_suspend_command() in a single process
+            checkpoint.save("model", write, step=step)
+            hai.go_suspend()                    # never returns in the cluster
+        train(step)
+
+Names, parameters and results are those of `hfai.client`. What differs: every rank sees the suspend request (there: rank
+0 only), `suspend_agreed`, `wait_suspended`, `checkpoint` and `integrations` are new, and outside the cluster nothing is
+printed. What each call returns:
+
+========================  ==========================  ==========================  ==================
+call                      in the cluster              HFAI_SIMULATE=1             elsewhere
+========================  ==========================  ==========================  ==================
+receive_suspend_command   asked?                      SIMULATE_SUSPEND s passed?  False
+suspend_agreed            stop before this step?      SIMULATE_SUSPEND s passed?  False
+go_suspend                never (training), False     exits 0                     False
+wait_suspended            never (training), False     exits 0                     False
+get_whole_life_state      int                         int                         None
+set_whole_life_state      True if it was changed      True if it was changed      False
+set_watchdog_time         True when told              True                        False
+set_priority              True if granted             True                        False
+disable_warn              True when told              True                        False
+========================  ==========================  ==========================  ==================
+"""
+
+from __future__ import annotations
+
+import os
+
+from hai.task import env
+from hai.task.channel import AgentError, current, say
+
+TYPE_CHECKING = False  # read as true by type checkers
+if TYPE_CHECKING:
+    from hai.task.gpu import print_gpu_info as print_gpu_info
+    from hai.task.health import HealthReport as HealthReport
+    from hai.task.health import self_health_check as self_health_check
+    from hai.task.hook import bind_hf_except_hook as bind_hf_except_hook
+    from hai.task.levels import EXP_PRIORITY as EXP_PRIORITY
+    from hai.task.levels import WARN_TYPE as WARN_TYPE
+    from hai.task.protocol import Answer, Value
+
+__all__ = [  # noqa: RUF022 - in the order in which one meets them
+    "receive_suspend_command",
+    "suspend_agreed",
+    "go_suspend",
+    "wait_suspended",
+    "get_whole_life_state",
+    "set_whole_life_state",
+    "set_watchdog_time",
+    "set_priority",
+    "disable_warn",
+    "EXP_PRIORITY",
+    "WARN_TYPE",
+    "AgentError",
+    "nb_name",
+    "task_id",
+    "rank",
+    "node_name",
+    "print_gpu_info",
+    "self_health_check",
+    "HealthReport",
+    "bind_hf_except_hook",
+    "checkpoint",
+    "integrations",
+]
+
+_LATER = {
+    "checkpoint": "",
+    "integrations": "",
+    "print_gpu_info": "gpu",
+    "self_health_check": "health",
+    "HealthReport": "health",
+    "bind_hf_except_hook": "hook",
+    "EXP_PRIORITY": "levels",
+    "WARN_TYPE": "levels",
+}
+_CALL_SECONDS = 60.0  # for calls whose signature has no timeout
+
+
+if not TYPE_CHECKING:  # so that type checkers find misspelt names
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module 'hai.task' has no attribute {name!r}")
+        import importlib
+
+        module = importlib.import_module(f"hai.task.{_LATER[name] or name}")
+        return getattr(module, name) if _LATER[name] else module
+
+
+def receive_suspend_command(timeout: float = 500, raise_exception: bool = False) -> bool:
+    """True once the platform asks this task to leave: save, then call go_suspend(). Costs under a microsecond.
+
+    The first true answer acknowledges the request. That takes one exchange with the agent and never more than two
+    seconds; the parameters exist because HAI has them and change nothing.
+    """
+    return current().suspend_asked()
+
+
+def suspend_agreed(step: int) -> bool:
+    """True if every rank shall save and leave before step `step`. Call it before each step, in every process.
+
+    All ranks get True for the same step, without talking to one another: the platform picks the first step that no
+    rank has entered. Steps may be numbered with gaps, and in the same way on all ranks.
+    """
+    return current().suspend_agreed(step)
+
+
+def go_suspend(timeout: float = 500, raise_exception: bool = False) -> bool:
+    """Say that the task has saved: all its ranks are ended now, and started again later. Never returns in the cluster.
+
+    One rank speaks for all, so call it when every rank has saved; ranks that leave saving to another call
+    wait_suspended(). Waits up to `timeout` seconds for the agent; with `raise_exception` an AgentError ends the wait.
+    """
+    return current().go_suspend(timeout, raise_exception)
+
+
+def wait_suspended() -> bool:
+    """Stand still until the platform ends this rank, because another one saves and calls go_suspend()."""
+    return current().wait_suspended()
+
+
+def get_whole_life_state() -> int | None:
+    """The integer that this task keeps in the platform over all its runs; None outside the cluster."""
+    return current().whole_life_state()
+
+
+def set_whole_life_state(state: int, timeout: float = 500, raise_exception: bool = True) -> bool:
+    """Keep `state` for the task's later runs. True when it is durable and was another value before."""
+    try:
+        answer = current().tell("set_whole_life_state", timeout, value=int(state))
+    except AgentError as error:
+        if raise_exception:
+            raise
+        say(str(error))
+        return False
+    return _accepted("set_whole_life_state", answer) and bool(answer.get("changed"))
+
+
+def set_watchdog_time(seconds: int) -> bool:
+    """The task counts as hung after `seconds` without a line of output (default 1800; 0: never)."""
+    if seconds < 0:
+        raise ValueError(f"set_watchdog_time({seconds}): give a number of seconds, or 0 for never")
+    return _tell("set_watchdog_time", seconds=seconds)
+
+
+def set_priority(priority: int) -> bool:
+    """Ask for another priority (EXP_PRIORITY). False if refused; the reason is printed."""
+    from hai.task.levels import EXP_PRIORITY
+
+    return _tell("set_priority", priority=int(EXP_PRIORITY(priority)))
+
+
+def disable_warn(mask: int) -> bool:
+    """Send no warnings of these kinds about this task (a sum of WARN_TYPE)."""
+    return _tell("disable_warn", mask=int(mask))
+
+
+def nb_name() -> str | None:
+    """Name of this task; None outside the cluster."""
+    return os.environ.get(env.TASK_NAME)
+
+
+def task_id() -> int | None:
+    """Number of this task; None outside the cluster."""
+    text = os.environ.get(env.TASK_ID)
+    return int(text) if text else None
+
+
+def rank() -> int:
+    """Which node of the task this is, from 0 (torchrun's RANK counts processes, this one does not)."""
+    return int(os.environ.get(env.NODE_RANK) or os.environ.get(env.RANK) or 0)
+
+
+def node_name() -> str | None:
+    """Name of the node; None outside the cluster."""
+    return os.environ.get(env.NODE_NAME)
+
+
+def _tell(call: str, **values: Value) -> bool:
+    try:
+        return _accepted(call, current().tell(call, _CALL_SECONDS, **values))
+    except AgentError as error:
+        say(str(error))
+        return False
+
+
+def _accepted(call: str, answer: Answer) -> bool:
+    if "error" in answer:
+        say(f"{call} was refused: {answer['error']}")
+    return bool(answer.get("ok"))

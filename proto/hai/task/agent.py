@@ -1,0 +1,164 @@
+"""The channel to a real agent: a mapped file that costs nothing to read, and a unix socket for what must be told.
+
+`suspend_agreed` first stores the step and then loads the flag. The processor may let the load pass the store; the agent
+therefore waits 2 ms between raising the flag and reading the steps. A step is stored as one aligned 8-byte word
+(a memoryview of format "q" does so; struct.pack_into would store byte by byte).
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+
+from hai.task import control, env
+from hai.task.channel import AgentError, say
+
+TYPE_CHECKING = False  # read as true by type checkers
+if TYPE_CHECKING:
+    import socket
+    from typing import NoReturn
+
+    from hai.task.protocol import Answer, Value
+
+_ACKNOWLEDGE_SECONDS = 2.0  # saving is more urgent than saying so
+_LOOK_SECONDS = 0.0005  # agents agree within milliseconds; see suspend_agreed
+_RETRY_SECONDS = 0.05
+_MAX_ANSWER = 1 << 16
+_WORD = 8
+
+
+class AgentChannel:
+    """Reads the control file, talks to the agent with one connection per call (so fork and threads are no concern)."""
+
+    def __init__(
+        self, control_file: str, socket_path: str, local_rank: int, training: bool
+    ) -> None:
+        self._bytes = _map(control_file)
+        self._words = self._bytes.cast("q")
+        self._socket_path = socket_path
+        self._local_rank = local_rank
+        self._training = training
+        self._acknowledged = False
+
+    @classmethod
+    def from_environ(cls, variables: Mapping[str, str]) -> AgentChannel:
+        return cls(
+            variables[env.CONTROL_FILE],
+            variables[env.AGENT_SOCKET],
+            int(variables.get(env.LOCAL_RANK) or 0),
+            variables.get(env.TASK_TYPE) == "training",
+        )
+
+    def suspend_asked(self) -> bool:
+        if self._bytes[control.FLAG] == control.NOTHING:
+            return False
+        self._acknowledge()
+        return True
+
+    def suspend_agreed(self, step: int) -> bool:
+        self._words[self._slot()] = step  # before the load below
+        if self._bytes[control.FLAG] == control.NOTHING:
+            return False
+        self._acknowledge()
+        # Asked but not yet agreed lasts one exchange between agents and server; a mapped byte cannot wake us.
+        while (flag := self._bytes[control.FLAG]) == control.ASKED:
+            time.sleep(_LOOK_SECONDS)
+        return flag == control.AGREED and step >= self._words[control.STOP_STEP // _WORD]
+
+    def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
+        if not self._training:
+            return False
+        sys.stdout.flush()
+        try:
+            self.tell("go_suspend", timeout)
+        except AgentError as error:
+            if raise_exception:
+                raise
+            say(f"go_suspend: {error}; waiting to be ended all the same")
+        _wait_to_be_ended()
+
+    def wait_suspended(self) -> bool:
+        if not self._training:
+            return False
+        sys.stdout.flush()
+        _wait_to_be_ended()
+
+    def whole_life_state(self) -> int | None:
+        return self._words[control.WHOLE_LIFE_STATE // _WORD]
+
+    def tell(self, call: str, timeout: float, **values: Value) -> Answer:
+        deadline = time.monotonic() + timeout
+        wait = _RETRY_SECONDS
+        while True:
+            try:
+                return self._exchange({"call": call, **values}, deadline)
+            except (FileNotFoundError, ConnectionError) as error:  # the agent is being restarted
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise AgentError(f"{call}: no agent at {self._socket_path}: {error}") from error
+                time.sleep(min(wait, left))
+                wait = min(2 * wait, 1.0)
+
+    def _exchange(self, request: Mapping[str, Value], deadline: float) -> Answer:
+        import socket
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                connection.connect(self._socket_path)
+                connection.sendall(json.dumps(request).encode() + b"\n")
+                return _answer(connection)
+            except TimeoutError:
+                raise AgentError(f"{request['call']}: the agent did not answer in time") from None
+
+    def _acknowledge(self) -> None:
+        if self._acknowledged:
+            return
+        self._acknowledged = True
+        try:
+            self.tell("suspend_received", _ACKNOWLEDGE_SECONDS)
+        except AgentError as error:
+            say(f"the suspend request could not be acknowledged: {error}")
+
+    def _slot(self) -> int:
+        if not 0 <= self._local_rank < control.STEP_SLOTS:
+            raise ValueError(
+                f"{env.LOCAL_RANK} is {self._local_rank}; suspend_agreed serves 0 to {control.STEP_SLOTS - 1}: "
+                "call receive_suspend_command() and agree among your processes instead"
+            )
+        return control.STEPS // _WORD + self._local_rank
+
+
+def _map(control_file: str) -> memoryview:
+    try:
+        handle = os.open(control_file, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise AgentError(
+            f"{env.CONTROL_FILE} names {control_file}, which cannot be opened ({error.strerror}); "
+            f"unset it to run outside the cluster"
+        ) from error
+    try:
+        return memoryview(mmap.mmap(handle, control.SIZE))
+    finally:
+        os.close(handle)
+
+
+def _answer(connection: socket.socket) -> Answer:
+    line = bytearray()
+    while not line.endswith(b"\n") and len(line) < _MAX_ANSWER:
+        part = connection.recv(4096)
+        if not part:
+            raise ConnectionResetError("the agent hung up")
+        line += part
+    answer = json.loads(line)
+    return answer if isinstance(answer, dict) else {"ok": False, "error": "no JSON object"}
+
+
+def _wait_to_be_ended() -> NoReturn:
+    while True:  # a handler of the program's own may return; only the agent ends us
+        signal.pause()

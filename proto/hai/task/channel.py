@@ -1,0 +1,87 @@
+"""How the SDK reaches the platform: one small protocol, three worlds.
+
+* in the cluster: `agent.AgentChannel` (a mapped file and the agent's unix socket)
+* under simulation (HFAI_SIMULATE=1): `simulated.SimulatedChannel`
+* anywhere else: `AbsentChannel`, which does nothing and says so by its return values
+
+The channel is opened on first use, never at import. It holds no connection, thread or lock, so that processes made by
+fork (DataLoader workers) and by spawn may use it too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from hai.task import env
+
+TYPE_CHECKING = False  # read as true by type checkers
+if TYPE_CHECKING:
+    from hai.task.protocol import Answer, Channel, Value
+
+STARTED = (
+    time.monotonic()
+)  # a simulated suspend counts from the import, not from the first question
+
+
+class AgentError(RuntimeError):
+    """The agent could not be reached, or did not answer in time."""
+
+
+class AbsentChannel:
+    """Outside the cluster: nothing is asked, nothing is told."""
+
+    def suspend_asked(self) -> bool:
+        return False
+
+    def suspend_agreed(self, step: int) -> bool:
+        return False
+
+    def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
+        return False
+
+    def wait_suspended(self) -> bool:
+        return False
+
+    def whole_life_state(self) -> int | None:
+        return None
+
+    def tell(self, call: str, timeout: float, **values: Value) -> Answer:
+        return {"ok": False}
+
+
+_current: Channel | None = None
+
+
+def current() -> Channel:
+    """The channel of this process, opened at the first call."""
+    global _current
+    if _current is None:
+        _current = _open()
+    return _current
+
+
+def forget() -> None:
+    """Open a new channel at the next call: the environment has changed (tests do that)."""
+    global _current
+    _current = None
+
+
+def _open() -> Channel:
+    if (
+        os.environ.get(env.SIMULATE) == "1"
+    ):  # first: `hai python FILE ++` may be typed inside a task
+        from hai.task.simulated import SimulatedChannel
+
+        return SimulatedChannel.from_environ(os.environ)
+    if env.CONTROL_FILE in os.environ and env.AGENT_SOCKET in os.environ:
+        from hai.task.agent import AgentChannel
+
+        return AgentChannel.from_environ(os.environ)
+    return AbsentChannel()
+
+
+def say(message: str) -> None:
+    """One line to standard error, which is the task's log."""
+    print(f"hai: {message}", file=sys.stderr, flush=True)

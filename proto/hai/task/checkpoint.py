@@ -1,0 +1,203 @@
+"""Checkpoints that survive a kill at any moment: each is whole and proven, or it does not exist.
+
+    checkpoint.save("model", lambda file: numpy.savez(file, **arrays), step=step)
+    found = checkpoint.latest("model")
+    if found:
+        with found.path.open("rb") as file: ...
+
+A checkpoint is one file, `NAME.STEP.SHA256`, in HAI_CHECKPOINT_DIR (kept over all runs of a task; `./checkpoints`
+outside the cluster). It is written under another name, flushed to disk and renamed, so one rename publishes data and
+digest together and readers (torch.load, numpy.load) need no unwrapping. A file that does not match its digest is set
+aside as `….damaged` and the one before it is used. The newest is always the one saved last: a program that goes back to
+an earlier step and saves sets later ones aside as `….abandoned`. Only one rank should save under a name; any number may
+read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from hai.task import env
+from hai.task.channel import AgentError, current, say
+
+_REPORT_SECONDS = 2.0  # a report is not worth more of the time that a suspend leaves
+_WRITING = ".writing"
+_DAMAGED = ".damaged"
+_ABANDONED = ".abandoned"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Checkpoint:
+    """A saved file: the state before step `step`."""
+
+    step: int
+    path: Path
+    sha256: str
+
+    def read_bytes(self) -> bytes:
+        """The whole content."""
+        return self.path.read_bytes()
+
+    def intact(self) -> bool:
+        """True if the content is what was saved."""
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+
+
+def directory() -> Path:
+    """Where checkpoints with a bare name are kept."""
+    return Path(os.environ.get(env.CHECKPOINT_DIR) or "checkpoints")
+
+
+def save(
+    name: str | Path, write: Callable[[BinaryIO], object], *, step: int | None = None, keep: int = 2
+) -> Checkpoint:
+    """Let `write(file)` write a checkpoint, publish it, and keep the `keep` newest ones.
+
+    `name` is a bare name in directory(), or a path. Without `step` the checkpoint counts on from the one before.
+    An error while writing leaves the earlier checkpoints as they were.
+    """
+    return _save(_target(name), lambda file, path: write(file), step, keep)
+
+
+def save_path(
+    name: str | Path, write: Callable[[Path], object], *, step: int | None = None, keep: int = 2
+) -> Checkpoint:
+    """save() for libraries that insist on opening a path themselves: `write(path)`."""
+    return _save(_target(name), lambda file, path: write(path), step, keep)
+
+
+def save_bytes(
+    name: str | Path, data: bytes, *, step: int | None = None, keep: int = 2
+) -> Checkpoint:
+    """save() for content that is in memory."""
+    return save(name, lambda file: file.write(data), step=step, keep=keep)
+
+
+def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Checkpoint | None:
+    """The newest intact checkpoint, or the one of exactly `step`; None if there is none."""
+    target = _target(name)
+    while True:
+        wanted = [c for c in _published(target) if step is None or c.step == step]
+        if not wanted:
+            return None
+        with contextlib.suppress(FileNotFoundError):  # pruned while we looked: look again
+            if wanted[-1].intact():
+                return wanted[-1]
+            _set_aside(wanted[-1], _DAMAGED, "does not match its sha256")
+
+
+def _save(
+    target: Path, write: Callable[[BinaryIO, Path], object], step: int | None, keep: int
+) -> Checkpoint:
+    started = time.monotonic()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(target)
+    with _scratch(target) as (file, path):
+        write(file, path)
+        file.flush()
+        saved = _publish(path, target, step)
+    _prune(target, saved, keep)
+    _report(time.monotonic() - started, saved.step)
+    return saved
+
+
+def _target(name: str | Path) -> Path:
+    path = Path(name)
+    return directory() / path if path.parent == Path() else path
+
+
+def _published(target: Path) -> list[Checkpoint]:
+    """All of this name, oldest first."""
+    form = re.compile(re.escape(target.name) + r"\.(\d+)\.([0-9a-f]{64})")
+    try:
+        entries = os.listdir(target.parent)
+    except FileNotFoundError:
+        return []
+    matches = (form.fullmatch(entry) for entry in entries)
+    return sorted(Checkpoint(int(m[1]), target.parent / m[0], m[2]) for m in matches if m)
+
+
+def _publish(path: Path, target: Path, step: int | None) -> Checkpoint:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if step is None:
+        step = max((c.step for c in _published(target)), default=-1) + 1
+    for later in (c for c in _published(target) if c.step > step):
+        _set_aside(later, _ABANDONED, f"is of a later step than {step}, which is saved now")
+    final = target.with_name(f"{target.name}.{step:012d}.{digest}")
+    path.rename(final)
+    _sync_directory(target.parent)
+    return Checkpoint(step, final, digest)
+
+
+def _prune(target: Path, saved: Checkpoint, keep: int) -> None:
+    others = [c for c in _published(target) if c.path != saved.path]
+    same = [c for c in others if c.step == saved.step]  # an earlier try at this step
+    older = [c for c in others if c.step < saved.step]
+    for old in same + older[: max(len(older) - max(keep, 1) + 1, 0)]:
+        old.path.unlink(missing_ok=True)
+
+
+def _set_aside(found: Checkpoint, suffix: str, why: str) -> None:
+    say(f"{found.path} {why}: it is set aside as {suffix}")
+    found.path.rename(found.path.with_name(found.path.name + suffix))
+
+
+@contextlib.contextmanager
+def _scratch(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new locked file beside `target`, removed unless it was renamed."""
+    path = target.with_name(f".{target.name}.{os.getpid()}.{time.time_ns()}{_WRITING}")
+    with _create_locked(path) as file:
+        try:
+            yield file, path
+        except OSError as error:
+            error.add_note(f"no checkpoint {target} was saved; earlier ones are untouched")
+            raise
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _create_locked(path: Path) -> BinaryIO:
+    """Create `path` and hold its lock; whoever can take the lock knows that the writer is dead."""
+    while True:
+        file = path.open("xb")
+        with contextlib.suppress(
+            OSError
+        ):  # a file system without locks: nothing will be cleared away
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists():
+            return file
+        file.close()  # cleared away between open and lock
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove what writers left that were killed while they wrote."""
+    for entry in os.listdir(target.parent):
+        if entry.startswith(f".{target.name}.") and entry.endswith(_WRITING):
+            with contextlib.suppress(OSError), (target.parent / entry).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (target.parent / entry).unlink()
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _report(seconds: float, step: int) -> None:
+    with contextlib.suppress(AgentError):
+        current().tell("checkpoint_saved", _REPORT_SECONDS, seconds=round(seconds, 6), step=step)

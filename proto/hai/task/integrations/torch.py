@@ -1,0 +1,228 @@
+"""A PyTorch training loop that can be suspended before any step and goes on bit for bit.
+
+    batches = StepBatches(len(data), batch_size=32, seed=1)
+    loader = DataLoader(data, batch_sampler=batches)
+    loop = Loop({"model": model, "optimizer": optimizer}, batches=batches, every=100)
+    loop.load()
+    for step, batch in zip(loop.steps(1000), loader):
+        ...
+
+What is kept: every part with state_dict/load_state_dict, the random generators of torch, CUDA, Python and (if loaded)
+NumPy of each process, and the step, which is the sampler's position too. With torch.distributed, rank 0 writes the
+parts, each process its own generators, and the processes agree on a suspend by one all-reduce a step.
+Random transforms inside DataLoader workers are seeded by torch when the loader is made: seed them by index instead.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import Sampler
+
+from hai import task
+from hai.task import checkpoint
+from hai.task.channel import say
+
+
+class Stateful(Protocol):
+    """A model, an optimizer, a learning-rate scheduler, a gradient scaler …"""
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state_dict: Any) -> object: ...
+
+
+class StepBatches(Sampler[list[int]]):  # type: ignore[misc, unused-ignore]
+    """Endless batches of indices, shuffled anew each epoch; batch number s depends on (seed, s) only.
+
+    `replica` of `replicas` takes every replicas-th batch part, so all processes together see each index once an epoch
+    (the last, incomplete batch of an epoch is left out).
+    """
+
+    def __init__(
+        self, size: int, batch_size: int, *, seed: int = 0, replica: int = 0, replicas: int = 1
+    ) -> None:
+        self.per_epoch = size // (batch_size * replicas)
+        if self.per_epoch == 0:
+            raise ValueError(f"{size} items make no batch of {batch_size} for {replicas} processes")
+        self.step = 0
+        self._size, self._batch_size, self._seed = size, batch_size, seed
+        self._replica, self._replicas = replica, replicas
+
+    def __iter__(self) -> Iterator[list[int]]:
+        epoch, position = divmod(self.step, self.per_epoch)
+        while True:
+            generator = torch.Generator().manual_seed(self._seed + epoch)
+            order = torch.randperm(self._size, generator=generator).tolist()
+            for number in range(position, self.per_epoch):
+                yield order[self._part(number)]
+            epoch, position = epoch + 1, 0
+
+    def _part(self, number: int) -> slice:
+        start = (number * self._replicas + self._replica) * self._batch_size
+        return slice(start, start + self._batch_size)
+
+
+class Loop:
+    """Counts steps, saves every `every` of them (0: only when suspended), and leaves when the platform asks."""
+
+    def __init__(
+        self,
+        parts: Mapping[str, Stateful],
+        *,
+        batches: StepBatches | None = None,
+        name: str = "checkpoint",
+        every: int = 0,
+        keep: int = 2,
+    ) -> None:
+        self.step = 0
+        self._parts = parts
+        self._batches = batches
+        self._name = name
+        self._every = every
+        self._keep = keep
+        self._generators: dict[str, Any] | None = None
+        self._left = False
+
+    def load(self) -> bool:
+        """Restore the newest checkpoint; False if there is none. Call it before the loader is iterated."""
+        step = _same_step(checkpoint.latest(self._name) if _rank() == 0 else None)
+        if step < 0:
+            return False
+        state = _read(self._name, step)
+        if state is None:
+            raise RuntimeError(
+                f"rank {_rank()} does not find checkpoint {self._name} of step {step} in {checkpoint.directory()}; "
+                "keep checkpoints on storage that all ranks share"
+            )
+        for key, part in self._parts.items():
+            part.load_state_dict(state["parts"][key])
+        self._generators = state["generators"] if _rank() == 0 else self._own_generators(step)
+        self._go_to(step)
+        return True
+
+    def steps(self, total: int) -> Iterator[int]:
+        """The numbers of the steps that are left of `total`."""
+        if (
+            self._generators is not None
+        ):  # only now: making a loader's iterator draws from torch's generator
+            set_generators(self._generators)
+            self._generators = None
+        while self.step < total:
+            self._leave_if_asked()
+            yield self.step
+            self.step += 1
+            if self._every and self.step % self._every == 0:
+                self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint now; with torch.distributed, every process must call it."""
+        if _rank() != 0:
+            data = _packed({"generators": get_generators()})
+            checkpoint.save_bytes(self._own_name(), data, step=self.step, keep=self._keep + 1)
+        _barrier()  # a checkpoint of rank 0 promises that the others' exist
+        if _rank() == 0:
+            parts = {key: part.state_dict() for key, part in self._parts.items()}
+            state = {"parts": parts, "generators": get_generators()}
+            checkpoint.save(
+                self._name, lambda file: torch.save(state, file), step=self.step, keep=self._keep
+            )
+        _barrier()  # whoever goes on to suspend speaks for all
+
+    def _leave_if_asked(self) -> None:
+        if not self._left and suspend_agreed(self.step):
+            self._left = True
+            self.save()
+            task.go_suspend()
+
+    def _go_to(self, step: int) -> None:
+        self.step = step
+        if self._batches is not None:
+            self._batches.step = step
+
+    def _own_name(self) -> str:
+        return f"{self._name}.rank{_rank()}"
+
+    def _own_generators(self, step: int) -> dict[str, Any] | None:
+        state = _read(self._own_name(), step)
+        if state is None:
+            say(f"rank {_rank()} was not there at step {step}: its random generators start anew")
+            return None
+        generators: dict[str, Any] = state["generators"]
+        return generators
+
+
+def suspend_agreed(step: int) -> bool:
+    """hai.task.suspend_agreed for every process of a torch.distributed job, whatever its ranks are called."""
+    if not _distributed():
+        return task.suspend_agreed(step)
+    asked = torch.tensor([task.receive_suspend_command()], dtype=torch.int32, device=_device())
+    dist.all_reduce(asked, op=dist.ReduceOp.MAX)
+    return bool(asked.item())
+
+
+def _distributed() -> bool:
+    return bool(dist.is_available() and dist.is_initialized())
+
+
+def _rank() -> int:
+    return dist.get_rank() if _distributed() else 0
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+
+
+def _barrier() -> None:
+    if _distributed():
+        dist.barrier()
+
+
+def _same_step(found: checkpoint.Checkpoint | None) -> int:
+    step = -1 if found is None else found.step
+    if not _distributed():
+        return step
+    shared = torch.tensor([step], dtype=torch.int64, device=_device())
+    dist.broadcast(shared, src=0)
+    return int(shared.item())
+
+
+def _read(name: str, step: int) -> dict[str, Any] | None:
+    found = checkpoint.latest(name, step=step)
+    if found is None:
+        return None
+    state: dict[str, Any] = torch.load(found.path, map_location="cpu", weights_only=True)
+    return state
+
+
+def _packed(state: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def get_generators() -> dict[str, Any]:
+    """States of torch, CUDA, Python and NumPy as tensors, numbers and tuples only: they load without running code."""
+    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    if numpy := sys.modules.get("numpy"):
+        name, keys, *rest = numpy.random.get_state()
+        states["numpy"] = (name, keys.tolist(), *rest)
+    return states
+
+
+def set_generators(states: dict[str, Any]) -> None:
+    """Go on drawing where get_generators() was called."""
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["python"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(states["cuda"])
+    if "numpy" in states and (numpy := sys.modules.get("numpy")):
+        numpy.random.set_state(states["numpy"])

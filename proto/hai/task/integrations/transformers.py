@@ -1,0 +1,106 @@
+"""Suspend and resume for the Trainer of Hugging Face Transformers.
+
+    trainer = Trainer(model, arguments, train_dataset=data, callbacks=[SuspendCallback()])
+    trainer.train(resume_from_checkpoint=latest(arguments.output_dir))
+
+The Trainer writes its own checkpoints (also on its own schedule, `save_steps`); the callback makes it write one when
+the platform asks, and leaves once it is on disk. Keep `output_dir` on storage that all ranks share.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from hai import task
+from hai.task.channel import AgentError, current, say
+from hai.task.integrations.torch import suspend_agreed
+
+_MANIFEST = "hai-manifest.json"  # written after everything else: names and sizes
+_REPORT_SECONDS = 2.0
+
+
+class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    """Asks for a checkpoint and leaves when the platform asks."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._left = False
+        self._step_ended = 0.0
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> TrainerControl:
+        """Between two optimizer steps: is it time to go?"""
+        self._step_ended = time.monotonic()
+        if not self._left and (self._asked or suspend_agreed(state.global_step)):
+            self._asked = control.should_save = True
+        return control
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """This process has written its part of the checkpoint."""
+        _barrier()
+        if state.is_world_process_zero:
+            _seal(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
+            _report(time.monotonic() - self._step_ended, state.global_step)
+        if self._asked:
+            self._asked, self._left = False, True
+            _barrier()  # whoever goes on to suspend speaks for all
+            task.go_suspend()
+
+
+def latest(output_dir: str | Path) -> str | None:
+    """The newest checkpoint that was written to its end; None in the first run."""
+    found = Path(output_dir).glob(f"checkpoint-*/{_MANIFEST}")
+    for manifest in sorted(found, key=lambda m: int(m.parent.name.split("-")[1]), reverse=True):
+        if _whole(manifest):
+            return str(manifest.parent)
+        say(f"{manifest.parent} is damaged; the checkpoint before it is used")
+    return None
+
+
+def _barrier() -> None:
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
+
+
+def _seal(folder: Path) -> None:
+    """Flush every file to disk, then the list of them."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != _MANIFEST]
+    for path in files:
+        _flush(path)
+    scratch = folder / f".{_MANIFEST}"
+    scratch.write_text(json.dumps({str(p.relative_to(folder)): p.stat().st_size for p in files}))
+    _flush(scratch)
+    scratch.rename(folder / _MANIFEST)
+    _flush(folder)
+    _flush(folder.parent)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _whole(manifest: Path) -> bool:
+    sizes: dict[str, int] = json.loads(manifest.read_text())
+    files = {manifest.parent / name: size for name, size in sizes.items()}
+    return all(path.is_file() and path.stat().st_size == size for path, size in files.items())
+
+
+def _report(seconds: float, step: int) -> None:
+    try:
+        current().tell("checkpoint_saved", _REPORT_SECONDS, seconds=round(seconds, 6), step=step)
+    except AgentError as error:
+        say(str(error))

@@ -1,0 +1,28 @@
+"""The numbers of HAI that programs pass to the SDK."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class EXP_PRIORITY(IntEnum):
+    """The nine levels of urgency; AUTO is the highest that the user's quota has room for."""
+
+    EXTREME_HIGH = 50
+    VERY_HIGH = 40
+    HIGH = 30
+    ABOVE_NORMAL = 20
+    NORMAL = 10
+    UNDER_NORMAL = 8
+    BELOW_NORMAL = 5
+    LOW = 0
+    AUTO = -1
+
+
+class WARN_TYPE(IntFlag):
+    """Which warnings about a task its owner does not want; add them up."""
+
+    COMPLETED = 1
+    TERMINATING = 2
+    LOG = 4
+    INTERRUPT = 8
