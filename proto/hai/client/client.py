@@ -1,0 +1,36 @@
+"""The client: one connection and the resources that are reached through it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from hai.client.connection import Connection, Transport
+from hai.client.logs import Logs
+from hai.client.nodes import Nodes
+from hai.client.profile import Profile
+from hai.client.server import Server
+from hai.client.tasks import Tasks
+from hai.client.users import Users
+
+
+class Client:
+    """Speaks to one server; connects on the first call. Use it as an async context manager."""
+
+    def __init__(self, profile: Profile, *, transport: Transport | None = None) -> None:
+        self.profile = profile
+        self._transport = transport or Connection(profile)
+        self.users = Users(self._transport)
+        self.tasks = Tasks(self._transport)
+        self.nodes = Nodes(self._transport)
+        self.logs = Logs(self._transport)
+        self.server = Server(self._transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection; open streams end with it."""
+        await self._transport.close()

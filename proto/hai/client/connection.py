@@ -1,0 +1,157 @@
+"""One channel to the server: TLS, token, deadlines, retries; errors leave it as HaiError."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncGenerator, Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import grpc
+from grpc import aio
+
+from hai.client.backoff import delays
+from hai.client.errors import HaiError, Unreachable, UsageError
+from hai.client.profile import Profile
+
+Stub = TypeVar("Stub")
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+DEADLINE_SECONDS = 10.0
+ATTEMPTS = 4
+MESSAGE_BYTES = 16 * 1024 * 1024
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 30_000),  # the server must allow pings this often
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+)
+
+
+class Transport(Protocol):
+    """What resources need of a connection; fake.py has another one."""
+
+    def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
+        """The calls of a service."""
+
+    async def unary(
+        self,
+        call: aio.UnaryUnaryMultiCallable[Request, Answer],
+        request: Request,
+        *,
+        retry: bool = False,
+    ) -> Answer:
+        """One call, within the deadline; repeated when the server is away only if `retry`."""
+
+    def stream(
+        self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
+    ) -> AsyncGenerator[Answer, None]:
+        """One streaming call, without a deadline."""
+
+    async def close(self) -> None:
+        """End the connection."""
+
+
+class Connection:
+    """The transport that speaks to a real server."""
+
+    def __init__(self, profile: Profile, *, deadline: float = DEADLINE_SECONDS) -> None:
+        self._profile = profile
+        self._deadline = deadline
+        self._metadata = (("authorization", f"Bearer {profile.token}"),) if profile.token else ()
+
+    @cached_property
+    def _channel(self) -> aio.Channel:  # made on first use: it belongs to the running event loop
+        return open_channel(self._profile)
+
+    def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
+        """The calls of a service."""
+        return stub_class(self._channel)
+
+    async def unary(
+        self,
+        call: aio.UnaryUnaryMultiCallable[Request, Answer],
+        request: Request,
+        *,
+        retry: bool = False,
+    ) -> Answer:
+        """One call. The deadline covers all attempts together."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self._deadline
+        for attempt, delay in enumerate(delays(), start=1):
+            left = ends - loop.time()
+            try:
+                return await call(request, timeout=left, metadata=self._metadata)
+            except aio.AioRpcError as error:
+                failure = self._error(error)
+                last = attempt >= ATTEMPTS or delay >= ends - loop.time()
+                if last or not retry or not isinstance(failure, Unreachable):
+                    raise failure from error
+            await asyncio.sleep(delay)
+        raise AssertionError("delays never end")
+
+    async def stream(
+        self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
+    ) -> AsyncGenerator[Answer, None]:
+        """One streaming call; it is cancelled when its consumer leaves."""
+        opened = call(request, metadata=self._metadata)
+        try:
+            async for answer in opened:
+                yield answer
+        except aio.AioRpcError as error:
+            raise self._error(error, streaming=True) from error
+        finally:
+            opened.cancel()
+
+    async def close(self) -> None:
+        """End the connection if one was opened."""
+        if "_channel" in self.__dict__:
+            await self._channel.close()
+
+    def _error(self, error: aio.AioRpcError, *, streaming: bool = False) -> HaiError:
+        from hai.client.status import to_error  # most programs never see an error
+
+        return to_error(error, self._profile.server, streaming=streaming)
+
+
+def open_channel(profile: Profile) -> aio.Channel:
+    """A channel as the profile asks: plaintext on loopback or if insecure, else TLS."""
+    options = list(_OPTIONS)
+    if on_loopback(profile.server):
+        options.append(("grpc.enable_http_proxy", 0))  # a proxy cannot reach our loopback
+    if not profile.ca and (profile.insecure or on_loopback(profile.server)):
+        return aio.insecure_channel(profile.server, options=options)
+    roots = _read_ca(profile.ca) if profile.ca else None
+    credentials = grpc.ssl_channel_credentials(root_certificates=roots)
+    return aio.secure_channel(profile.server, credentials, options=options)
+
+
+def on_loopback(server: str) -> bool:
+    """True for addresses that never leave this machine."""
+    if server.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = server.rpartition(":")[0].strip("[]") or server
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_ca(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the certificate file {path}: {error.strerror}",
+            hint="correct `ca` in the profile",
+        ) from error

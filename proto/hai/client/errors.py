@@ -1,0 +1,140 @@
+"""Everything that the client raises. Loads no grpc.
+
+HaiError
+├── NotFound          no such thing, or not visible to the caller
+├── Denied            the caller lacks a right
+├── Unauthenticated   no token, or a wrong, expired or revoked one
+├── Invalid           the request breaks rules; carries every violation
+├── Conflict          the thing is not in a state for that, or the name is taken
+├── LimitReached      a quota or limit is reached
+├── Unreachable       no server answers, or it says that it cannot work now
+├── TimedOut          no answer within the deadline, or a wait ran out
+├── ServerError       a fault in the server, or a server of another version
+├── Ambiguous         a name fits several tasks; carries the candidates
+└── UsageError        the caller's own files or arguments; nothing was sent
+
+`message` is one sentence: what happened, with which thing. `hint` says what to do. `reason` is
+stable and machine-readable: the server's ErrorInfo reason where it gave one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule. `field` is a path (services[0].port); line and column count from 1, 0: unknown."""
+
+    field: str
+    message: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        place = f" (line {self.line}, column {self.column})" if self.line else ""
+        return f"{self.field}: {self.message}{place}" if self.field else f"{self.message}{place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A task that an ambiguous name may mean."""
+
+    id: int
+    name: str
+    user: str
+    state: str
+
+
+class HaiError(Exception):
+    """Root of the tree."""
+
+    default_reason: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str, *, reason: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason or self.default_reason
+        self.hint = hint
+
+
+class NotFound(HaiError):
+    """No such thing, or not visible to the caller."""
+
+    default_reason = "NOT_FOUND"
+
+
+class Denied(HaiError):
+    """The caller lacks a right."""
+
+    default_reason = "DENIED"
+
+
+class Unauthenticated(HaiError):
+    """No token, or a wrong (UNAUTHENTICATED), expired (TOKEN_EXPIRED) or revoked one (TOKEN_REVOKED)."""
+
+    default_reason = "UNAUTHENTICATED"
+
+
+class Invalid(HaiError):
+    """The request breaks rules; `violations` holds all of them at once."""
+
+    default_reason = "INVALID"
+
+    def __init__(
+        self,
+        message: str,
+        violations: tuple[Violation, ...] = (),
+        *,
+        reason: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, reason=reason, hint=hint)
+        self.violations = violations
+
+
+class Conflict(HaiError):
+    """The thing is not in a state for that, or the name is taken."""
+
+    default_reason = "CONFLICT"
+
+
+class LimitReached(HaiError):
+    """A quota or limit is reached."""
+
+    default_reason = "LIMIT_REACHED"
+
+
+class Unreachable(HaiError):
+    """No server answers, or it says that it cannot work now."""
+
+    default_reason = "UNREACHABLE"
+
+
+class TimedOut(HaiError):
+    """No answer within the deadline, or a wait ran out."""
+
+    default_reason = "TIMED_OUT"
+
+
+class ServerError(HaiError):
+    """A fault in the server, or a server of another version."""
+
+    default_reason = "INTERNAL"
+
+
+class Ambiguous(HaiError):
+    """A name fits several tasks; `candidates` lists them."""
+
+    default_reason = "AMBIGUOUS"
+
+    def __init__(self, message: str, candidates: tuple[Candidate, ...], *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.candidates = candidates
+
+
+class UsageError(HaiError):
+    """The caller's own files or arguments are at fault; nothing was sent."""
+
+    default_reason = "USAGE"

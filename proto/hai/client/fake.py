@@ -1,0 +1,126 @@
+"""A client without a server, for tests of what is built on the client.
+
+It is the real Client over a transport that ends in memory, so its verbs cannot drift from the real
+ones. Nothing happens by itself: the test creates nodes, starts and finishes tasks, prints their
+lines, moves the clock and takes the server away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+from hai.client.client import Client
+from hai.client.errors import Unreachable
+from hai.client.fake_others import FakeNodeService, FakeServerService, FakeUserService
+from hai.client.fake_tasks import FakeLogService, FakeTaskService
+from hai.client.fake_world import World, finish, make_node, start_run, suspend_run
+from hai.client.profile import Profile
+from hai.v1.log_service_pb2 import LogLine
+from hai.v1.log_service_pb2_grpc import LogServiceStub
+from hai.v1.node_service_pb2_grpc import NodeServiceStub
+from hai.v1.server_service_pb2_grpc import ServerServiceStub
+from hai.v1.task_pb2 import TASK_OUTCOME_SUCCEEDED, Task, TaskOutcome
+from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai.v1.user_pb2 import ROLE_ADMIN, User
+from hai.v1.user_service_pb2_grpc import UserServiceStub
+
+_ADDRESS = "fake:0"
+
+
+class FakeTransport:
+    """Hands requests to the fake services; answers Unreachable while the world is not reachable."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._services: dict[object, object] = {
+            TaskServiceStub: FakeTaskService(world),
+            LogServiceStub: FakeLogService(world),
+            NodeServiceStub: FakeNodeService(world),
+            UserServiceStub: FakeUserService(world),
+            ServerServiceStub: FakeServerService(world),
+        }
+
+    def stub(self, stub_class: Any) -> Any:
+        """The fake of a service."""
+        return self._services[stub_class]
+
+    async def unary(self, call: Any, request: Any, *, retry: bool = False) -> Any:
+        """One call."""
+        self._reach()
+        return await call(request)
+
+    async def stream(self, call: Any, request: Any) -> AsyncGenerator[Any, None]:
+        """One streaming call."""
+        self._reach()
+        async for answer in call(request):
+            self._reach()
+            yield answer
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+    def _reach(self) -> None:
+        if not self._world.reachable:
+            raise Unreachable(f"cannot reach the server at {_ADDRESS}: it was taken away by a test")
+
+
+class FakeClient(Client):
+    """A Client with an empty cluster of its own, and the strings to pull."""
+
+    def __init__(self, *, user: str = "alice", nodes: Iterable[str] = ()) -> None:
+        self.world = World(user=user)
+        self.world.users[user] = User(name=user, role=ROLE_ADMIN, active=True)
+        super().__init__(Profile("fake", _ADDRESS), transport=FakeTransport(self.world))
+        for name in nodes:
+            self.add_node(name)
+
+    def add_node(self, name: str, group: str = "default", gpus: int = 8) -> None:
+        """Put a ready node into the cluster."""
+        self.world.nodes[name] = make_node(name, group, gpus)
+        self.world.node_changed(self.world.nodes[name])
+
+    def start(self, id: int, nodes: Iterable[str] = ()) -> Task:
+        """Give a waiting task a run on these nodes."""
+        return start_run(self.world, self.world.task(id), tuple(nodes))
+
+    def suspended(self, id: int, reason: str = "") -> Task:
+        """Let a running task leave its nodes."""
+        return suspend_run(self.world, self.world.task(id), reason)
+
+    def finish(
+        self,
+        id: int,
+        outcome: TaskOutcome.ValueType = TASK_OUTCOME_SUCCEEDED,
+        reason: str = "",
+    ) -> Task:
+        """Let a task end."""
+        return finish(self.world, self.world.task(id), outcome, reason)
+
+    def change(self, id: int, **values: Any) -> Task:
+        """Set fields of a task as the server might."""
+        task = self.world.task(id)
+        task.MergeFrom(Task(**values))
+        return self.world.changed(task, "TaskChanged")
+
+    def print(self, id: int, text: str, *, rank: int = 0, redraw: bool = False) -> None:
+        """Let a rank of the current run print a line."""
+        task = self.world.task(id)
+        line = LogLine(
+            run=task.run_count, rank=rank, time=self.world.time(), text=text, redraw=redraw
+        )
+        self.world.lines.setdefault(id, []).append(line)
+        self.world.wake()
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock."""
+        self.world.now += seconds
+
+    def lose(self) -> None:
+        """Take the server away; streams notice at once."""
+        self.world.reachable = False
+        self.world.wake()
+
+    def recover(self) -> None:
+        """Bring the server back."""
+        self.world.reachable = True

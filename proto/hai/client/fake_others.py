@@ -1,0 +1,170 @@
+"""The node, user and server services of the fake server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from hai.client.errors import Conflict, NotFound
+from hai.client.fake_world import World, copy
+from hai.v1 import node_service_pb2 as nodes
+from hai.v1 import user_service_pb2 as users
+from hai.v1.node_pb2 import NODE_STATE_READY, Group, Node
+from hai.v1.server_service_pb2 import GetServerInfoRequest, ServerInfo
+from hai.v1.user_pb2 import Quota, Token, User
+
+
+class FakeNodeService:
+    """NodeService over a World; methods are named as in the contract."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def _node(self, name: str) -> Node:
+        if name not in self._world.nodes:
+            raise NotFound(f"there is no node {name!r}", hint="`hai nodes` lists them")
+        return self._world.nodes[name]
+
+    def _of(self, group: str) -> list[Node]:
+        return [n for _, n in sorted(self._world.nodes.items()) if group in ("", n.group)]
+
+    async def ListNodes(self, request: nodes.ListNodesRequest) -> nodes.ListNodesResponse:
+        return nodes.ListNodesResponse(nodes=self._of(request.group))
+
+    async def GetNode(self, request: nodes.GetNodeRequest) -> Node:
+        return copy(self._node(request.name))
+
+    async def WatchNodes(
+        self, request: nodes.WatchNodesRequest
+    ) -> AsyncIterator[nodes.WatchNodesResponse]:
+        seen, first = request.after_version, request.after_version == 0
+        while True:
+            changed = [n for n in self._of(request.group) if first or n.version > seen]
+            if changed or first:
+                seen, first = self._world.version, False
+                yield nodes.WatchNodesResponse(nodes=changed, version=seen)
+            if not changed or seen == self._world.version:
+                await self._world.next_change()
+
+    async def CordonNode(self, request: nodes.CordonNodeRequest) -> Node:
+        return self._cordon(request.name, True, request.reason)
+
+    async def UncordonNode(self, request: nodes.UncordonNodeRequest) -> Node:
+        return self._cordon(request.name, False, "")
+
+    async def DrainNode(self, request: nodes.DrainNodeRequest) -> Node:
+        return self._cordon(request.name, True, request.reason)
+
+    def _cordon(self, name: str, cordoned: bool, reason: str) -> Node:
+        node = self._node(name)
+        node.cordoned, node.reason = cordoned, reason
+        return self._world.node_changed(node)
+
+    async def ListGroups(self, request: nodes.ListGroupsRequest) -> nodes.ListGroupsResponse:
+        names = sorted({node.group for node in self._world.nodes.values()})
+        return nodes.ListGroupsResponse(groups=[self._group(name) for name in names])
+
+    async def UpdateGroup(self, request: nodes.UpdateGroupRequest) -> Group:
+        if not self._of(request.name):
+            raise NotFound(f"there is no node group {request.name!r}")
+        (self._world.packed.add if request.packed else self._world.packed.discard)(request.name)
+        return self._group(request.name)
+
+    def _group(self, name: str) -> Group:
+        members = self._of(name)
+        usable = [n for n in members if n.state == NODE_STATE_READY and not n.cordoned]
+        return Group(
+            name=name,
+            packed=name in self._world.packed,
+            nodes=len(members),
+            usable_nodes=len(usable),
+            free_nodes=sum(not n.tenants for n in usable),
+        )
+
+
+class FakeUserService:
+    """UserService over a World; the caller is World.user."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def WhoAmI(self, request: users.WhoAmIRequest) -> users.WhoAmIResponse:
+        mine = [t for t in self._world.tokens.values() if t.user == self._world.user]
+        quotas = [q for q in self._world.quotas.values() if q.subject == self._world.user]
+        return users.WhoAmIResponse(
+            user=self._world.users[self._world.user], quotas=quotas, tokens=mine
+        )
+
+    async def ListUsers(self, request: users.ListUsersRequest) -> users.ListUsersResponse:
+        return users.ListUsersResponse(users=[u for _, u in sorted(self._world.users.items())])
+
+    async def CreateUser(self, request: users.CreateUserRequest) -> User:
+        if request.user.name in self._world.users:
+            raise Conflict(f"a user {request.user.name!r} exists already")
+        self._world.users[request.user.name] = copy(request.user)
+        return copy(request.user)
+
+    async def UpdateUser(self, request: users.UpdateUserRequest) -> User:
+        if request.user.name not in self._world.users:
+            raise NotFound(f"there is no user {request.user.name!r}")
+        self._world.users[request.user.name] = copy(request.user)
+        return copy(request.user)
+
+    async def ListQuotas(self, request: users.ListQuotasRequest) -> users.ListQuotasResponse:
+        kept = [q for _, q in sorted(self._world.quotas.items())]
+        return users.ListQuotasResponse(
+            quotas=[q for q in kept if request.subject in ("", q.subject)]
+        )
+
+    async def SetQuota(self, request: users.SetQuotaRequest) -> Quota:
+        self._world.quotas[_key(request.quota)] = copy(request.quota)
+        return copy(request.quota)
+
+    async def DeleteQuota(self, request: users.DeleteQuotaRequest) -> users.DeleteQuotaResponse:
+        if self._world.quotas.pop(_key(request), None) is None:
+            raise NotFound(f"{request.subject!r} has no such quota in {request.group!r}")
+        return users.DeleteQuotaResponse()
+
+    async def ListTokens(self, request: users.ListTokensRequest) -> users.ListTokensResponse:
+        user = request.user or self._world.user
+        kept = [t for _, t in sorted(self._world.tokens.items(), reverse=True) if t.user == user]
+        return users.ListTokensResponse(tokens=kept)
+
+    async def CreateToken(self, request: users.CreateTokenRequest) -> Token:
+        token = Token(
+            id=len(self._world.tokens) + 1,
+            user=request.user or self._world.user,
+            scope=request.scope,
+            description=request.description,
+            create_time=self._world.time(),
+        )
+        if request.HasField("expire_time"):
+            token.expire_time.CopyFrom(request.expire_time)
+        self._world.tokens[token.id] = copy(token)
+        token.secret = f"fake-secret-{token.id}"
+        return token
+
+    async def RevokeToken(self, request: users.RevokeTokenRequest) -> Token:
+        if request.id not in self._world.tokens:
+            raise NotFound(f"there is no token {request.id}")
+        self._world.tokens[request.id].revoked = True
+        return copy(self._world.tokens[request.id])
+
+
+class FakeServerService:
+    """ServerService over a World."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def GetServerInfo(self, request: GetServerInfoRequest) -> ServerInfo:
+        return ServerInfo(
+            version="fake",
+            protocol="hai.v1",
+            cluster="fake",
+            launcher="process",
+            time=self._world.time(),
+        )
+
+
+def _key(quota: Quota | users.DeleteQuotaRequest) -> tuple[str, bool, str, int]:
+    return quota.subject, quota.subject_is_group, quota.group, quota.priority

@@ -1,0 +1,194 @@
+"""What the fake server knows: tasks, runs, events and log lines in memory, under a clock that only tests move."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from hai.client.errors import NotFound, Unreachable
+from hai.v1.log_service_pb2 import LogLine
+from hai.v1.node_pb2 import NODE_STATE_READY, Node, NodeTenant
+from hai.v1.task_pb2 import (
+    RANK_STATE_RUNNING,
+    RANK_STATE_STOPPED,
+    RUN_STATE_ENDED,
+    RUN_STATE_RUNNING,
+    TASK_STATE_FINISHED,
+    TASK_STATE_RUNNING,
+    TASK_STATE_SUSPENDED,
+    Rank,
+    Run,
+    Task,
+    TaskEvent,
+    TaskOutcome,
+)
+from hai.v1.user_pb2 import Quota, Token, User
+
+Kept = TypeVar("Kept", bound=Message)
+
+FIRST_MOMENT = 1_800_000_000.0
+
+
+@dataclass(slots=True)
+class World:
+    """The one mutable thing; every change goes through `changed` or `node_changed`, which wakes watchers."""
+
+    user: str = "alice"
+    now: float = FIRST_MOMENT
+    reachable: bool = True
+    version: int = 0
+    tasks: dict[int, Task] = field(default_factory=dict)
+    runs: dict[int, list[Run]] = field(default_factory=dict)
+    events: dict[int, list[TaskEvent]] = field(default_factory=dict)
+    lines: dict[int, list[LogLine]] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    packed: set[str] = field(default_factory=set)
+    users: dict[str, User] = field(default_factory=dict)
+    quotas: dict[tuple[str, bool, str, int], Quota] = field(default_factory=dict)
+    tokens: dict[int, Token] = field(default_factory=dict)
+    _bell: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def time(self) -> Timestamp:
+        """The scripted moment."""
+        result = Timestamp()
+        result.FromMicroseconds(round(self.now * 1e6))
+        return result
+
+    def task(self, id: int) -> Task:
+        """The task itself, not a copy."""
+        if id not in self.tasks:
+            raise NotFound(f"there is no task {id}", hint="`hai list` shows your tasks")
+        return self.tasks[id]
+
+    def changed(self, task: Task, kind: str, reason: str = "") -> Task:
+        """Number the change, write it into the timeline, wake watchers; answers with a copy."""
+        self.version += 1
+        task.version = self.version
+        task.etag = str(self.version)
+        if task.run_count:
+            task.run.CopyFrom(self.runs[task.id][-1])
+        self._record(task, kind, reason)
+        self.wake()
+        return copy(task)
+
+    def _record(self, task: Task, kind: str, reason: str) -> None:
+        timeline = self.events.setdefault(task.id, [])
+        event = TaskEvent(
+            sequence=len(timeline) + 1,
+            time=self.time(),
+            actor=self.user,
+            kind=kind,
+            reason=reason,
+            run=task.run_count,
+            rank=-1,
+        )
+        timeline.append(event)
+
+    def node_changed(self, node: Node) -> Node:
+        """Number the change of a node and wake watchers."""
+        self.version += 1
+        node.version = self.version
+        node.update_time.CopyFrom(self.time())
+        self.wake()
+        return copy(node)
+
+    def wake(self) -> None:
+        """Let every stream look again."""
+        self._bell.set()
+        self._bell = asyncio.Event()
+
+    async def next_change(self) -> None:
+        """Wait for the next wake. Raises Unreachable when it was the loss of the server."""
+        await self._bell.wait()
+        if not self.reachable:
+            raise Unreachable("the connection to the fake server was lost")
+
+
+def copy(message: Kept) -> Kept:
+    """What callers get: changing it changes nothing here."""
+    result = type(message)()
+    result.CopyFrom(message)
+    return result
+
+
+def make_node(name: str, group: str = "default", gpus: int = 8) -> Node:
+    """A ready node."""
+    return Node(name=name, group=group, state=NODE_STATE_READY, gpus=gpus, cpus=64)
+
+
+def start_run(world: World, task: Task, nodes: tuple[str, ...]) -> Task:
+    """Give a waiting task a run on these nodes."""
+    number = task.run_count + 1
+    ranks = [Rank(index=i, node=n, state=RANK_STATE_RUNNING) for i, n in enumerate(nodes)]
+    run = Run(number=number, state=RUN_STATE_RUNNING, ranks=ranks, priority=task.priority)
+    run.create_time.CopyFrom(world.time())
+    run.start_time.CopyFrom(world.time())
+    world.runs.setdefault(task.id, []).append(run)
+    if not task.run_count:
+        task.start_time.CopyFrom(world.time())
+    task.run_count = number
+    task.state = TASK_STATE_RUNNING
+    task.ClearField("waiting")
+    _occupy(world, task, nodes)
+    return world.changed(task, "RunStarted")
+
+
+def end_run(world: World, task: Task, reason: str) -> None:
+    """End the current run, if there is one, and free its nodes."""
+    if task.state != TASK_STATE_RUNNING:
+        return
+    run = world.runs[task.id][-1]
+    run.state = RUN_STATE_ENDED
+    run.reason = reason
+    run.end_time.CopyFrom(world.time())
+    task.run_seconds += run.end_time.ToMicroseconds() / 1e6 - run.start_time.ToMicroseconds() / 1e6
+    for rank in run.ranks:
+        rank.state = RANK_STATE_STOPPED
+    _free(world, task)
+
+
+def suspend_run(world: World, task: Task, reason: str) -> Task:
+    """Put a running task back in the queue."""
+    end_run(world, task, reason)
+    task.state = TASK_STATE_SUSPENDED
+    task.suspend_count += 1
+    return world.changed(task, "RunSuspended", reason)
+
+
+def finish(world: World, task: Task, outcome: TaskOutcome.ValueType, reason: str) -> Task:
+    """End a task."""
+    end_run(world, task, reason)
+    task.state = TASK_STATE_FINISHED
+    task.outcome = outcome
+    task.reason = reason
+    task.finish_time.CopyFrom(world.time())
+    task.ClearField("waiting")
+    return world.changed(task, "TaskFinished", reason)
+
+
+def _occupy(world: World, task: Task, nodes: tuple[str, ...]) -> None:
+    for rank, name in enumerate(nodes):
+        if name in world.nodes:
+            tenant = NodeTenant(
+                task_id=task.id,
+                task_name=task.name,
+                user=task.user,
+                run=task.run_count,
+                rank=rank,
+            )
+            world.nodes[name].tenants.append(tenant)
+            world.node_changed(world.nodes[name])
+
+
+def _free(world: World, task: Task) -> None:
+    for node in world.nodes.values():
+        left = [t for t in node.tenants if t.task_id != task.id]
+        if len(left) < len(node.tenants):
+            del node.tenants[:]
+            node.tenants.extend(left)
+            world.node_changed(node)

@@ -1,0 +1,119 @@
+"""What the yaml schema knows beyond the message descriptors: names for values, and other ways to write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from hai.v1.task_spec_pb2 import TaskSpec
+
+PRIORITIES: Mapping[str, int] = {
+    "EXTREME_HIGH": 50,
+    "VERY_HIGH": 40,
+    "HIGH": 30,
+    "ABOVE_NORMAL": 20,
+    "NORMAL": 10,
+    "UNDER_NORMAL": 8,
+    "BELOW_NORMAL": 5,
+    "LOW": 0,
+    "AUTO": -1,
+}
+
+_ON_END = ("restart", "complete", "fail", "ignore")
+
+ENUMS: Mapping[str, tuple[str, ...]] = {
+    "TaskSpec.task_type": (
+        "training",
+        "virtual",
+        "jupyter",
+        "validation",
+        "background",
+        "upgrade",
+    ),
+    "ServiceSpec.type": ("http", "tcp", "local"),
+    "OptionsSpec.suspend_signal": ("", "SIGTERM", "SIGUSR1"),
+    "PolicySpec.on_pod_failed": _ON_END,
+    "PolicySpec.on_pod_evicted": _ON_END,
+    "PolicySpec.on_role_completed": _ON_END,
+}
+"""Fields whose text is one of a few words."""
+
+PRIORITY = "TaskSpec.priority"
+DURATIONS = frozenset({"OptionsSpec.time_limit", "OptionsSpec.timeout"})
+SHELL_WORDS = frozenset({"ProgramSpec.parameters", "RoleSpec.parameters"})
+COMMA_WORDS = frozenset({"OptionsSpec.tags"})
+REQUIRED: Mapping[str, tuple[str, ...]] = {"TaskSpec": ("version", "name", "spec")}
+VERSION = 2
+
+DURATION_PATTERN = (
+    r"^([0-9]+|(?=[0-9])([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?"
+    r"|([0-9]+-)?[0-9]+:[0-5]?[0-9]:[0-5]?[0-9]|[0-9]+:[0-5]?[0-9])$"
+)
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def descriptor(message: Message) -> Descriptor:
+    """The message's type; the stubs know two names for one class."""
+    return cast(Descriptor, message.DESCRIPTOR)
+
+
+def inner(field: FieldDescriptor) -> Descriptor:
+    """The message type of a field that holds messages or a map."""
+    assert field.message_type is not None
+    return field.message_type
+
+
+def owner(field: FieldDescriptor) -> str:
+    """Name of the message that a field belongs to."""
+    assert field.containing_type is not None
+    return field.containing_type.name
+
+
+def map_value(field: FieldDescriptor) -> FieldDescriptor:
+    """What the values of a map are."""
+    return inner(field).fields_by_name["value"]
+
+
+def field_key(field: FieldDescriptor) -> str:
+    """How the tables above name a field: Message.field."""
+    return f"{owner(field)}.{field.name}"
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """True for map<…> fields."""
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def message_fields(message: Descriptor) -> dict[str, FieldDescriptor]:
+    """Fields of a message by name, in the order of the contract."""
+    return {field.name: field for field in message.fields}
+
+
+def paths(message: Descriptor = TaskSpec.DESCRIPTOR, prefix: str = "") -> list[str]:
+    """Every field of the schema: name, spec.entrypoint, services[].port …"""
+    result: list[str] = []
+    for field in message.fields:
+        path = f"{prefix}{field.name}"
+        result.append(path)
+        if field.message_type is not None and not is_map(field):
+            result += paths(field.message_type, f"{path}[]." if field.is_repeated else f"{path}.")
+    return result
+
+
+def seconds(text: str) -> int | None:
+    """90, 90s, 90m, 2h30m, 1d, MM:SS, HH:MM:SS or D-HH:MM:SS in seconds; None if it is none of these."""
+    if not re.fullmatch(DURATION_PATTERN[1:-1], text, re.ASCII):
+        return None
+    if text.isdigit():
+        return int(text)
+    if ":" not in text:
+        return sum(int(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+)([dhms])", text))
+    days, _, clock = text.rpartition("-")
+    total = 0
+    for part in clock.split(":"):
+        total = total * 60 + int(part)
+    return int(days or 0) * _UNITS["d"] + total

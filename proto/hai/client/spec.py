@@ -1,0 +1,153 @@
+"""Task specs in YAML, schema version 2: read, change, write. Loads no grpc.
+
+text ─yaml_reader─> tree (positions) ─spec_reader─> TaskSpec ─spec_writer─> text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from hai.client import fields
+from hai.client.errors import Invalid, UsageError, Violation
+from hai.client.schema import json_schema
+from hai.client.spec_reader import SpecReader, unknown
+from hai.client.spec_writer import to_yaml
+from hai.client.tree import MAX_BYTES, Entry, Malformed, Mark, Scalar, Table, Tree, from_python
+from hai.client.yaml_reader import parse
+from hai.v1.task_spec_pb2 import TaskSpec
+
+__all__ = ["Source", "apply_option", "json_schema", "read_spec", "to_yaml"]
+
+_OPTION = "the option"
+
+Source = Path | str | Mapping[str, object] | IO[str] | IO[bytes]
+
+
+def read_spec(source: Source) -> TaskSpec:
+    """The spec in a file, a text or a mapping. Raises Invalid with every violation at once.
+
+    A Path is a file; a str is yaml text, or a file's name when it is one line ending in .yml or .yaml.
+    """
+    name = _name(source)
+    reader = SpecReader()
+    spec = TaskSpec()
+    try:
+        reader.message(spec, _tree(source), "")
+    except Malformed as error:
+        place = Violation("", error.message, error.mark.line, error.mark.column)
+        raise _invalid(name, [place]) from error
+    if reader.violations:
+        raise _invalid(name, reader.violations)
+    return spec
+
+
+def apply_option(spec: TaskSpec, assignment: str) -> None:
+    """Change one field of the spec in place: "options.py_venv=base", "resource.node_count=4".
+
+    Text fields take the value as it stands; others are read as in a yaml file. An empty value of
+    any other field unsets it. The spec is unchanged when this raises Invalid.
+    """
+    path, equals, value = assignment.partition("=")
+    if not equals:
+        raise UsageError(f"{assignment!r} has no value", hint="write it as key=value")
+    changed = TaskSpec()
+    changed.CopyFrom(spec)
+    _assign(changed, path.strip(), value)
+    spec.CopyFrom(changed)
+
+
+def _assign(spec: TaskSpec, path: str, value: str) -> None:
+    target: Message = spec
+    *outer, last = path.split(".")
+    for index, key in enumerate(outer):
+        field = _field(target, key, path)
+        if fields.is_map(field):
+            return _set(target, field, ".".join([*outer[index + 1 :], last]), path, value)
+        if field.message_type is None or field.is_repeated:
+            raise _invalid(_OPTION, [Violation(path, f"{key} has no parts of its own")])
+        target = getattr(target, key)
+    return _set(target, _field(target, last, path), "", path, value)
+
+
+def _set(target: Message, field: FieldDescriptor, key: str, path: str, value: str) -> None:
+    """Read the value into an empty message of the same type, then put it in place."""
+    part = type(target)()
+    reader = SpecReader()
+    tree = _option_tree(field, key, path, value)
+    reader.field(part, field, tree, path)
+    if reader.violations:
+        raise _invalid(_OPTION, [Violation(v.field, v.message) for v in reader.violations])
+    if not key:
+        target.ClearField(field.name)
+    target.MergeFrom(part)
+
+
+def _option_tree(field: FieldDescriptor, key: str, path: str, value: str) -> Tree:
+    if key:
+        inner = _option_tree(fields.map_value(field), "", path, value)
+        return Table((Entry(key, inner),))
+    literal = fields.field_key(field) in fields.SHELL_WORDS | fields.COMMA_WORDS
+    if field.type == FieldDescriptor.TYPE_STRING and (not field.is_repeated or literal):
+        return Scalar("text", value, value)
+    if not value.strip():
+        return Scalar("null", "", None)
+    try:
+        return parse(value)
+    except Malformed as error:
+        raise _invalid(_OPTION, [Violation(path, error.message)]) from error
+
+
+def _field(target: Message, key: str, path: str) -> FieldDescriptor:
+    field = fields.message_fields(fields.descriptor(target)).get(key)
+    if field is None:
+        raise _invalid(_OPTION, [Violation(path, unknown(key, fields.descriptor(target)))])
+    return field
+
+
+def _name(source: Source) -> str:
+    if _is_file(source):
+        return str(source)
+    return str(getattr(source, "name", "")) or "the task spec"
+
+
+def _is_file(source: Source) -> bool:
+    if isinstance(source, str):
+        return "\n" not in source and source.endswith((".yml", ".yaml"))
+    return isinstance(source, Path)
+
+
+def _tree(source: Source) -> Tree:
+    if isinstance(source, Mapping):
+        return from_python(source)
+    if isinstance(source, str | Path):
+        return parse(_read_file(Path(source)) if _is_file(source) else str(source))
+    return parse(_decoded(source.read(MAX_BYTES + 1)))
+
+
+def _read_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return _decoded(file.read(MAX_BYTES + 1))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"cannot read {path}: {reason}", hint="check the file's name") from error
+
+
+def _decoded(data: str | bytes) -> str:
+    if isinstance(data, str):
+        return data
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Malformed("the file is not UTF-8 text", Mark(line, 1)) from error
+
+
+def _invalid(name: str, violations: Sequence[Violation]) -> Invalid:
+    ordered = sorted(violations, key=lambda v: (v.line, v.column))
+    return Invalid(f"{name} is not valid: {'; '.join(map(str, ordered))}", tuple(ordered))

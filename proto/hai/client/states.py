@@ -1,0 +1,23 @@
+"""Names of task states as people write them."""
+
+from __future__ import annotations
+
+from hai.client.errors import UsageError
+from hai.v1.task_pb2 import TASK_STATE_FINISHED, Task, TaskState
+
+_PREFIX = "TASK_STATE_"
+
+
+def task_state(name: str) -> TaskState.ValueType:
+    """The state of that name: finished, RUNNING, TASK_STATE_SUSPENDED, waiting-init …"""
+    wanted = _PREFIX + name.upper().replace("-", "_").removeprefix(_PREFIX)
+    known = {key: value for key, value in TaskState.items() if value}
+    if wanted not in known:
+        choices = ", ".join(key.removeprefix(_PREFIX).lower() for key in known)
+        raise UsageError(f"no task state is called {name!r}", hint=f"use one of {choices}")
+    return known[wanted]
+
+
+def reached(task: Task, state: TaskState.ValueType) -> bool:
+    """True when the task is in the state, or can never be in it again."""
+    return task.state in (state, TASK_STATE_FINISHED)

@@ -1,0 +1,116 @@
+"""From a gRPC status to the client's errors.
+
+grpc_status cannot read a caught AioRpcError (it wants the call object), so the details are parsed
+here out of the trailing metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
+from google.rpc.status_pb2 import Status
+from grpc import StatusCode
+from grpc.aio import AioRpcError
+
+from hai.client.errors import (
+    Conflict,
+    Denied,
+    HaiError,
+    Invalid,
+    LimitReached,
+    NotFound,
+    ServerError,
+    TimedOut,
+    Unauthenticated,
+    Unreachable,
+    Violation,
+)
+
+_KINDS: Mapping[StatusCode, type[HaiError]] = {
+    StatusCode.NOT_FOUND: NotFound,
+    StatusCode.PERMISSION_DENIED: Denied,
+    StatusCode.UNAUTHENTICATED: Unauthenticated,
+    StatusCode.INVALID_ARGUMENT: Invalid,
+    StatusCode.OUT_OF_RANGE: Invalid,
+    StatusCode.FAILED_PRECONDITION: Conflict,
+    StatusCode.ALREADY_EXISTS: Conflict,
+    StatusCode.ABORTED: Conflict,
+    StatusCode.RESOURCE_EXHAUSTED: LimitReached,
+    StatusCode.UNAVAILABLE: Unreachable,
+    StatusCode.DEADLINE_EXCEEDED: TimedOut,
+}
+
+_HINTS: Mapping[str, str] = {
+    "UNAUTHENTICATED": "check the token: `hai init` stores a new one, HAI_TOKEN overrides it",
+    "TOKEN_EXPIRED": "ask for a new token and store it with `hai init`",
+    "TOKEN_REVOKED": "ask for a new token and store it with `hai init`",
+    "DENIED": "ask an administrator for the right, or use a token with a wider scope",
+    "UNREACHABLE": "check the address and that the server runs (`hai up` starts one here)",
+    "TIMED_OUT": "the server is slow or overloaded; try again",
+    "UNIMPLEMENTED": "client and server differ in version: compare them with `hai version`",
+    "INTERNAL": "this is a fault of the server; its log says more",
+}
+
+_TOKEN_MESSAGES: Mapping[str, str] = {
+    "UNAUTHENTICATED": "the server at {address} does not accept the token",
+    "TOKEN_EXPIRED": "the token for the server at {address} has expired",
+    "TOKEN_REVOKED": "the token for the server at {address} has been revoked",
+}
+
+
+def to_error(error: AioRpcError, address: str, *, streaming: bool = False) -> HaiError:
+    """The same failure as an error of this package; `address` names the server in it."""
+    info, violations = _details(error)
+    kind = _kind(error, streaming)
+    reason = info.reason or _reason(error, kind)
+    message = _message(error, kind, reason, address, from_server=bool(info.reason))
+    hint = _HINTS.get(reason, "")
+    if kind is Invalid:
+        return Invalid(message, violations, reason=reason, hint=hint)
+    return kind(message, reason=reason, hint=hint)
+
+
+def _kind(error: AioRpcError, streaming: bool) -> type[HaiError]:
+    # A server that is stopped cancels its streams; our own cancellation arrives as CancelledError.
+    if streaming and error.code() is StatusCode.CANCELLED:
+        return Unreachable
+    return _KINDS.get(error.code(), ServerError)
+
+
+def _reason(error: AioRpcError, kind: type[HaiError]) -> str:
+    return "UNIMPLEMENTED" if error.code() is StatusCode.UNIMPLEMENTED else kind.default_reason
+
+
+def _message(
+    error: AioRpcError, kind: type[HaiError], reason: str, address: str, *, from_server: bool
+) -> str:
+    details = (error.details() or "").strip()
+    if kind is Unreachable and not from_server:
+        return f"cannot reach the server at {address}: {details or 'the connection was lost'}"
+    if kind is TimedOut and not from_server:
+        return f"the server at {address} did not answer in time"
+    if kind is Unauthenticated and reason in _TOKEN_MESSAGES:
+        return _TOKEN_MESSAGES[reason].format(address=address)
+    return details or f"the server at {address} answered {error.code().name}"
+
+
+def _details(error: AioRpcError) -> tuple[ErrorInfo, tuple[Violation, ...]]:
+    info, bad = ErrorInfo(), BadRequest()
+    for detail in _status(error).details:
+        if detail.Is(ErrorInfo.DESCRIPTOR):
+            detail.Unpack(info)
+        elif detail.Is(BadRequest.DESCRIPTOR):
+            detail.Unpack(bad)
+    return info, tuple(Violation(v.field, v.description) for v in bad.field_violations)
+
+
+def _status(error: AioRpcError) -> Status:
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            try:
+                return Status.FromString(value)
+            except DecodeError:  # a proxy in between may write what it likes
+                break
+    return Status()

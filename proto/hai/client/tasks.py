@@ -1,0 +1,214 @@
+"""Tasks: submit, look, steer, follow."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection import Transport
+from hai.client.errors import TimedOut
+from hai.client.resolve import Kind, Resolver
+from hai.client.resume import resumed
+from hai.client.states import reached, task_state
+from hai.v1.task_pb2 import (
+    TASK_OUTCOME_UNSPECIFIED,
+    Run,
+    Task,
+    TaskEvent,
+    TaskOutcome,
+    TaskState,
+)
+from hai.v1.task_service_pb2 import (
+    TASK_VIEW_UNSPECIFIED,
+    CreateTaskRequest,
+    ExplainTaskRequest,
+    ExplainTaskResponse,
+    GetTaskRequest,
+    ListQueueRequest,
+    ListRunsRequest,
+    ListTaskEventsRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    MoveTaskRequest,
+    ResumeTaskRequest,
+    StarTaskRequest,
+    StopTaskRequest,
+    SuspendTaskRequest,
+    TagTaskRequest,
+    TaskView,
+    UpdateTaskPriorityRequest,
+    WatchTasksRequest,
+    WatchTasksResponse,
+)
+from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai.v1.task_spec_pb2 import TaskSpec
+
+if TYPE_CHECKING:
+    from hai.v1.task_service_pb2_grpc import TaskServiceAsyncStub
+
+
+class Tasks:
+    """Tasks of the caller, and of others where the caller may see them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._resolver = Resolver(self.all)
+
+    @cached_property
+    def _stub(self) -> TaskServiceAsyncStub:
+        return self._transport.stub(TaskServiceStub)
+
+    async def create(
+        self, spec: TaskSpec, *, request_id: str | None = None, validate_only: bool = False
+    ) -> Task:
+        """Submit; durable once this returns. With validate_only nothing is created and the id is 0."""
+        request = CreateTaskRequest(
+            spec=spec, request_id=request_id or str(uuid.uuid4()), validate_only=validate_only
+        )
+        return await self._transport.unary(self._stub.CreateTask, request, retry=True)
+
+    async def get(self, id: int) -> Task:
+        """One task, with its spec."""
+        return await self._transport.unary(self._stub.GetTask, GetTaskRequest(id=id), retry=True)
+
+    async def resolve(self, ref: str, kind: Kind = "auto") -> int:
+        """The id that a user's word for a task means: an id, a yaml file or a name."""
+        return await self._resolver.resolve(ref, kind)
+
+    async def list(
+        self,
+        *,
+        filter: str = "",
+        order_by: str = "",
+        page_size: int = 50,
+        page_token: str = "",
+        view: TaskView.ValueType = TASK_VIEW_UNSPECIFIED,
+        count: bool = False,
+    ) -> ListTasksResponse:
+        """A page of tasks."""
+        request = ListTasksRequest(
+            filter=filter,
+            order_by=order_by,
+            page_size=page_size,
+            page_token=page_token,
+            view=view,
+            count=count,
+        )
+        return await self._transport.unary(self._stub.ListTasks, request, retry=True)
+
+    async def all(
+        self,
+        *,
+        filter: str = "",
+        order_by: str = "",
+        view: TaskView.ValueType = TASK_VIEW_UNSPECIFIED,
+        page_size: int = 500,
+    ) -> AsyncGenerator[Task, None]:
+        """Every task that matches, page by page."""
+        token = ""
+        while True:
+            page = await self.list(
+                filter=filter, order_by=order_by, view=view, page_size=page_size, page_token=token
+            )
+            for task in page.tasks:
+                yield task
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def runs(self, id: int) -> Sequence[Run]:
+        """Runs of a task, oldest first."""
+        request = ListRunsRequest(id=id)
+        return (await self._transport.unary(self._stub.ListRuns, request, retry=True)).runs
+
+    async def events(self, id: int, after: int = 0) -> Sequence[TaskEvent]:
+        """Timeline of a task, oldest first, from a sequence number on."""
+        request = ListTaskEventsRequest(id=id, after=after)
+        return (await self._transport.unary(self._stub.ListTaskEvents, request, retry=True)).events
+
+    def watch(
+        self, filter: str = "", after_version: int = 0, *, patience: float | None = None
+    ) -> AsyncGenerator[WatchTasksResponse, None]:
+        """Changes from a version on; goes on from the last one seen when the server comes back.
+
+        Without `patience` it waits for ever; with it, it raises Unreachable after so many seconds.
+        """
+
+        def reopen(version: int) -> AsyncGenerator[WatchTasksResponse, None]:
+            request = WatchTasksRequest(filter=filter, after_version=version)
+            return self._transport.stream(self._stub.WatchTasks, request)
+
+        return resumed(reopen, after_version, lambda r: r.version, patience=patience, endless=True)
+
+    async def stop(
+        self, id: int, outcome: TaskOutcome.ValueType = TASK_OUTCOME_UNSPECIFIED
+    ) -> Task:
+        """End a task; asking twice is not an error."""
+        request = StopTaskRequest(id=id, outcome=outcome)
+        return await self._transport.unary(self._stub.StopTask, request, retry=True)
+
+    async def suspend(self, id: int, hold: bool = False, delay_seconds: float = 0.0) -> Task:
+        """Ask the program to save and yield. Never repeated: it could hit the task's next run."""
+        request = SuspendTaskRequest(id=id, hold=hold, delay_seconds=delay_seconds)
+        return await self._transport.unary(self._stub.SuspendTask, request)
+
+    async def resume(self, id: int) -> Task:
+        """Let a held task be started again."""
+        return await self._transport.unary(self._stub.ResumeTask, ResumeTaskRequest(id=id))
+
+    async def set_priority(self, id: int, priority: int) -> Task:
+        """Change the priority; -1 is AUTO."""
+        request = UpdateTaskPriorityRequest(id=id, priority=priority)
+        return await self._transport.unary(self._stub.UpdateTaskPriority, request, retry=True)
+
+    async def move(self, id: int, before: int = 0) -> Task:
+        """Put a task before another of one's own; 0: before all of them."""
+        request = MoveTaskRequest(id=id, before=before)
+        return await self._transport.unary(self._stub.MoveTask, request)
+
+    async def tag(self, id: int, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Task:
+        """Add and remove labels."""
+        request = TagTaskRequest(id=id, add=add, remove=remove)
+        return await self._transport.unary(self._stub.TagTask, request, retry=True)
+
+    async def star(self, id: int, starred: bool = True) -> Task:
+        """Mark or unmark a task."""
+        request = StarTaskRequest(id=id, starred=starred)
+        return await self._transport.unary(self._stub.StarTask, request, retry=True)
+
+    async def explain(self, id: int) -> ExplainTaskResponse:
+        """Why a task waits, what is ahead of it and what would help."""
+        request = ExplainTaskRequest(id=id)
+        return await self._transport.unary(self._stub.ExplainTask, request, retry=True)
+
+    async def queue(self, group: str = "") -> Sequence[Task]:
+        """Waiting tasks of a node group, or of all, in order."""
+        request = ListQueueRequest(group=group)
+        return (await self._transport.unary(self._stub.ListQueue, request, retry=True)).tasks
+
+    async def wait(self, id: int, until: str = "finished", timeout: float | None = None) -> Task:
+        """Follow a task until it is in a state, or finished. Raises TimedOut after `timeout` seconds."""
+        state = task_state(until)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._until(id, state)
+        except TimeoutError as error:
+            raise TimedOut(
+                f"task {id} was not {until} after {timeout:g} s",
+                hint=f"`hai status {id}` shows where it stands; wait longer with a larger timeout",
+            ) from error
+
+    async def _until(self, id: int, state: TaskState.ValueType) -> Task:
+        task = await self.get(id)
+        if reached(task, state):
+            return task
+        async with aclosing(self.watch(f"id:{id}", task.version)) as answers:
+            async for answer in answers:
+                for task in answer.tasks:
+                    if reached(task, state):
+                        return task
+        raise AssertionError("a watch never ends by itself")

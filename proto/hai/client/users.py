@@ -1,0 +1,101 @@
+"""Users, quotas and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection import Transport
+from hai.client.times import timestamp
+from hai.v1.user_pb2 import TOKEN_SCOPE_ALL, Quota, Token, TokenScope, User
+from hai.v1.user_service_pb2 import (
+    CreateTokenRequest,
+    CreateUserRequest,
+    DeleteQuotaRequest,
+    ListQuotasRequest,
+    ListTokensRequest,
+    ListUsersRequest,
+    RevokeTokenRequest,
+    SetQuotaRequest,
+    UpdateUserRequest,
+    WhoAmIRequest,
+    WhoAmIResponse,
+)
+from hai.v1.user_service_pb2_grpc import UserServiceStub
+
+if TYPE_CHECKING:
+    from hai.v1.user_service_pb2_grpc import UserServiceAsyncStub
+
+
+class Users:
+    """The caller, and for admins everybody else."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @cached_property
+    def _stub(self) -> UserServiceAsyncStub:
+        return self._transport.stub(UserServiceStub)
+
+    async def whoami(self) -> WhoAmIResponse:
+        """The caller, with quotas and tokens."""
+        return await self._transport.unary(self._stub.WhoAmI, WhoAmIRequest(), retry=True)
+
+    async def list(self) -> Sequence[User]:
+        """All users, by name."""
+        call = self._stub.ListUsers
+        return (await self._transport.unary(call, ListUsersRequest(), retry=True)).users
+
+    async def create(self, user: User) -> User:
+        """Add a user."""
+        return await self._transport.unary(self._stub.CreateUser, CreateUserRequest(user=user))
+
+    async def update(self, user: User) -> User:
+        """Replace every field of a user."""
+        request = UpdateUserRequest(user=user)
+        return await self._transport.unary(self._stub.UpdateUser, request, retry=True)
+
+    async def quotas(self, subject: str = "") -> Sequence[Quota]:
+        """Quotas of a user or user group, or all."""
+        request = ListQuotasRequest(subject=subject)
+        return (await self._transport.unary(self._stub.ListQuotas, request, retry=True)).quotas
+
+    async def set_quota(self, quota: Quota) -> Quota:
+        """Add or replace one quota."""
+        request = SetQuotaRequest(quota=quota)
+        return await self._transport.unary(self._stub.SetQuota, request, retry=True)
+
+    async def delete_quota(
+        self, subject: str, group: str, priority: int, subject_is_group: bool = False
+    ) -> None:
+        """Remove one quota."""
+        request = DeleteQuotaRequest(
+            subject=subject, subject_is_group=subject_is_group, group=group, priority=priority
+        )
+        await self._transport.unary(self._stub.DeleteQuota, request)
+
+    async def tokens(self, user: str = "") -> Sequence[Token]:
+        """Tokens of a user (empty: the caller), newest first, without secrets."""
+        request = ListTokensRequest(user=user)
+        return (await self._transport.unary(self._stub.ListTokens, request, retry=True)).tokens
+
+    async def create_token(
+        self,
+        *,
+        user: str = "",
+        scope: TokenScope.ValueType = TOKEN_SCOPE_ALL,
+        description: str = "",
+        expire_time: datetime | None = None,
+    ) -> Token:
+        """Make a token; its secret stands in this answer only."""
+        request = CreateTokenRequest(
+            user=user, scope=scope, description=description, expire_time=timestamp(expire_time)
+        )
+        return await self._transport.unary(self._stub.CreateToken, request)
+
+    async def revoke_token(self, id: int) -> Token:
+        """Make a token invalid at once."""
+        request = RevokeTokenRequest(id=id)
+        return await self._transport.unary(self._stub.RevokeToken, request, retry=True)

@@ -1,0 +1,335 @@
+"""What every client promises, whoever answers: the fake in memory and the real server must agree.
+
+Both nodes are cordoned, so nothing starts by itself. Starting and ending runs is the business of
+the fake's own tests and of the end-to-end tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai.client import errors
+from hai.client.client import Client
+from hai.client.fake import FakeClient
+from hai.v1.task_pb2 import (
+    TASK_OUTCOME_CANCELED,
+    TASK_STATE_FINISHED,
+    TASK_STATE_WAITING_INIT,
+)
+from hai.v1.task_service_pb2 import TASK_VIEW_FULL
+from hai.v1.task_spec_pb2 import TaskSpec
+from hai.v1.user_pb2 import TOKEN_SCOPE_READ, Quota
+
+
+def has_running_server() -> bool:
+    """True when the backend is installed and can run a server for tests."""
+    try:
+        return importlib.util.find_spec("hai_backend.testing.server") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.fixture(params=["fake", "server"])
+async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
+    """A client of a cluster with two cordoned nodes, as an admin."""
+    if request.param == "fake":
+        async with FakeClient(nodes=["n0", "n1"]) as fake:
+            await _cordon(fake, 2)
+            yield fake
+        return
+    if not has_running_server():
+        pytest.skip("hai_backend.testing has no running_server")
+    from hai_backend.testing.server import running_server
+
+    async with running_server(tmp_path, nodes=2) as server, Client(server.profile) as real:
+        await _cordon(real, 2)
+        yield real
+
+
+async def _cordon(client: Client, nodes: int) -> None:
+    """Cordon so many nodes as they appear."""
+    cordoned: set[str] = set()
+    async with asyncio.timeout(10), aclosing(client.nodes.watch()) as answers:
+        async for answer in answers:
+            for name in {node.name for node in answer.nodes} - cordoned:
+                await client.nodes.cordon(name)
+                cordoned.add(name)
+            if len(cordoned) == nodes:
+                return
+
+
+def spec(name: str = "bert", **options: Any) -> TaskSpec:
+    """A valid spec that never starts."""
+    result = TaskSpec(version=2, name=name)
+    result.spec.entrypoint = "train.py"
+    result.options.MergeFrom(type(result.options)(**options))
+    return result
+
+
+async def test_a_created_task_waits_and_can_be_read(client: Client) -> None:
+    task = await client.tasks.create(spec(tags=["sweep"]))
+    assert task.id > 0
+    assert (task.name, task.state) == ("bert", TASK_STATE_WAITING_INIT)
+    read = await client.tasks.get(task.id)
+    assert (read.id, list(read.tags), read.spec.spec.entrypoint) == (task.id, ["sweep"], "train.py")
+    assert read.create_time.seconds > 0
+
+
+async def test_validation_creates_nothing(client: Client) -> None:
+    assert (await client.tasks.create(spec(), validate_only=True)).id == 0
+    assert list((await client.tasks.list()).tasks) == []
+
+
+async def test_a_repeated_request_answers_with_the_first_task(client: Client) -> None:
+    request = str(uuid.uuid4())
+    first = await client.tasks.create(spec(), request_id=request)
+    again = await client.tasks.create(spec(), request_id=request)
+    assert first.id == again.id
+
+
+async def test_every_violation_is_told_at_once(client: Client) -> None:
+    with pytest.raises(errors.Invalid) as caught:
+        await client.tasks.create(TaskSpec(version=2))
+    assert {"name", "spec.entrypoint"} <= {v.field for v in caught.value.violations}
+
+
+async def test_a_name_is_taken_until_its_task_is_finished(client: Client) -> None:
+    first = await client.tasks.create(spec())
+    with pytest.raises(errors.Conflict):
+        await client.tasks.create(spec())
+    await client.tasks.stop(first.id)
+    assert (await client.tasks.create(spec())).id != first.id
+
+
+async def test_unknown_things_are_not_found(client: Client) -> None:
+    for call in (client.tasks.get(99), client.tasks.stop(99), client.tasks.runs(99)):
+        with pytest.raises(errors.NotFound):
+            await call
+    with pytest.raises(errors.NotFound):
+        await client.nodes.get("nope")
+
+
+async def test_pages_are_newest_first_and_complete(client: Client) -> None:
+    ids = [(await client.tasks.create(spec(f"t{n}"))).id for n in range(5)]
+    page = await client.tasks.list(page_size=2, count=True)
+    assert [t.id for t in page.tasks] == ids[:2:-1]
+    assert page.total == 5
+    assert [t.id async for t in client.tasks.all(page_size=2)] == ids[::-1]
+    assert [t.id async for t in client.tasks.all(order_by="id")] == ids
+
+
+async def test_filters(client: Client) -> None:
+    one = await client.tasks.create(spec("bert 1", tags=["sweep"]))
+    two = await client.tasks.create(spec("gpt", tags=["big", "sweep"]))
+    await client.tasks.star(two.id)
+
+    async def found(text: str) -> list[int]:
+        return [t.id async for t in client.tasks.all(filter=text, order_by="id")]
+
+    assert await found("tag:sweep") == [one.id, two.id]
+    assert await found("tag:sweep -tag:big") == [one.id]
+    assert await found('name:"bert 1"') == [one.id]
+    assert await found("name:g*") == [two.id]
+    assert await found("starred:true state:waiting_init user:me") == [two.id]
+    assert await found(f"id:{one.id},{two.id} state:running") == []
+    with pytest.raises(errors.Invalid):
+        await found("colour:red")
+
+
+async def test_views(client: Client) -> None:
+    await client.tasks.create(spec())
+    basic = await client.tasks.list()
+    full = await client.tasks.list(view=TASK_VIEW_FULL)
+    assert [basic.tasks[0].HasField("spec"), full.tasks[0].HasField("spec")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("ref", "kind"),
+    [
+        pytest.param("{id}", "auto", id="id"),
+        pytest.param("{id}", "id", id="id said"),
+        pytest.param("12 monkeys", "auto", id="name"),
+        pytest.param("{yaml}", "auto", id="yaml file"),
+        pytest.param("{yaml}", "yaml", id="yaml file said"),
+    ],
+)
+async def test_references(client: Client, tmp_path: Path, ref: str, kind: Any) -> None:
+    file = tmp_path / "task.yaml"
+    file.write_text("version: 2\nname: 12 monkeys\nspec: {entrypoint: a.py}\n")
+    await client.tasks.stop((await client.tasks.create(spec("12 monkeys"))).id)
+    task = await client.tasks.create(spec("12 monkeys"))
+    await client.tasks.create(spec("12 monkeys and more"))
+    assert await client.tasks.resolve(ref.format(id=task.id, yaml=file), kind) == task.id
+
+
+@pytest.mark.parametrize(
+    "name", ["2024", 'say "hi"', "a,b", "-x", "b*t", "任务", "a#b", "back\\slash", "user:me"]
+)
+async def test_any_name_resolves(client: Client, name: str) -> None:
+    await client.tasks.create(spec("beet"))
+    task = await client.tasks.create(spec(name))
+    assert await client.tasks.resolve(name, "name") == task.id
+
+
+async def test_references_to_nothing(client: Client) -> None:
+    with pytest.raises(errors.NotFound, match="nope"):
+        await client.tasks.resolve("nope")
+    with pytest.raises(errors.UsageError):
+        await client.tasks.resolve("nope", "id")
+    with pytest.raises(errors.UsageError):
+        await client.tasks.resolve("nope.yaml", "yaml")
+    with pytest.raises(errors.UsageError):
+        await client.tasks.resolve("  ")
+
+
+async def test_stopping_twice_is_no_error(client: Client) -> None:
+    task = await client.tasks.create(spec())
+    for _ in range(2):
+        stopped = await client.tasks.stop(task.id)
+        assert (stopped.state, stopped.outcome) == (TASK_STATE_FINISHED, TASK_OUTCOME_CANCELED)
+
+
+async def test_steering(client: Client) -> None:
+    task = await client.tasks.create(spec(tags=["a"]))
+    assert (await client.tasks.set_priority(task.id, 30)).priority == 30
+    assert set((await client.tasks.tag(task.id, ["b"], ["a"])).tags) == {"b"}
+    assert (await client.tasks.star(task.id)).starred
+    assert not (await client.tasks.star(task.id, False)).starred
+    assert (await client.tasks.suspend(task.id, hold=True)).held
+    assert not (await client.tasks.resume(task.id)).held
+
+
+async def test_a_finished_task_cannot_be_steered(client: Client) -> None:
+    task = await client.tasks.create(spec())
+    await client.tasks.stop(task.id)
+    for call in (client.tasks.suspend(task.id), client.tasks.set_priority(task.id, 30)):
+        with pytest.raises(errors.Conflict):
+            await call
+
+
+async def test_moving_reorders_the_queue(client: Client) -> None:
+    ids = [(await client.tasks.create(spec(f"t{n}"))).id for n in range(3)]
+    await client.tasks.move(ids[2])
+    await client.tasks.move(ids[1], before=ids[2])
+    ranks = {id: (await client.tasks.get(id)).custom_rank for id in ids}
+    assert sorted(ids, key=lambda id: ranks[id]) == [ids[1], ids[2], ids[0]]
+
+
+async def test_a_watch_tells_what_is_and_what_comes(client: Client) -> None:
+    first = await client.tasks.create(spec("first"))
+    watch = client.tasks.watch()
+    seen = await _until(watch, first.id)
+    second = await client.tasks.create(spec("second"))
+    assert (await _until(watch, second.id)).version > seen.version
+    await client.tasks.stop(first.id)
+    while (await _until(watch, first.id)).state != TASK_STATE_FINISHED:
+        pass
+    await watch.aclose()
+
+
+async def test_a_watch_resumes_from_a_version(client: Client) -> None:
+    first = await client.tasks.create(spec("first"))
+    version = (await client.tasks.get(first.id)).version
+    second = await client.tasks.create(spec("second"))
+    watch = client.tasks.watch("name:first,second", version)
+    answer = await asyncio.wait_for(anext(watch), 10)
+    assert second.id in [t.id for t in answer.tasks]
+    await watch.aclose()
+
+
+async def _until(watch: AsyncIterator[Any], id: int) -> Any:
+    async with asyncio.timeout(10):
+        async for answer in watch:
+            for task in answer.tasks:
+                if task.id == id:
+                    return task
+    raise AssertionError("a watch never ends by itself")
+
+
+async def test_waiting_ends_with_the_task(client: Client) -> None:
+    task = await client.tasks.create(spec())
+    waiting = asyncio.create_task(client.tasks.wait(task.id, timeout=10))
+    await asyncio.sleep(0)
+    await client.tasks.stop(task.id)
+    assert (await waiting).outcome == TASK_OUTCOME_CANCELED
+    assert (await client.tasks.wait(task.id, timeout=10)).state == TASK_STATE_FINISHED
+
+
+async def test_the_timeline_is_in_order(client: Client) -> None:
+    task = await client.tasks.create(spec())
+    await client.tasks.stop(task.id)
+    events = await client.tasks.events(task.id)
+    sequences = [event.sequence for event in events]
+    assert sequences == sorted(set(sequences))
+    assert len(sequences) >= 2
+    later = await client.tasks.events(task.id, after=sequences[0])
+    assert [event.sequence for event in later] == sequences[1:]
+
+
+async def test_a_task_that_never_ran_has_no_runs_and_no_lines(client: Client) -> None:
+    task = await client.tasks.create(spec())
+    assert list(await client.tasks.runs(task.id)) == []
+    assert [line async for answer in client.logs.tail(task.id) for line in answer.lines] == []
+
+
+async def test_following_the_logs_of_a_stopped_task_ends(client: Client) -> None:
+    task = await client.tasks.create(spec())
+    await client.tasks.stop(task.id)
+    async with asyncio.timeout(10):
+        assert [a async for a in client.logs.tail(task.id, follow=True) if a.lines] == []
+
+
+async def test_nodes(client: Client) -> None:
+    names = [node.name for node in await client.nodes.list()]
+    assert len(names) == 2
+    assert names == sorted(names)
+    assert not (await client.nodes.uncordon(names[1])).cordoned
+    assert (await client.nodes.cordon(names[0], "broken fan")).cordoned
+    node = await client.nodes.get(names[0])
+    assert node.cordoned
+    assert "broken fan" in node.reason
+    assert [(g.nodes, g.usable_nodes) for g in await client.nodes.groups()] == [(2, 1)]
+    assert (await client.nodes.update_group(node.group, True)).packed
+
+
+async def test_a_watch_of_nodes(client: Client) -> None:
+    watch = client.nodes.watch()
+    async with asyncio.timeout(10):
+        first = await anext(watch)
+        assert len(first.nodes) == 2
+        name = first.nodes[0].name
+        await client.nodes.uncordon(name)
+        async for answer in watch:
+            if any(n.name == name and not n.cordoned for n in answer.nodes):
+                break
+    await watch.aclose()
+
+
+async def test_quotas(client: Client) -> None:
+    me = (await client.users.whoami()).user.name
+    await client.users.set_quota(Quota(subject=me, group="default", priority=30, nodes=2))
+    assert [q.nodes for q in await client.users.quotas(me) if q.priority == 30] == [2]
+    await client.users.delete_quota(me, "default", 30)
+    assert [q.nodes for q in await client.users.quotas(me) if q.priority == 30] == []
+
+
+async def test_tokens_show_their_secret_once(client: Client) -> None:
+    token = await client.users.create_token(scope=TOKEN_SCOPE_READ, description="ci")
+    assert token.secret
+    listed = {t.id: t for t in await client.users.tokens()}
+    assert (listed[token.id].secret, listed[token.id].description) == ("", "ci")
+    assert (await client.users.revoke_token(token.id)).revoked
+
+
+async def test_the_server_says_who_it_is(client: Client) -> None:
+    info = await client.server.info()
+    assert info.protocol == "hai.v1"
+    assert info.version
