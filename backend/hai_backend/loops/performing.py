@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import structlog
@@ -23,20 +23,14 @@ class Applier(Protocol):
     async def apply(self, task_id: int, event: ev.Event) -> Task: ...
 
 
-class Mint(Protocol):
-    """Makes the token of a rank."""
-
-    def __call__(self, key: RankKey) -> str: ...
-
-
-class Nodes(Protocol):
-    def __call__(self, name: str) -> Node | None: ...
+Mint = Callable[[RankKey], str]  # makes the token of a rank
+FindNode = Callable[[str], Node | None]
 
 
 class Performer:
     """Launcher calls of one task keep their order; those of different tasks run side by side."""
 
-    def __init__(self, launcher: Launcher, hub: Hub, mint: Mint, node: Nodes) -> None:
+    def __init__(self, launcher: Launcher, hub: Hub, mint: Mint, node: FindNode) -> None:
         self._launcher = launcher
         self._hub = hub
         self._mint = mint

@@ -56,7 +56,6 @@ class Scheduling:
         self._passed = passed
         self._sched_tasks = SchedTasks()
         self._waits: Mapping[int, Wait] = {}
-        self._ready = asyncio.Event()
 
     def waits(self) -> Mapping[int, Wait]:
         return self._waits
@@ -65,15 +64,9 @@ class Scheduling:
         """A program has saved a checkpoint."""
         self._sched_tasks.saved(task_id, when)
 
-    def begin(self) -> None:
-        """Allow passes: the launcher has said which nodes and ranks exist."""
-        self._ready.set()
-        self.bell.ring()
-
     async def run(self) -> None:
-        """For ever."""
-        await self._ready.wait()
-        sleep = self._resync
+        """For ever. Begin only when the launcher has said which nodes and ranks exist."""
+        sleep = 0.0
         while True:
             await self.bell.wait(sleep)
             started = time.perf_counter()

@@ -44,20 +44,16 @@ class World:
     def __post_init__(self) -> None:
         self.hub = Hub()
         self.cluster = Cluster(self.store, self.clock, changed=lambda: None)
-        self.performer = Performer(self.launcher, self.hub, str, self.cluster.nodes().get)
+        self.performer = Performer(
+            self.launcher, self.hub, lambda key: str(key), self.cluster.nodes().get
+        )
         self.ledger = Ledger(
-            self.store, self.clock, Feed(), perform=self._perform, changed=lambda task: None
+            self.store, self.clock, Feed(), perform=self._perform, changed=lambda before, task: None
         )
         self.performer.ledger = self.ledger
         self.cluster.suspend_on = self.ledger.suspend_on
-        self.listed = False
         self.scheduling = Scheduling(self.ledger, self.cluster, Nobody(), self.clock, Policy())
-        self.launching = Launching(
-            self.launcher, self.ledger, self.cluster, self.performer, self._on_listed
-        )
-
-    def _on_listed(self) -> None:
-        self.listed = True
+        self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
 
     def _perform(self, task: Task, instruction: Instruction) -> None:
         self.performed.append(instruction)
@@ -67,7 +63,7 @@ class World:
         await self.cluster.load()
         await self.ledger.load()
         self._loop = asyncio.ensure_future(self.launching.run())
-        await self.until(lambda: self.listed)
+        await self.launching.listed.wait()
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Let the loops run until something is so."""

@@ -1,0 +1,99 @@
+"""`hai-server`: reads the settings, constructs the server and runs it until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from hai_backend import config
+from hai_backend.app import App, claim
+from hai_backend.config import Settings
+from hai_backend.domain.errors import HaiError, Invalid
+from hai_backend.launch.process import ProcessLauncher, sweep
+from hai_backend.store.base import Store
+from hai_backend.store.connect import open_store
+
+
+def main(
+    argv: Sequence[str] | None = None, *, open_store: Callable[[str], Store] = open_store
+) -> int:
+    """Exit codes: 0 stopped as asked, 1 could not start or run, 2 bad settings or flags."""
+    flags = _parser().parse_args(argv)
+    home = flags.home.expanduser().resolve()
+    try:
+        settings = config.load(home, _overrides(flags), os.environ)
+        if flags.sweep:
+            sweep(home)
+            return 0
+        _log_as_json()
+        claim(home)
+        asyncio.run(_serve(settings, open_store(settings.database_url)))
+    except Invalid as error:
+        lines = "".join(f"\n  {v.field}: {v.message}" for v in error.violations)
+        print(f"hai-server: the settings are wrong:{lines}", file=sys.stderr)
+        return 2
+    except HaiError as error:
+        print(f"hai-server: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("hai-server", description="The server of HAI Platform.")
+    parser.add_argument("--home", type=Path, required=True, help="where everything is kept")
+    parser.add_argument("--port", type=int, help="port on 127.0.0.1")
+    parser.add_argument("--listen", help="address:port; off loopback needs TLS or --insecure")
+    parser.add_argument("--nodes", type=int, help="nodes that this machine is divided into")
+    parser.add_argument("--gpus-per-node", type=int, help="declared GPUs, if the machine has none")
+    parser.add_argument("--database", help="sqlite:///FILE or postgresql://…")
+    parser.add_argument("--metrics-port", type=int, help="serve /metrics on this port")
+    parser.add_argument(
+        "--insecure", action="store_true", default=None, help="plaintext off loopback"
+    )
+    parser.add_argument(
+        "--sweep", action="store_true", help="end every leftover agent and program of this home"
+    )
+    return parser
+
+
+def _overrides(flags: argparse.Namespace) -> dict[str, Any]:
+    named = ("listen", "nodes", "gpus_per_node", "database", "metrics_port", "insecure")
+    wanted = {name: getattr(flags, name) for name in named if getattr(flags, name) is not None}
+    if flags.port is not None:
+        wanted["listen"] = f"127.0.0.1:{flags.port}"
+    return wanted
+
+
+def _log_as_json() -> None:
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+    )
+
+
+async def _serve(settings: Settings, store: Store) -> None:
+    app = App(settings, store, ProcessLauncher(settings.home, settings))
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await app.start()
+    await stop.wait()
+    await app.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

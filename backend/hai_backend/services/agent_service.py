@@ -1,0 +1,204 @@
+"""The server's side of Attach: what agents say becomes events of tasks, what they must hear waits in their session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+import structlog
+
+from hai.v1 import agent_service_pb2 as pb
+from hai.v1 import agent_service_pb2_grpc as rpc
+from hai_backend.auth import run_tokens, tokens
+from hai_backend.domain.errors import Conflict, HaiError, Unauthenticated
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import RunState, Task
+from hai_backend.launch.base import RankKey
+from hai_backend.loops import program
+from hai_backend.loops.clock import Clock
+from hai_backend.loops.hub import Hub, Session
+from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.performing import FindNode, Performer
+from hai_backend.tasks import events as ev
+from hai_backend.tasks import greeting
+
+log = structlog.get_logger(__name__)
+
+
+class Logs(Protocol):
+    def append(self, key: RankKey, offset: int, data: bytes) -> int: ...
+    def size(self, key: RankKey) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPorts:
+    """What the service needs of the rest of the server."""
+
+    ledger: Ledger
+    hub: Hub
+    performer: Performer
+    logs: Logs
+    clock: Clock
+    secret: bytes
+    node: FindNode
+    checkpoints: Path  # <task id> below it is kept over all runs of the task
+    saved: Callable[[int, float], None]  # task, when: its program has a checkpoint
+
+
+class AgentService(rpc.AgentServiceServicer):
+    """Runs one coroutine that reads and one that writes per attached rank."""
+
+    def __init__(self, ports: AgentPorts) -> None:
+        self._p = ports
+
+    async def Attach(
+        self,
+        request_iterator: AsyncIterator[pb.AttachRequest],
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> AsyncIterator[pb.AttachResponse]:
+        first = await anext(request_iterator, None)
+        if first is None or first.WhichOneof("message") != "hello":
+            raise Unauthenticated("the first message of an agent must be hello")
+        key = RankKey(first.hello.task_id, first.hello.run, first.hello.rank)
+        self._check_token(key, context)
+        session = Session()
+        self._p.hub.enter(key, session)
+        reader = asyncio.ensure_future(self._read(key, first.hello, request_iterator, session))
+        try:
+            yield await self._welcome(key)
+            while (message := await session.next()) is not None:
+                yield message
+            if session.error is not None:
+                raise session.error
+        finally:
+            reader.cancel()
+            self._p.hub.leave(key, session)
+
+    def _check_token(self, key: RankKey, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        sent = dict(context.invocation_metadata() or ()).get("authorization")
+        secret = tokens.bearer(str(sent) if sent else None)
+        if not run_tokens.matches(self._p.secret, key.task_id, key.run, key.rank, secret):
+            raise Unauthenticated(f"the run token is not that of rank {key}")
+
+    async def _current(self, key: RankKey) -> Task:
+        """The task, if this rank may still speak for it. Raises Conflict FENCED."""
+        task = await self._p.ledger.get(key.task_id)
+        run = task.run
+        current = run is not None and run.number == key.run and run.state is not RunState.ENDED
+        if (
+            not current
+            or run is None
+            or key.rank >= len(run.ranks)
+            or run.ranks[key.rank].state.gone
+        ):
+            raise Conflict(f"rank {key} is over: end its program and leave", reason="FENCED")
+        return task
+
+    async def _welcome(self, key: RankKey) -> pb.AttachResponse:
+        task = await self._current(key)
+        assert task.run is not None
+        rank = task.run.ranks[key.rank]
+        spec = task.spec.spec
+        checkpoints = self._p.checkpoints / str(task.id)
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        welcome = pb.AgentWelcome(
+            argv=program.argv(task, rank),
+            environments=program.variables(
+                task, task.run, rank, self._p.node(rank.node), str(checkpoints)
+            ),
+            workspace=spec.workspace,
+            log_offset=self._p.logs.size(key),
+            watchdog_seconds=task.spec.options.watchdog_time,
+            suspend_signal=task.spec.options.suspend_signal,
+            whole_life_state=task.whole_life_state,
+            git_remote_repo=spec.git_remote_repo,
+            git_target_revision=spec.git_target_revision,
+        )
+        return pb.AttachResponse(welcome=welcome)
+
+    async def _read(
+        self,
+        key: RankKey,
+        hello: pb.AgentHello,
+        requests: AsyncIterator[pb.AttachRequest],
+        session: Session,
+    ) -> None:
+        """Take the agent's messages until it goes or breaks a rule; then the writer ends too."""
+        try:
+            await self._greet(key, hello)
+            async for request in requests:
+                await self._take(key, request, session)
+        except HaiError as error:
+            log.warning("an agent was cut off", rank=str(key), why=str(error))
+            session.error = error
+        finally:
+            session.close()
+
+    async def _greet(self, key: RankKey, hello: pb.AgentHello) -> None:
+        task = await self._current(key)
+        now = self._p.clock.now()
+        for instruction in greeting(task, key.rank, started=hello.started, now=now):
+            self._p.performer.perform(task, instruction)
+        attached = ev.RankAttached(key.run, key.rank, hello.address, hello.free_port)
+        await self._p.ledger.apply(key.task_id, attached)
+
+    async def _take(self, key: RankKey, request: pb.AttachRequest, session: Session) -> None:
+        match request.WhichOneof("message"):
+            case "log":
+                size = self._p.logs.append(key, request.log.offset, request.log.data)
+                session.tell(pb.AttachResponse(log_acknowledged=pb.LogAcknowledged(offset=size)))
+            case "exited":
+                await self._apply(key, _exited(key, request.exited))
+                session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
+            case "whole_life_state":
+                value = request.whole_life_state.value
+                await self._apply(key, ev.WholeLifeStateChanged(key.run, key.rank, value))
+                session.tell(pb.AttachResponse(whole_life_state=pb.WholeLifeStateSet(value=value)))
+            case "priority":
+                session.tell(await self._prioritise(key, request.priority.priority))
+            case "step_reported":
+                self._agree(key, request.step_reported.step)
+            case "checkpoint":
+                self._p.saved(key.task_id, self._p.clock.now())
+            case kind if kind in _EVENTS:
+                await self._apply(key, _EVENTS[kind](key, request))
+
+    async def _apply(self, key: RankKey, event: ev.Event) -> None:
+        await self._p.ledger.apply(key.task_id, event)
+
+    async def _prioritise(self, key: RankKey, level: int) -> pb.AttachResponse:
+        try:
+            task = await self._current(key)
+            await self._p.ledger.set_priority(key.task_id, task.user, Priority(level))
+            error = ""
+        except (ValueError, HaiError) as refused:
+            error = str(refused)
+        return pb.AttachResponse(priority=pb.PriorityAnswered(error=error))
+
+    def _agree(self, key: RankKey, step: int) -> None:
+        task = self._p.ledger.unfinished().get(key.task_id)
+        if task is None or task.run is None or task.run.number != key.run:
+            return
+        alive = (r.index for r in task.run.ranks if r.exit_code is None and not r.state.gone)
+        self._p.hub.step_reported(key, step, frozenset(alive))
+
+
+def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
+    return ev.ProgramExited(key.run, key.rank, exited.exit_code, exited.last_lines, exited.yielded)
+
+
+_EVENTS: dict[str | None, Any] = {
+    "started": lambda key, _: ev.ProgramStarted(key.run, key.rank),
+    "suspend_acknowledged": lambda key, _: ev.SuspendAcknowledged(key.run, key.rank),
+    "yielded": lambda key, _: ev.Yielded(key.run, key.rank),
+    "watchdog_fired": lambda key, request: ev.WatchdogFired(
+        key.run, key.rank, request.watchdog_fired.silent_seconds
+    ),
+    "start_failed": lambda key, request: ev.StartFailed(
+        key.run, key.rank, request.start_failed.reason
+    ),
+}

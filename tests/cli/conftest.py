@@ -1,0 +1,125 @@
+"""A small cluster in memory, and one call that runs a command line in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hai.client.client import Client
+from hai.client.fake import FakeClient
+from hai.v1.node_pb2 import NODE_STATE_NOT_READY
+from hai.v1.task_pb2 import TASK_OUTCOME_FAILED
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai.v1.user_pb2 import Quota
+from hai_tui.cli.main import main
+
+_VARIABLES = [
+    *("LC_ALL", "LC_MESSAGES", "HAI_LANG", "HAI_PROFILE", "HAI_SERVER", "HAI_TOKEN", "HAI_HOME"),
+    *("HF_ENV_NAME", "HF_ENV_OWNER", "MARSV2_SERVER", "MARSV2_USER_TOKEN"),
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "NO_COLOR"),
+]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command line has left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Shell:
+    """Runs command lines against a client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def __call__(self, *argv: str) -> Result:
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main(argv, connect=lambda profile: self.client, clock=lambda: 1_800_003_700.0)
+        return Result(code, out.getvalue(), err.getvalue())
+
+    def line(self, command: str) -> Result:
+        """The same from one line, split as a shell does; the first word is `hai`."""
+        return self(*shlex.split(command)[1:])
+
+
+def spec(name: str, nodes: int = 1, priority: int = -1) -> TaskSpec:
+    """A task that runs train.py."""
+    return TaskSpec(
+        version=2,
+        name=name,
+        priority=priority,
+        spec=ProgramSpec(entrypoint="train.py", workspace="/work"),
+        resource=ResourceSpec(node_count=nodes),
+    )
+
+
+async def _fill(fake: FakeClient) -> None:
+    """Task 1 runs, 2 waits and is somebody else's, 3 has failed."""
+    for each in (spec("train", 2, 30), spec("eval", 4), spec("bad")):
+        await fake.tasks.create(each)
+    fake.start(1, ["n0", "n1"])
+    for rank, text in ((0, "step 1"), (1, "step 1"), (0, "loss 0.5")):
+        fake.advance(1)
+        fake.print(1, text, rank=rank)
+    fake.world.tasks[2].user = "bob"
+    waits = fake.world.tasks[2].waiting
+    waits.message, waits.queue_place, waits.effective_priority = "wants 4 nodes, 1 is free", 1, 10
+    await fake.users.set_quota(Quota(subject="alice", group="default", priority=-1, nodes=8))
+    await fake.users.set_quota(Quota(subject="alice", group="default", priority=30, nodes=2))
+
+
+def _fail(fake: FakeClient, id: int, exit_code: int) -> None:
+    fake.start(id, ["n1"])
+    rank = fake.world.runs[id][-1].ranks[0]
+    rank.exit_code, rank.last_lines = exit_code, "ValueError: no data\n"
+    fake.finish(id, TASK_OUTCOME_FAILED, f"rank 0 exited with {exit_code}")
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """English, UTC, no profile, no settings of the person who runs the tests."""
+    for name in _VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def fake() -> FakeClient:
+    """Three tasks, three nodes, some log, two quotas."""
+    result = FakeClient(nodes=["n0", "n1"])
+    result.add_node("x0", "extra", gpus=0)
+    result.world.nodes["n0"].zone = "a"
+    result.world.nodes["x0"].state = NODE_STATE_NOT_READY
+    result.world.nodes["x0"].reason = "no heartbeat"
+    asyncio.run(_fill(result))
+    _fail(result, 3, 3)
+    return result
+
+
+@pytest.fixture
+def hai(fake: FakeClient) -> Shell:
+    """Runs `hai` against that cluster."""
+    return Shell(fake)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Works when tests/cli is named on the command line."""
+    parser.addoption("--rewrite", action="store_true", help="write transcripts anew")

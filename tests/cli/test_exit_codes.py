@@ -1,0 +1,87 @@
+"""One table: what goes wrong, and the exit code that scripts see."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hai.client import errors
+from hai.client.client import Client
+from hai.client.fake import FakeTransport
+from hai.client.fake_world import World
+from hai.client.profile import Profile
+from hai_tui.cli.main import main
+
+CODES = [
+    pytest.param(errors.NotFound("no"), 3, id="not found"),
+    pytest.param(errors.Denied("no"), 4, id="denied"),
+    pytest.param(errors.Unauthenticated("no"), 4, id="unauthenticated"),
+    pytest.param(errors.Unreachable("no"), 5, id="unreachable"),
+    pytest.param(errors.TimedOut("no"), 124, id="timed out"),
+    pytest.param(errors.Invalid("no", (errors.Violation("a.b", "x"),)), 2, id="invalid"),
+    pytest.param(
+        errors.Ambiguous("no", (errors.Candidate(1, "t", "u", "RUNNING"),)), 2, id="ambiguous"
+    ),
+    pytest.param(errors.UsageError("no"), 2, id="usage"),
+    pytest.param(errors.Conflict("no"), 1, id="conflict"),
+    pytest.param(errors.LimitReached("no"), 1, id="limit"),
+    pytest.param(errors.ServerError("no"), 1, id="server fault"),
+    pytest.param(RuntimeError("no"), 1, id="our own fault"),
+    pytest.param(OSError(28, "No space left on device", "/x"), 1, id="disk full"),
+    pytest.param(KeyboardInterrupt(), 130, id="interrupted"),
+]
+
+
+class Failing:
+    """A transport on which every call fails."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def stub(self, stub_class: object) -> Any:
+        return FakeTransport(World()).stub(stub_class)
+
+    async def unary(self, call: Any, request: Any, *, retry: bool = False) -> Any:
+        raise self.error
+
+    async def close(self) -> None:
+        pass
+
+
+def run(error: BaseException, *argv: str) -> int:
+    transport: Any = Failing(error)
+    return main(argv, connect=lambda profile: Client(Profile(), transport=transport))
+
+
+@pytest.mark.parametrize(("error", "code"), CODES)
+def test_exit_code(error: BaseException, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(error, "list") == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(("error", "code"), [c for c in CODES if c.id != "interrupted"])
+def test_errors_for_programs(
+    error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(error, "list", "--json") == code
+    facts = json.loads(capsys.readouterr().err)["error"]
+    assert facts["exit_code"] == code
+    assert {"reason", "message", "hint"} <= set(facts)
+
+
+def test_violations_and_candidates_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    run(errors.Invalid("no", (errors.Violation("a.b", "x", 3, 7),)), "list")
+    run(errors.Ambiguous("no", (errors.Candidate(1, "t", "u", "RUNNING"),)), "list")
+    said = capsys.readouterr().err
+    assert "a.b: x (line 3, column 7)" in said
+    assert "1  t  u  RUNNING" in said
+
+
+def test_debug_shows_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(errors.NotFound("no"), "list", "--debug") == 3
+    assert "Traceback" in capsys.readouterr().err

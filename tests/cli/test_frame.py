@@ -1,0 +1,146 @@
+"""The table of commands, help, texts, completion and profiles."""
+
+from __future__ import annotations
+
+import os
+import stat
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from hai.client import profile as profiles
+from hai.client.profile import Profile
+from hai_tui.cli.main import ENTRIES, _root
+from hai_tui.cli.texts import TEXTS, language, text
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
+def test_every_command_has_help(entry, hai) -> None:
+    assert entry.load().name == entry.name
+    done = hai(entry.name, "--help")
+    assert done.code == 0
+    assert done.out.startswith(f"Usage: hai {entry.name}")
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
+def test_every_command_takes_the_common_options(entry) -> None:
+    commands = [entry.load()]
+    if isinstance(commands[0], click.Group):
+        commands = list(commands[0].commands.values())
+    for command in commands:
+        with click.Context(command) as ctx:
+            options = {opt for p in command.get_params(ctx) for opt in p.opts}
+        assert {"--json", "--output", "--quiet", "--debug", "--profile", "--no-color"} <= options
+
+
+def test_help_is_grouped(hai) -> None:
+    out = hai("--help").out
+    places = [out.index(f"\n{s}:\n") for s in ("Run", "Tasks", "Cluster", "Account", "Admin")]
+    assert places == sorted(places)
+    assert hai().out == out
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_every_text_has_both_languages_with_the_same_fields(key: str) -> None:
+    english, chinese = TEXTS[key]
+
+    def fields(sentence: str) -> set[str]:
+        return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
+
+    assert english.strip()
+    assert any("\u4e00" <= c <= "\u9fff" for c in chinese) or key in ("section.run",)
+    assert fields(english) == fields(chinese)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        pytest.param({"LANG": "zh_CN.UTF-8"}, "zh", id="LANG"),
+        pytest.param({"LANG": "en_US.UTF-8", "LC_ALL": "zh_CN"}, "zh", id="LC_ALL beats LANG"),
+        pytest.param({"LANG": "zh_CN.UTF-8", "HAI_LANG": "en"}, "en", id="HAI_LANG beats all"),
+        pytest.param({"LANG": "de_DE.UTF-8"}, "en", id="others are English"),
+    ],
+)
+def test_language(variables: dict[str, str], expected: str, monkeypatch) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert language() == expected
+
+
+def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAI_LANG", "zh")
+    assert hai("list", "name:nothing").err == text("none.tasks") + "\n"
+    assert "任务" in hai("--help").out
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "expected"),
+    [
+        pytest.param([], "st", ["status", "stop", "star"], id="commands"),
+        pytest.param(["stop"], "", ["3", "2", "1"], id="ids"),
+        pytest.param(["stop"], "t", ["train"], id="names"),
+        pytest.param(["nodes", "-g"], "d", ["default"], id="groups"),
+        pytest.param(["node", "cordon"], "n", ["n0", "n1"], id="nodes"),
+        pytest.param(["priority", "1"], "2", ["2"], id="more ids"),
+        pytest.param(["list", "--output"], "n", ["name"], id="values of an option"),
+    ],
+)
+def test_completion(words, incomplete, expected, fake, monkeypatch) -> None:
+    from click.shell_completion import ShellComplete
+
+    from hai_tui.cli.settings import Settings
+
+    settings = Settings(connect=lambda profile: fake, clock=lambda: 0.0)
+    found = ShellComplete(_root(), {"obj": settings}, "hai", "_HAI_COMPLETE")
+    assert [c.value for c in found.get_completions(words, incomplete)] == expected
+
+
+def test_completion_is_quiet_without_a_server(fake) -> None:
+    from click.shell_completion import ShellComplete
+
+    from hai_tui.cli.settings import Settings
+
+    fake.lose()
+    settings = Settings(connect=lambda profile: fake, clock=lambda: 0.0)
+    found = ShellComplete(_root(), {"obj": settings}, "hai", "_HAI_COMPLETE")
+    assert found.get_completions(["stop"], "") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(shell: str, hai) -> None:
+    out = hai("completion", shell).out
+    assert "_HAI_COMPLETE" in out
+    assert "hai-cli" in out
+
+
+def test_profiles_are_kept_private(hai, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAI_TOKEN", "s3cret")
+    assert hai("config", "set", "lab", "--server", "host:1", "--token").code == 0
+    assert stat.S_IMODE((tmp_path / "config.toml").stat().st_mode) == 0o600
+    assert profiles.load("lab") == Profile("lab", "host:1", "s3cret")
+    for line in ("config list", "config show lab", "config list --json", "config show lab --json"):
+        assert "s3cret" not in hai(*line.split()).out
+    assert hai("config", "use", "lab").code == 0
+    assert hai("config", "delete", "lab").code == 0
+    assert hai("config", "use", "lab").code == 3
+
+
+def test_init_stores_nothing_when_the_server_does_not_answer(hai, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HAI_TOKEN", "s3cret")
+    done = hai("init", "--server", "127.0.0.1:1")
+    assert done.code == 5
+    assert not (tmp_path / "config.toml").exists()
+    assert "s3cret" not in done.err
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    program = "from hai_tui.cli.main import main; import sys; sys.exit(main(['--help']))"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-c", program], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")

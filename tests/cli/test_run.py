@@ -1,0 +1,117 @@
+"""`hai run`, `validate-schema` and `describe`: yaml in, yaml out."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from hai.v1.task_pb2 import TASK_OUTCOME_FAILED
+
+GOOD = """
+version: 2
+name: {name}
+spec:
+  entrypoint: train.py
+  parameters: [--title, 'a b; $(x)']
+  environments: {{T: "two\\nlines"}}
+resource: {{node_count: 2}}
+options: {{py_venv: 'torch[bob]'}}
+"""
+BAD = "version: 2\nname: x\nspec: {entrypont: a.py}\nresource: {node_count: many}\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two good files and a bad one, and we stand beside them."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(GOOD.format(name=name))
+    (tmp_path / "bad.yaml").write_text(BAD)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_several_files_are_submitted_in_order(files: Path, hai, fake) -> None:
+    done = hai("run", "a.yaml", "b.yaml", "-n", "3", "-p", "LOW")
+    assert done.out == "submitted task 4 (a)\nsubmitted task 5 (b)\n"
+    assert [fake.world.tasks[i].spec.resource.node_count for i in (4, 5)] == [3, 3]
+
+
+def test_nothing_is_sent_when_one_file_is_bad(files: Path, hai, fake) -> None:
+    done = hai("run", "a.yaml", "bad.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert "entrypoint" in done.err, "the nearest match of entrypont"
+    assert "line 3" in done.err
+    assert "line 4" in done.err
+    assert set(fake.world.tasks) == {1, 2, 3}
+
+
+def test_standard_input_and_quiet(hai, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(GOOD.format(name="c")))
+    assert hai("run", "-", "-q").out == "4\n"
+
+
+def test_describe_round_trips_every_byte(files: Path, hai, fake, monkeypatch) -> None:
+    hai("run", "a.yaml")
+    text = hai("describe", "4").out
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    hai("run", "-", "--name", "again")
+    first, second = fake.world.tasks[4].spec, fake.world.tasks[5].spec
+    second.name = first.name
+    assert first == second
+    assert second.options.py_venv == "torch[bob]"
+
+
+def test_json_of_one_and_of_several(files: Path, hai) -> None:
+    assert json.loads(hai("run", "a.yaml", "--json").out)["id"] == 4
+    many = json.loads(hai("run", "a.yaml", "b.yaml", "--name", "z", "--json").err)
+    assert many["error"]["reason"] == "CONFLICT"
+
+
+def test_follow_prints_the_log_and_exits_as_the_task(files: Path, hai, fake) -> None:
+    """The fake starts, prints and fails between the submission and the end of the log."""
+    tail = fake.logs.tail
+
+    def scripted(id: int, **options: object):
+        fake.start(id, ["n1"])
+        fake.print(id, "hello")
+        fake.world.runs[id][-1].ranks[0].exit_code = 9
+        fake.finish(id, TASK_OUTCOME_FAILED)
+        return tail(id, **options)
+
+    fake.logs.tail = scripted
+    done = hai("run", "a.yaml", "-f")
+    assert done.out == "submitted task 4 (a)\nhello\n"
+    assert done.code == 9
+    assert "FAILED" in done.err
+
+
+def test_ctrl_c_while_following_leaves_the_task(hai, fake) -> None:
+    async def interrupted(id: int, **options: object):
+        raise KeyboardInterrupt
+        yield
+
+    fake.logs.tail = interrupted
+    done = hai("logs", "1", "-f")
+    assert done.code == 130
+    assert "keeps running" in done.err
+    assert fake.world.tasks[1].state == 2
+
+
+def test_validate_schema(files: Path, hai) -> None:
+    assert hai("validate-schema", "a.yaml").err == "a.yaml: valid\n"
+    done = hai("validate-schema", "a.yaml", "bad.yaml", "--json")
+    assert done.code == 2
+    error = json.loads(done.err.splitlines()[-1])["error"]
+    assert [v["line"] for v in error["violations"]] == [3, 4]
+
+
+def test_schema_is_shipped(hai) -> None:
+    assert json.loads(hai("validate-schema", "--schema").out)["properties"]["spec"]
+
+
+def test_wait_times_out(hai) -> None:
+    done = hai("status", "1", "--wait", "--timeout", "0.01s")
+    assert done.code == 124

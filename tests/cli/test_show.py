@@ -1,0 +1,192 @@
+"""How answers are shown: plain in a pipe, decorated on a terminal, stable for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai.v1 import task_pb2, user_pb2
+from hai_tui.cli import human
+from hai_tui.cli.messages import to_dict
+from hai_tui.cli.table import Column, plain, printable, width
+
+ON_TERMINAL = """
+import asyncio
+from hai.client.fake import FakeClient
+from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai_tui.cli.main import main
+fake = FakeClient(nodes=["n0"])
+spec = TaskSpec(version=2, name="a[bold]b", spec=ProgramSpec(entrypoint="x.py"))
+asyncio.run(fake.tasks.create(spec))
+fake.start(1, ["n0"])
+main(["list"], connect=lambda profile: fake)
+"""
+
+
+def on_terminal(**variables: str) -> str:
+    """What the program prints when stdout is a terminal."""
+    reader, writer = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **variables}
+    done = subprocess.run([sys.executable, "-c", ON_TERMINAL], stdout=writer, env=env, check=True)
+    os.close(writer)
+    assert done.returncode == 0
+    with os.fdopen(reader, "rb") as terminal:
+        return terminal.read1(65536).decode()
+
+
+def test_terminals_get_colours_unless_refused() -> None:
+    assert "\x1b[32mRUNNING" in on_terminal()
+    for name in ("NO_COLOR", "TERM"):
+        plain_text = on_terminal(**{name: "1" if name == "NO_COLOR" else "dumb"})
+        assert "\x1b[32m" not in plain_text
+        assert "a[bold]b" in plain_text
+
+
+def test_pipes_get_no_escapes_and_no_wrapping(hai, fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    fake.world.tasks[1].name = "n" * 300 + "\x1b[2J\n"
+    out = hai("list").out
+    assert len(out.splitlines()) == 4
+    assert "\x1b" not in out
+    assert "n" * 300 + "\\x1b[2J\\n" in out
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
+def test_plain_tables_keep_one_line_a_row_and_columns_aligned(rows: list[tuple[str, str]]) -> None:
+    columns = [Column("a", lambda i, now: ""), Column("b", lambda i, now: "")]
+    safe = [[printable(cell) for cell in row] for row in rows]
+    lines = plain(columns, safe, headers=True).split("\n")
+    assert len(lines) == len(rows) + 2
+    start = max(width(cell) for cell in ["A", *(row[0] for row in safe)]) + 2
+    for line, row in zip(lines[1:], safe, strict=False):
+        if row[1].strip():
+            before = line[: len(line.rstrip()) - len(row[1].rstrip())]
+            assert width(before) == start
+
+
+@pytest.mark.parametrize(
+    ("value", "places"),
+    [
+        pytest.param("abc", 3, id="ascii"),
+        pytest.param("任务", 4, id="wide"),
+        pytest.param("e\u0301", 1, id="combining"),
+    ],
+)
+def test_width(value: str, places: int) -> None:
+    assert width(value) == places
+
+
+def test_json_has_every_field_by_its_proto_name() -> None:
+    task = task_pb2.Task(id=2**60, state=2, run=task_pb2.Run(ranks=[task_pb2.Rank(exit_code=0)]))
+    facts = to_dict(task)
+    assert list(facts) == [field.name for field in task_pb2.Task.DESCRIPTOR.fields]
+    assert facts["id"] == 2**60
+    assert (facts["state"], facts["outcome"]) == ("RUNNING", None)
+    assert facts["run"]["ranks"][0]["exit_code"] == 0
+    assert facts["create_time"] is None
+    assert to_dict(task_pb2.Rank())["exit_code"] is None
+    assert to_dict(user_pb2.Token(scope=1))["scope"] == "ALL"
+
+
+@pytest.mark.parametrize("message", [task_pb2.Task, task_pb2.Run, task_pb2.Rank, task_pb2.Waiting])
+def test_json_fields_are_documented(message: type[task_pb2.Task]) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+    words = set(re.findall(r"[a-z_]+", manual))
+    assert {field.name for field in message.DESCRIPTOR.fields} <= words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        pytest.param(0, "0s", id="nothing"),
+        pytest.param(-5, "0s", id="clock skew"),
+        pytest.param(59.9, "59s", id="seconds"),
+        pytest.param(60, "1m", id="a minute"),
+        pytest.param(61, "1m1s", id="two units"),
+        pytest.param(3600 * 25 + 59, "1d1h", id="days"),
+        pytest.param(86400 + 5, "1d", id="no unit is skipped"),
+    ],
+)
+def test_span(seconds: float, shown: str) -> None:
+    assert human.span(seconds) == shown
+
+
+@given(st.integers(0, 10**8))
+def test_spans_are_read_as_they_are_written(seconds: int) -> None:
+    shown = human.span(seconds)
+    assert human.span(human.seconds(shown)) == shown
+    assert 0 <= seconds - human.seconds(shown) < max(60.0, seconds / 24)
+
+
+@pytest.mark.parametrize("bad", ["", "x", "10x", "-5", "1h 2m", "m"])
+def test_what_is_no_span(bad: str) -> None:
+    with pytest.raises(click.BadParameter):
+        human.seconds(bad)
+
+
+def test_moments() -> None:
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    assert human.moment("10m", now.timestamp()) == datetime(2026, 11, 21, 11, 50, tzinfo=UTC)
+    assert human.deadline("1d", now.timestamp()) == datetime(2026, 11, 22, 12, tzinfo=UTC)
+    assert human.moment("2026-11-21T11:08", 0.0) == datetime(2026, 11, 21, 11, 8, tzinfo=UTC)
+
+
+def test_letters_that_the_encoding_lacks_are_written_out() -> None:
+    program = ON_TERMINAL.replace("a[bold]b", "任务")
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=env)
+    assert done.returncode == 0
+    assert b"\\u4efb\\u52a1" in done.stdout
+
+
+class Terminal(io.StringIO):
+    """Standard input of a person."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("line", "answer", "stopped"),
+    [
+        pytest.param("stop 1", "", [1], id="one own task: no question"),
+        pytest.param("stop 2", "n\n", [], id="somebody else's"),
+        pytest.param("stop 2", "y\n", [2], id="somebody else's, agreed"),
+        pytest.param("stop 1 2", "n\n", [], id="several"),
+        pytest.param("stop 1 2 --yes", "", [1, 2], id="several, --yes"),
+    ],
+)
+def test_questions(line, answer, stopped, hai, fake, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    done = hai(*line.split())
+    assert [id for id in (1, 2) if fake.world.tasks[id].state == 4] == stopped
+    assert done.code == (0 if stopped else 1)
+
+
+def test_watch_in_a_pipe_prints_a_line_per_change(hai, fake) -> None:
+    watch = fake.tasks.watch
+
+    async def twice(filter: str):
+        stream = watch(filter)
+        yield await anext(stream)
+        fake.suspended(1)
+        yield await anext(stream)
+
+    fake.tasks.watch = twice
+    out = hai("list", "--watch", "--columns", "id,status").out
+    assert out.splitlines() == ["ID  STATUS", " 2  WAITING_INIT", " 1  RUNNING", "1  SUSPENDED"]
+    fake.world.tasks[1].state = 2
+    lines = hai("list", "--watch", "--json").out.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [2, 1, 1]

@@ -1,0 +1,46 @@
+"""A program for the fault-point test: counts steps, keeps them in a checkpoint, leaves a witness of when it lived."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import hai
+from hai.task import checkpoint
+
+STEPS, WITNESS = int(sys.argv[1]), Path(sys.argv[2])
+BORN = time.time()
+
+
+def testify(*_: object) -> None:
+    """One line, appended whole."""
+    span = {"rank": hai.rank(), "from": BORN, "to": time.time()}
+    with WITNESS.open("a") as file:
+        file.write(json.dumps(span) + "\n")
+
+
+def leave(step: int) -> None:
+    if hai.rank() == 0:
+        checkpoint.save_bytes("count", str(step).encode(), step=step)
+        testify()
+        hai.go_suspend()
+    testify()
+    hai.wait_suspended()
+
+
+def on_term(*_: object) -> None:
+    sys.exit(143)
+
+
+signal.signal(signal.SIGTERM, on_term)
+found = checkpoint.latest("count")
+for step in range(found.step if found else 0, STEPS):
+    if hai.suspend_agreed(step):
+        leave(step)
+    if hai.rank() == 0:
+        print(f"step {step}", flush=True)
+    time.sleep(0.02)
+testify()

@@ -1,0 +1,290 @@
+"""The main job with a real server in this process, real agents and real programs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hai.client.client import Client
+from hai.client.errors import Conflict, Invalid
+from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
+from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
+from hai_backend.launch import processes
+from hai_backend.launch.process import sweep
+from hai_backend.testing.server import ServerProcess, running_server
+
+SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
+FAILED = TaskOutcome.TASK_OUTCOME_FAILED
+FINISHED = TaskState.TASK_STATE_FINISHED
+POLITE = """
+import sys, time, hai
+print("running", flush=True)
+for _ in range(int(sys.argv[1])):
+    if hai.receive_suspend_command():
+        print("saving", flush=True)
+        hai.go_suspend()
+    time.sleep(0.02)
+"""
+
+
+@dataclass
+class Here:
+    """A client, a directory for programs, and the home of the server."""
+
+    client: Client
+    directory: Path
+    home: Path
+
+    def spec(
+        self, name: str, code: str, *parameters: str, nodes: int = 1, priority: int = 10, **more
+    ) -> TaskSpec:  # type: ignore[no-untyped-def]
+        suffix = ".sh" if code.startswith("#!") else ".py"
+        program = self.directory / f"{name}{suffix}"
+        program.write_text(code)
+        return TaskSpec(
+            version=2,
+            name=name,
+            priority=priority,
+            spec=ProgramSpec(
+                entrypoint=str(program), parameters=parameters, **more.pop("program", {})
+            ),
+            resource=ResourceSpec(node_count=nodes),
+            options=OptionsSpec(**more),
+        )
+
+    async def run(self, spec: TaskSpec) -> Task:
+        """Submit and wait for the end."""
+        task = await self.client.tasks.create(spec)
+        return await self.client.tasks.wait(task.id, timeout=40)
+
+    async def until_printed(self, task_id: int, text: str) -> None:
+        async for answer in self.client.logs.tail(task_id, follow=True):
+            if any(text in line.text for line in answer.lines):
+                return
+        raise AssertionError(f"never printed {text!r}")
+
+    async def lines(self, task_id: int) -> list[str]:
+        return [line.text async for a in self.client.logs.tail(task_id) for line in a.lines]
+
+    async def kinds(self, task_id: int) -> list[str]:
+        return [e.kind for e in await self.client.tasks.events(task_id)]
+
+
+@asynccontextmanager
+async def a_cluster(tmp_path: Path, nodes: int = 2) -> AsyncIterator[Here]:
+    home = tmp_path / "home"
+    try:
+        async with running_server(home, nodes=nodes) as server, Client(server.profile) as client:
+            yield Here(client, tmp_path, home)
+    finally:
+        sweep(home)
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Here]:
+    async with a_cluster(tmp_path) as made:
+        yield made
+
+
+async def test_a_gang_runs_with_the_variables_of_a_distributed_program(here: Here) -> None:
+    code = (
+        "import os\nprint(*(os.environ[k] for k in 'RANK WORLD_SIZE NNODES NODE_RANK MASTER_PORT PET_NNODES"
+        " PET_MASTER_PORT MARSV2_NB_NAME'.split()), os.environ['MASTER_ADDR'])"
+    )
+    task = await here.run(here.spec("gang", code, nodes=2))
+    assert task.outcome == SUCCEEDED
+    first, second = sorted(await here.lines(task.id))
+    port, address = first.split()[4], first.split()[-1]
+    assert first.split() == ["0", "2", "2", "0", port, "2", port, "gang", address]
+    assert second.split() == ["1", "2", "2", "1", port, "2", port, "gang", address]
+
+
+async def test_arguments_and_variables_reach_the_program_unchanged(here: Here) -> None:
+    hard = ["a b", "'q'", '"d"', "$(touch x)", "`id`", ";", "line\nbreak", "*", "", "ünï & #%"]
+    code = "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.environ['HARD']]))"
+    value = "a b; $(x) 'q'\nnext"
+    task = await here.run(here.spec("hard", code, *hard, program={"environments": {"HARD": value}}))
+    assert json.loads("".join(await here.lines(task.id))) == [hard, value]
+
+
+async def test_an_urgent_task_takes_the_nodes_and_the_other_comes_back(here: Here) -> None:
+    low = await here.client.tasks.create(here.spec("low", POLITE, "60", nodes=2, priority=0))
+    await here.until_printed(low.id, "running")
+    high = await here.run(here.spec("high", POLITE, "1", nodes=2, priority=30))
+    assert high.outcome == SUCCEEDED
+    low = await here.client.tasks.wait(low.id, timeout=30)
+    assert (low.outcome, low.suspend_count, low.run_count) == (SUCCEEDED, 1, 2)
+    kinds = await here.kinds(low.id)
+    assert kinds.index("SuspendAsked") < kinds.index("SuspendAcknowledged") < kinds.index("Yielded")
+    runs = await here.client.tasks.runs(low.id)
+    assert runs[0].suspended_for == high.id
+
+
+async def test_a_program_that_does_not_listen_is_ended_and_one_that_knows_sigterm_is_asked_that_way(
+    here: Here,
+) -> None:
+    deaf = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)"
+        "\nprint('deaf', flush=True)\ntime.sleep(60)"
+    )
+    term = (
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))"
+        "\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    one = await here.client.tasks.create(here.spec("deaf", deaf, ack_within=0.3))
+    two = await here.client.tasks.create(here.spec("term", term, suspend_signal="SIGTERM"))
+    await here.until_printed(one.id, "deaf")
+    await here.until_printed(two.id, "ready")
+    for task in (one, two):
+        await here.client.tasks.suspend(task.id, hold=True)
+    for task in (one, two):
+        task = await here.client.tasks.wait(task.id, "suspended", timeout=20)
+        assert task.held
+    assert "SuspendForced" in await here.kinds(one.id)
+    assert "SuspendForced" not in await here.kinds(two.id)
+    assert "saved" in await here.lines(two.id)
+
+
+FAILURES = [
+    pytest.param("import sys; sys.exit(3)", {}, "exit code 3", id="exit code"),
+    pytest.param(
+        "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", {}, "SIGSEGV", id="signal"
+    ),
+    pytest.param(
+        "import time; time.sleep(60)", {"watchdog_time": 1}, "printed nothing", id="watchdog"
+    ),
+    pytest.param(
+        "import time; time.sleep(60)",
+        {"time_limit": 1, "ack_within": 0.2},
+        "time limit",
+        id="time limit",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "options", "why"), FAILURES)
+async def test_a_failure_is_told_in_words(
+    here: Here, code: str, options: dict[str, float], why: str
+) -> None:
+    task = await here.run(here.spec("fails", code, **options))
+    assert task.outcome == FAILED
+    assert why in task.reason
+
+
+async def test_one_failing_rank_ends_the_run_and_its_last_lines_are_kept(here: Here) -> None:
+    code = "import os, sys, time\nif os.environ['RANK'] == '1':\n    raise ValueError('out of luck')\ntime.sleep(60)"
+    task = await here.run(here.spec("half", code, nodes=2))
+    assert task.outcome == FAILED
+    assert "rank 1" in task.reason
+    assert "out of luck" in task.run.ranks[1].last_lines
+    assert task.run.ranks[0].exit_meaning == "killed by SIGTERM"
+
+
+async def test_a_missing_program_fails_at_once_with_its_path(here: Here) -> None:
+    spec = here.spec("nowhere", "")
+    spec.spec.entrypoint = "/nowhere/train.py"
+    task = await here.run(spec)
+    assert task.outcome == FAILED
+    assert "/nowhere/train.py" in task.reason
+
+
+async def test_a_killed_agent_is_a_node_failure_and_its_program_dies_with_it(here: Here) -> None:
+    task = await here.client.tasks.create(here.spec("one", POLITE, "60"))
+    await here.until_printed(task.id, "running")
+    directory = here.home / "run" / f"{task.id}-1-0"
+    agent, program = (
+        int((directory / f).read_text().split()[0]) for f in ("agent.pid", "program.pid")
+    )
+    os.kill(agent, signal.SIGKILL)
+    task = await here.client.tasks.wait(task.id, timeout=30)
+    assert (task.outcome, task.node_failure_count, task.run_count) == (SUCCEEDED, 1, 2)
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
+
+
+async def test_programs_run_on_while_the_server_is_dead(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    code = (
+        "import time\nfor i in range(60):\n    print('tick', i, flush=True)\n    time.sleep(0.05)"
+    )
+    profile = await asyncio.to_thread(server.start)
+    async with Client(profile) as client:
+        here = Here(client, tmp_path, tmp_path)
+        task = await client.tasks.create(here.spec("ticks", code))
+        await here.until_printed(task.id, "tick 5")
+        server.end(signal.SIGKILL)
+        await asyncio.to_thread(server.start)
+        task = await client.tasks.wait(task.id, timeout=30)
+        assert (task.outcome, task.run_count) == (SUCCEEDED, 1)
+        assert await here.lines(task.id) == [f"tick {i}" for i in range(60)]
+
+
+async def test_the_sweep_after_a_killed_server_leaves_no_process(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    profile = await asyncio.to_thread(server.start)
+    async with Client(profile) as client:
+        here = Here(client, tmp_path, tmp_path)
+        task = await client.tasks.create(here.spec("orphan", MANY))
+        await here.until_printed(task.id, "started")
+    server.end(signal.SIGKILL)
+    assert _marked(task.id, tmp_path)
+    server.sweep()
+    assert _marked(task.id, tmp_path) == []
+
+
+async def test_every_violation_is_reported_at_once_and_nothing_is_created(here: Here) -> None:
+    spec = TaskSpec(
+        version=1,
+        name="bad(name)",
+        spec=ProgramSpec(workspace="a b"),
+        resource=ResourceSpec(node_count=0, group="nope"),
+    )
+    with pytest.raises(Invalid) as refused:
+        await here.client.tasks.create(spec)
+    fields = {v.field for v in refused.value.violations}
+    assert {
+        "version",
+        "name",
+        "spec.entrypoint",
+        "spec.workspace",
+        "resource.node_count",
+        "resource.group",
+    } <= fields
+    assert not (await here.client.tasks.list()).tasks
+
+
+MANY = "#!/bin/bash\nsetsid sleep 300 &\nsleep 300 &\necho started\nwait"
+
+
+async def test_stopping_ends_every_process(here: Here) -> None:
+    task = await here.client.tasks.create(here.spec("many", MANY, ack_within=0.2))
+    await here.until_printed(task.id, "started")
+    await here.client.tasks.stop(task.id)
+    task = await here.client.tasks.wait(task.id, timeout=20)
+    assert task.outcome == TaskOutcome.TASK_OUTCOME_STOPPED
+    assert _marked(task.id, here.home) == []
+
+
+def _marked(task_id: int, home: Path) -> list[int]:
+    """Processes that carry the mark of a rank of this task in this home."""
+    return [
+        p.pid
+        for p, directory in processes.marks(home / "run")
+        if directory.name.startswith(f"{task_id}-")
+    ]
+
+
+async def test_a_second_task_of_one_name_is_refused_while_the_first_lives(here: Here) -> None:
+    await here.client.tasks.create(here.spec("same", POLITE, "50"))
+    with pytest.raises(Conflict, match="same"):
+        await here.client.tasks.create(here.spec("same", POLITE, "50"))

@@ -1,0 +1,38 @@
+"""Every command line of the manual's first steps works, in order, on a machine that has nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands(page: Path) -> list[str]:
+    """Lines that begin with `$` inside console blocks."""
+    blocks = page.read_text().split("```console\n")[1:]
+    lines = [line for block in blocks for line in block.split("```")[0].splitlines()]
+    return [line[2:] for line in lines if line.startswith("$ ")]
+
+
+def test_first_steps(tmp_path: Path) -> None:
+    scripts = Path(sys.executable).parent
+    env = {
+        **os.environ,
+        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "HAI_HOME": str(tmp_path / "hai"),
+        "HAI_CONFIG": str(tmp_path / "config.toml"),
+        "LC_ALL": "C.UTF-8",
+    }
+    try:
+        for command in commands(ROOT / "docs" / "first-steps.md"):
+            done = subprocess.run(
+                shlex.split(command), cwd=ROOT, env=env, capture_output=True, text=True, timeout=100
+            )
+            assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+    finally:
+        subprocess.run(["hai", "down"], env=env, capture_output=True, check=False)

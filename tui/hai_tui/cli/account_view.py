@@ -1,0 +1,71 @@
+"""Columns of users, quotas and tokens."""
+
+from __future__ import annotations
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from hai.v1.user_pb2 import Quota, Role, Token, TokenScope
+from hai_tui.cli.human import local, priority_name
+from hai_tui.cli.table import Column, View
+
+
+def level(quota: Quota) -> str:
+    """The level that a quota counts for; -1 counts all of them together."""
+    return "ALL" if quota.priority < 0 else priority_name(quota.priority)
+
+
+def _until(time: Timestamp) -> str:
+    return local(time) if time.seconds else "never"
+
+
+def _token_state(token: Token, now: float) -> str:
+    if token.revoked:
+        return "REVOKED"
+    expired = token.HasField("expire_time") and token.expire_time.seconds <= now
+    return "EXPIRED" if expired else "VALID"
+
+
+USERS = View(
+    key="users",
+    name=lambda user: user.name,
+    empty="none.users",
+    columns=(
+        Column("user", lambda u, now: u.name),
+        Column("role", lambda u, now: Role.Name(u.role).removeprefix("ROLE_")),
+        Column("groups", lambda u, now: ",".join(u.groups) or "-", folds=True),
+        Column("active", lambda u, now: "yes" if u.active else "no"),
+        Column("rights", lambda u, now: ",".join(u.rights) or "-", folds=True),
+        Column("uid", lambda u, now: str(u.uid), wide=True, right=True),
+        Column("created", lambda u, now: local(u.create_time), wide=True),
+    ),
+)
+
+QUOTAS = View(
+    key="quotas",
+    name=lambda quota: f"{quota.subject}/{quota.group}/{level(quota)}",
+    empty="none.quotas",
+    columns=(
+        Column("subject", lambda q, now: q.subject),
+        Column("kind", lambda q, now: "group" if q.subject_is_group else "user"),
+        Column("group", lambda q, now: q.group),
+        Column("level", lambda q, now: level(q)),
+        Column("used", lambda q, now: str(q.used), right=True),
+        Column("nodes", lambda q, now: str(q.nodes), right=True),
+        Column("expires", lambda q, now: _until(q.expire_time)),
+    ),
+)
+
+TOKENS = View(
+    key="tokens",
+    name=lambda token: str(token.id),
+    empty="none.tokens",
+    columns=(
+        Column("id", lambda t, now: str(t.id), right=True),
+        Column("user", lambda t, now: t.user),
+        Column("scope", lambda t, now: TokenScope.Name(t.scope).removeprefix("TOKEN_SCOPE_")),
+        Column("state", _token_state),
+        Column("created", lambda t, now: local(t.create_time)),
+        Column("expires", lambda t, now: _until(t.expire_time)),
+        Column("description", lambda t, now: t.description or "-", folds=True),
+    ),
+)

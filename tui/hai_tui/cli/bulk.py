@@ -1,0 +1,104 @@
+"""One action on several tasks: ask first, then an outcome for each; one failure does not stop the rest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+from hai.client.errors import HaiError
+from hai_tui.cli.failures import exit_code, tell
+from hai_tui.cli.session import call
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import note, show
+from hai_tui.cli.task_view import TASKS
+from hai_tui.cli.texts import text
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.client.resolve import Kind
+    from hai.v1.task_pb2 import Task
+
+_SHOWN = 20
+"""Tasks that a question names before it only counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What to do with each task, and how to say that it is done."""
+
+    do: Callable[[Client, int], Awaitable[Task]]
+    done: Callable[[Task], str]
+    verb: str = ""  # key of the question's verb; empty: never ask
+    yes: bool = False
+
+
+@dataclass(slots=True)
+class _Result:
+    tasks: list[Task] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+
+
+def on_each(settings: Settings, refs: Sequence[str], kind: Kind, action: Action) -> int:
+    """Do it to every task; the exit code of the first failure, or 0."""
+
+    async def work(client: Client) -> int:
+        result = _Result()
+        ids = await _resolve(client, settings, refs, kind, result)
+        if ids and not await _agreed(client, ids, action):
+            note(settings, text("confirm.no"))
+            return 1
+        for ref, id in ids.items():
+            await _one(client, settings, ref, id, action, result)
+        if not settings.sentences:
+            show(settings, TASKS, result.tasks)
+        return next(iter(result.codes), 0)
+
+    return call(settings, work)
+
+
+async def _resolve(
+    client: Client, settings: Settings, refs: Sequence[str], kind: Kind, result: _Result
+) -> dict[str, int]:
+    ids: dict[str, int] = {}
+    for ref in dict.fromkeys(refs):
+        try:
+            ids[ref] = await client.tasks.resolve(ref, kind)
+        except HaiError as error:
+            _failed(settings, ref, error, result)
+    return ids
+
+
+async def _one(
+    client: Client, settings: Settings, ref: str, id: int, action: Action, result: _Result
+) -> None:
+    try:
+        task = await action.do(client, id)
+    except HaiError as error:
+        _failed(settings, ref, error, result)
+        return
+    result.tasks.append(task)
+    if settings.sentences:
+        click.echo(f"{task.id}  {task.name}  {action.done(task)}")
+
+
+def _failed(settings: Settings, ref: str, error: HaiError, result: _Result) -> None:
+    result.codes.append(exit_code(error))
+    tell(error, as_json=settings.json, subject=ref)
+
+
+async def _agreed(client: Client, ids: dict[str, int], action: Action) -> bool:
+    """Ask a person at a terminal when several tasks, or tasks of others, are meant."""
+    if not action.verb or action.yes or not sys.stdin.isatty():
+        return True
+    me = (await client.users.whoami()).user.name
+    tasks = [await client.tasks.get(id) for id in list(ids.values())[:_SHOWN]]
+    if len(ids) == 1 and tasks[0].user == me:
+        return True
+    named = ", ".join(f"{t.id} {t.name} ({t.user})" for t in tasks)
+    more = f" … ({len(ids)})" if len(ids) > _SHOWN else ""
+    question = text("confirm", verb=text(f"verb.{action.verb}"), what=named + more)
+    return click.confirm(question, err=True)

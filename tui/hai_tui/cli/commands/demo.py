@@ -1,0 +1,86 @@
+"""`hai demo`: shows what the platform is for, and proves it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import TaskEvent
+    from hai_tui.cli.demo.story import Facts
+
+_HELP = """Watch a training program being suspended for a more urgent one, and finish as if nothing had happened.
+
+A private cluster of two nodes starts in a temporary directory. `low` trains on both nodes; `high` needs
+them; `low` is asked, saves, yields, waits, comes back and finishes. The demo ends with exit code 0 only
+if the final loss of `low` equals, bit for bit, that of a run which nobody disturbed.
+
+\b
+Examples:
+  hai demo
+  hai demo --json
+"""
+
+
+@click.command("demo", cls=HaiCommand, help=_HELP)
+@click.pass_obj
+def demo(settings: Settings) -> int:
+    """Run the story, draw who held the nodes, and say what was proven."""
+    from hai.client.client import Client
+    from hai_tui.cli.demo.chart import chart
+    from hai_tui.cli.demo.private import private_cluster
+    from hai_tui.cli.demo.story import NODES, play
+
+    async def run() -> tuple[Facts, list[str]]:
+        async with Client(profile) as client:
+            facts, bars = await play(client, home, tell)
+            return facts, chart(bars)
+
+    tell = _silent if settings.json else _print_event
+    if not settings.json:
+        click.echo(f"Starting a private cluster of {NODES} nodes …")
+    with private_cluster(NODES) as (home, profile):
+        facts, lines = asyncio.run(run())
+    if settings.json:
+        click.echo(json.dumps(facts.as_dict(), indent=2))
+    else:
+        _print_facts(facts, lines)
+    return 0 if facts.proven else 1
+
+
+def _silent(seconds: float, name: str, event: TaskEvent) -> None:
+    """--json prints the facts only."""
+
+
+_TOLD = frozenset(
+    "TaskSubmitted RunPlaced RunStarted SuspendAsked SuspendAcknowledged SuspendForced Yielded"
+    " RunEnded TaskSuspended TaskFinished StartFailed LaunchFailed RankLost".split()
+)
+"""What is worth a line; `hai events` shows the rest."""
+
+
+def _print_event(seconds: float, name: str, event: TaskEvent) -> None:
+    if event.kind not in _TOLD:
+        return
+    where = f" rank {event.rank}" if event.rank >= 0 else ""
+    what = f"{event.kind}{where}"
+    click.echo(f"{seconds:7.2f} s  {name:<5} {what:<24} {event.actor:<10} {event.reason}")
+
+
+def _print_facts(facts: Facts, lines: list[str]) -> None:
+    click.echo("\nWho held the nodes (L low, l low leaving, H high):\n")
+    click.echo("\n".join(f"  {line}" for line in lines))
+    click.echo(f"\nhigh ran {facts.submitted_to_running_seconds:.2f} s after it was submitted;")
+    click.echo(
+        f"low had saved and yielded {facts.asked_to_yielded_seconds:.2f} s after it was asked."
+    )
+    click.echo(f"final loss of low, suspended {facts.suspensions} time(s):  {facts.final_loss}")
+    click.echo(f"final loss of an undisturbed run:        {facts.undisturbed_loss}")
+    verdict = "PROVEN: equal bit for bit" if facts.proven else "NOT PROVEN: see the timeline above"
+    click.echo(verdict)

@@ -1,0 +1,111 @@
+"""`hai logs`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.follow import Lines, follow, print_lines
+from hai_tui.cli.human import moment
+from hai_tui.cli.reference import one_task
+from hai_tui.cli.session import call
+from hai_tui.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+
+_HELP = """Print what a task's programs have printed, over all its runs.
+
+With -f it goes on until the task ends, through suspensions and server restarts, and exits with the
+task's exit code. Ctrl-C stops following; the task runs on.
+
+\b
+Examples:
+  hai logs 12 -f                   follow rank 0
+  hai logs train -r all --tail 20  the last lines of every rank
+  hai logs 12 -r 0-3,7 --since 10m --grep 'loss|error'
+  hai logs 12 --previous           the run before this one
+"""
+
+
+def _ranks(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    if value == "all":
+        return ()
+    ranks: set[int] = set()
+    for part in value.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None:
+            raise click.BadParameter(f"{part!r} is no rank; write all, 0, 0-3 or 0-3,7")
+        ranks |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(ranks))
+
+
+def _pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    try:
+        return re.compile(value) if value is not None else None
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}") from None
+
+
+@click.command("logs", cls=HaiCommand, help=_HELP)
+@one_task
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the task ends.")
+@click.option(
+    "-r",
+    "--rank",
+    "ranks",
+    callback=_ranks,
+    default="0",
+    show_default=True,
+    help="all, 0, 0-3 or 0-3,7.",
+)
+@click.option(
+    "--tail", type=click.IntRange(1), metavar="N", default=None, help="Last lines of each rank."
+)
+@click.option("--since", metavar="TIME", help="10m, 2h, or 2026-11-21T11:08.")
+@click.option("--grep", callback=_pattern, metavar="REGEX", help="Only lines that match.")
+@click.option("--timestamps/--no-timestamps", default=False, help="Print when each line came.")
+@click.option("--run", type=click.IntRange(1), metavar="N", help="Only this run.")
+@click.option("--previous", is_flag=True, help="Only the run before the current one.")
+@click.pass_obj
+def logs(
+    settings: Settings, /, task: str, kind: Any, following: bool, previous: bool, **options: Any
+) -> int:
+    """The function behind the command."""
+    if previous and (following or options["run"]):
+        raise click.UsageError("--previous goes with neither -f nor --run")
+
+    async def resolve(client: Client) -> tuple[int, Lines]:
+        id = await client.tasks.resolve(task, kind)
+        run = await _previous(client, id) if previous else options["run"] or 0
+        return id, _lines(settings, run, options)
+
+    async def once(client: Client) -> int:
+        await print_lines(client, *await resolve(client), follow=False)
+        return 0
+
+    if not following:
+        return call(settings, once)
+    return follow(settings, *call(settings, resolve))
+
+
+def _lines(settings: Settings, run: int, options: dict[str, Any]) -> Lines:
+    return Lines(
+        ranks=options["ranks"],
+        run=run,
+        tail=options["tail"] or 0,
+        since=moment(options["since"], settings.clock()) if options["since"] else None,
+        grep=options["grep"],
+        timestamps=options["timestamps"],
+        as_json=settings.json,
+    )
+
+
+async def _previous(client: Client, id: int) -> int:
+    current = (await client.tasks.get(id)).run_count
+    if current < 2:
+        raise click.ClickException(f"task {id} has no run before the current one")
+    return current - 1

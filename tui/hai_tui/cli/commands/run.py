@@ -1,0 +1,94 @@
+"""`hai run` and `hai validate-schema`: tasks written in yaml."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import dump, note
+from hai_tui.cli.submit import override, submit, submit_options
+from hai_tui.cli.texts import text
+
+if TYPE_CHECKING:
+    from hai.v1.task_spec_pb2 import TaskSpec
+
+_FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
+
+_RUN_HELP = """Submit tasks that are written in yaml (schema version 2); - reads standard input.
+
+All files are read and checked before the first is sent. Options replace what the files say.
+
+\b
+Examples:
+  hai run train.yaml
+  hai run train.yaml -n 4 -p HIGH -e LR=0.1 -f
+  hai describe 12 | hai run - --name again
+  hai run a.yaml b.yaml --dry-run
+"""
+
+_VALIDATE_HELP = """Check yaml files against the schema, without a server; every fault is listed at once.
+
+\b
+Examples:
+  hai validate-schema train.yaml
+  hai validate-schema --schema > hai-task.schema.json
+"""
+
+
+@click.command("run", cls=HaiCommand, help=_RUN_HELP)
+@_FILES
+@submit_options
+@click.pass_obj
+def run(settings: Settings, /, files: tuple[str, ...], **options: Any) -> int:
+    """The function behind the command."""
+    specs = [override(_read(file), options) for file in files]
+    return submit(settings, specs, options)
+
+
+@click.command("validate-schema", cls=HaiCommand, help=_VALIDATE_HELP)
+@click.argument("files", metavar="FILE...", nargs=-1)
+@click.option("--schema", is_flag=True, help="Print the JSON Schema instead.")
+@click.pass_obj
+def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) -> int:
+    """The function behind the command."""
+    if schema:
+        from hai.client.spec import json_schema
+
+        dump(settings, json_schema())
+        return 0
+    if not files:
+        raise click.UsageError("give at least one FILE, or --schema")
+    return _worst([_check(settings, file) for file in files])
+
+
+def _check(settings: Settings, file: str) -> int:
+    from hai.client.errors import HaiError
+    from hai_tui.cli.failures import exit_code, tell
+
+    try:
+        _read(file)
+    except (HaiError, click.UsageError) as error:
+        tell(error, as_json=settings.json, subject=file)
+        return exit_code(error)
+    note(settings, text("schema.valid", source=file))
+    return 0
+
+
+def _worst(codes: list[int]) -> int:
+    return next((code for code in codes if code), 0)
+
+
+def _read(file: str) -> TaskSpec:
+    from hai.client.spec import read_spec
+
+    if file == "-":
+        return read_spec(getattr(sys.stdin, "buffer", sys.stdin))
+    path = Path(file)
+    if not path.is_file():
+        raise click.UsageError(f"there is no file {file!r}; nothing was sent")
+    return read_spec(path)

@@ -1,0 +1,121 @@
+"""`hai status` and `hai describe`: one task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.command import HaiCommand, TableCommand
+from hai_tui.cli.follow import task_exit_code
+from hai_tui.cli.human import Span
+from hai_tui.cli.reference import one_task
+from hai_tui.cli.session import call
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import dump, show, show_one
+from hai_tui.cli.task_view import RANKS, TASKS
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.task_pb2 import Task
+
+_STATES = ("finished", "running", "suspended")
+
+_STATUS_HELP = """Show a task: its state, why it is in it, and its ranks.
+
+With --wait it first waits for the task to be finished (or, with --wait=running, in another state)
+and then exits 0, with the task's exit code when it has ended otherwise, or with 124 when --timeout
+has passed.
+
+\b
+Examples:
+  hai status 12
+  hai status train --json | jq .run.ranks
+  hai status 12 --wait && echo done
+  hai status 12 --wait=running --timeout 10m
+"""
+
+_DESCRIBE_HELP = """Print what a task was submitted with, as yaml that `hai run` takes back.
+
+\b
+Examples:
+  hai describe 12 > again.yaml && hai run again.yaml
+"""
+
+
+class _StatusCommand(TableCommand):
+    """Lets `--wait` stand without a value: the value needs a =, so a TASK is never taken for it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As always, with `--wait` written out."""
+        return super().parse_args(ctx, [_WAIT if arg == "--wait" else arg for arg in args])
+
+
+_WAIT = "--wait=finished"
+
+
+@click.command("status", cls=_StatusCommand, help=_STATUS_HELP)
+@one_task
+@click.option("--wait", type=click.Choice(_STATES), metavar="[=STATE]", help="Wait first.")
+@click.option("--timeout", type=Span(), metavar="TIME", help="How long to wait, such as 10m.")
+@click.pass_obj
+def status(
+    settings: Settings, task: str, kind: Any, wait: str | None, timeout: float | None
+) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        id = await client.tasks.resolve(task, kind)
+        if wait:
+            await client.tasks.wait(id, wait, timeout)
+        found = await client.tasks.get(id)
+        _show(settings, found)
+        return _exit_code(found, wait)
+
+    return call(settings, work)
+
+
+def _show(settings: Settings, task: Task) -> None:
+    show_one(settings, TASKS, task)
+    if not settings.sentences or settings.columns:
+        return
+    for sentence in (task.reason, task.waiting.message):
+        if sentence:
+            click.echo(f"\n{sentence}")
+    if task.run.ranks:
+        click.echo(f"\nrun {task.run.number}" + (f": {task.run.reason}" if task.run.reason else ""))
+        show(settings, RANKS, task.run.ranks)
+    _last_lines(task)
+
+
+def _last_lines(task: Task) -> None:
+    for rank in task.run.ranks:
+        if rank.last_lines:
+            click.echo(f"\nlast lines of rank {rank.index}:\n{rank.last_lines.rstrip()}")
+
+
+def _exit_code(task: Task, wait: str | None) -> int:
+    from hai.v1.task_pb2 import TASK_STATE_FINISHED
+
+    return task_exit_code(task) if wait and task.state == TASK_STATE_FINISHED else 0
+
+
+@click.command("describe", cls=HaiCommand, help=_DESCRIBE_HELP)
+@one_task
+@click.pass_obj
+def describe(settings: Settings, task: str, kind: Any) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        found = await client.tasks.get(await client.tasks.resolve(task, kind))
+        if settings.json:
+            from hai_tui.cli.messages import to_dict
+
+            dump(settings, to_dict(found.spec))
+        else:
+            from hai.client.spec import to_yaml
+
+            click.echo(to_yaml(found.spec), nl=False)
+        return 0
+
+    return call(settings, work)

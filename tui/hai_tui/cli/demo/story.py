@@ -1,0 +1,167 @@
+"""What happens in the demo: submit LOW, let it train, submit HIGH, follow both to their end, compare."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hai.v1.task_pb2 import Run, RunState, Task, TaskEvent, TaskState
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_tui.cli.demo.chart import Bar
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+
+NODES = 2
+STEPS, URGENT_STEPS, PRINT_EVERY, STEP_SECONDS = 160, 40, 10, 0.05
+Tell = Callable[[float, str, TaskEvent], None]  # seconds since the start, name of the task, event
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the demo found. Times in seconds."""
+
+    suspensions: int
+    asked_to_yielded_seconds: float
+    submitted_to_running_seconds: float
+    final_loss: str
+    undisturbed_loss: str
+    equal: bool
+    low_succeeded: bool
+    high_succeeded: bool
+
+    @property
+    def proven(self) -> bool:
+        return self.equal and self.suspensions > 0 and self.low_succeeded and self.high_succeeded
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "proven": self.proven}
+
+
+def train_program() -> Path:
+    """The example, from the installed package or from the checkout."""
+    import hai_tui
+
+    package = Path(hai_tui.__file__).parent
+    for folder in (package / "examples", package.parent.parent / "examples"):
+        if (folder / "train_numpy.py").exists():
+            return folder / "train_numpy.py"
+    raise FileNotFoundError("examples/train_numpy.py is neither in the package nor beside it")
+
+
+async def play(client: Client, home: Path, tell: Tell) -> tuple[Facts, list[Bar]]:
+    """Run the story; `tell` hears each event as it happens."""
+    low = await client.tasks.create(_spec("low", 0, STEPS, home / "low.json"))
+    teller = _Teller(client, tell, low.create_time.ToNanoseconds() / 1e9)
+    following = asyncio.ensure_future(teller.follow(low))
+    await _until_trained(client, low.id, 4)
+    high = await client.tasks.create(_spec("high", 30, URGENT_STEPS, home / "high.json"))
+    await asyncio.gather(following, teller.follow(high))
+    undisturbed = await asyncio.to_thread(run_undisturbed, home / "undisturbed.json")
+    low, high = await client.tasks.get(low.id), await client.tasks.get(high.id)
+    runs = {t.name: await client.tasks.runs(t.id) for t in (low, high)}
+    events = await client.tasks.events(low.id)
+    return _facts(low, high, runs, events, home, undisturbed), _bars(runs, events)
+
+
+def _spec(name: str, priority: int, steps: int, out: Path) -> TaskSpec:
+    pace = ["--step-seconds", str(STEP_SECONDS), "--checkpoint-every", str(PRINT_EVERY)]
+    parameters = ["--steps", str(steps), *pace, "--out", str(out)]
+    return TaskSpec(
+        version=2,
+        name=name,
+        priority=priority,
+        spec=ProgramSpec(entrypoint=str(train_program()), parameters=parameters),
+        resource=ResourceSpec(node_count=NODES),
+    )
+
+
+async def _until_trained(client: Client, task_id: int, lines: int) -> None:
+    """Wait until rank 0 has printed so many lines: it has something to lose."""
+    seen = 0
+    async for answer in client.logs.tail(task_id, ranks=(0,), follow=True):
+        seen += len(answer.lines)
+        if seen >= lines:
+            return
+
+
+class _Teller:
+    """Passes on the events of tasks as they happen."""
+
+    def __init__(self, client: Client, tell: Tell, start: float) -> None:
+        self._client = client
+        self._tell = tell
+        self._start = start
+
+    async def follow(self, task: Task) -> None:
+        """Until the task is finished."""
+        last = 0
+        async for change in self._client.tasks.watch(f"id:{task.id}"):
+            for event in await self._client.tasks.events(task.id, after=last):
+                last = event.sequence
+                self._tell(_seconds(event) - self._start, task.name, event)
+            if any(t.state == TaskState.TASK_STATE_FINISHED for t in change.tasks):
+                return
+
+
+def _seconds(event: TaskEvent) -> float:
+    return event.time.ToNanoseconds() / 1e9
+
+
+def run_undisturbed(out: Path) -> str:
+    """The same training by itself, off the cluster and without the pauses that make it watchable."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("HAI_", "HFAI_", "MARSV2_"))}
+    checkpoints = {"HAI_CHECKPOINT_DIR": str(out.with_suffix(".checkpoints"))}
+    command = [sys.executable, str(train_program()), "--steps", str(STEPS), "--out", str(out)]
+    subprocess.run(command, env={**own, **checkpoints}, check=True, capture_output=True)
+    return str(json.loads(out.read_text())["final_loss"])
+
+
+def _facts(
+    low: Task,
+    high: Task,
+    runs: Mapping[str, Sequence[Run]],
+    events: Sequence[TaskEvent],
+    home: Path,
+    undisturbed: str,
+) -> Facts:
+    out = home / "low.json"
+    final = str(json.loads(out.read_text())["final_loss"]) if out.exists() else "none"
+    asked = next((_seconds(e) for e in events if e.kind == "SuspendAsked"), 0.0)
+    yielded = next((_seconds(e) for e in events if e.kind == "Yielded"), asked)
+    first = runs["high"][0] if runs["high"] else Run()
+    started = first.start_time.ToNanoseconds() / 1e9
+    return Facts(
+        suspensions=low.suspend_count,
+        asked_to_yielded_seconds=round(yielded - asked, 3),
+        submitted_to_running_seconds=round(started - high.create_time.ToNanoseconds() / 1e9, 3),
+        final_loss=final,
+        undisturbed_loss=undisturbed,
+        equal=final == undisturbed,
+        low_succeeded=low.outcome == 1,
+        high_succeeded=high.outcome == 1,
+    )
+
+
+def _bars(runs: Mapping[str, Sequence[Run]], events: Sequence[TaskEvent]) -> list[Bar]:
+    asked = {e.run: _seconds(e) for e in events if e.kind == "SuspendAsked"}
+    return [
+        Bar(
+            rank.node,
+            run.create_time.ToNanoseconds() / 1e9,
+            run.end_time.ToNanoseconds() / 1e9,
+            name[0],
+            asked.get(run.number) if name == "low" else None,
+        )
+        for name, of_task in runs.items()
+        for run in of_task
+        if run.state == RunState.RUN_STATE_ENDED
+        for rank in run.ranks
+    ]

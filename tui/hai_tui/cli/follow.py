@@ -1,0 +1,101 @@
+"""Printing the lines of ranks, and the exit code that a task ends with."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from hai_tui.cli.session import call
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import note
+from hai_tui.cli.task_view import status
+from hai_tui.cli.texts import text
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.log_service_pb2 import LogLine
+    from hai.v1.task_pb2 import Task
+
+
+_CLEAR = "\x1b[K"
+"""Before each line on a terminal: what a longer progress bar may have left there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Which lines of a task, and how to print them."""
+
+    ranks: tuple[int, ...] = (0,)  # empty: all
+    run: int = 0
+    tail: int = 0
+    since: datetime | None = None
+    grep: re.Pattern[str] | None = None
+    timestamps: bool = False
+    as_json: bool = False
+
+    @property
+    def labelled(self) -> bool:
+        """True when lines of several ranks are mixed."""
+        return len(self.ranks) != 1
+
+
+def follow(settings: Settings, id: int, lines: Lines) -> int:
+    """Print until the task ends; the task's exit code. Ctrl-C leaves the task running."""
+
+    async def work(client: Client) -> int:
+        await print_lines(client, id, lines, follow=True)
+        task = await client.tasks.get(id)
+        note(settings, text("follow.end", id=id, status=status(task)))
+        return task_exit_code(task)
+
+    try:
+        return call(settings, work)
+    except KeyboardInterrupt:
+        click.echo(text("follow.left", id=id), err=True)
+        return 130
+
+
+async def print_lines(client: Client, id: int, lines: Lines, *, follow: bool) -> None:
+    """Print the lines that there are, and with `follow` those that come."""
+    stream = client.logs.tail(
+        id,
+        ranks=lines.ranks,
+        run=lines.run,
+        tail_lines=lines.tail,
+        since=lines.since,
+        follow=follow,
+    )
+    async for batch in stream:
+        wanted = (x for x in batch.lines if not lines.grep or lines.grep.search(x.text))
+        sys.stdout.write("".join(_shown(line, lines) for line in wanted))
+        sys.stdout.flush()
+
+
+def task_exit_code(task: Task) -> int:
+    """0 for success; else what the first failed rank ended with, or 1."""
+    if status(task) == "SUCCEEDED":
+        return 0
+    return next((code for code in _exit_codes(task) if code), 1)
+
+
+def _exit_codes(task: Task) -> Sequence[int]:
+    return [rank.exit_code for rank in task.run.ranks if rank.HasField("exit_code")]
+
+
+def _shown(line: LogLine, lines: Lines) -> str:
+    if lines.as_json:
+        import json
+
+        from hai_tui.cli.messages import to_dict
+
+        return json.dumps(to_dict(line), ensure_ascii=False) + "\n"
+    label = f"[{line.rank}] " if lines.labelled else ""
+    time = f"{line.time.ToJsonString()} " if lines.timestamps else ""
+    begin, end = (_CLEAR, "\r" if line.redraw else "\n") if sys.stdout.isatty() else ("", "\n")
+    return f"{begin}{time}{label}{line.text}{end}"

@@ -1,0 +1,85 @@
+"""Columns of nodes and groups, and the tree of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hai.v1.node_pb2 import Node, NodeState
+from hai_tui.cli.table import Column, View, printable
+
+_STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
+
+
+def node_status(node: Node) -> str:
+    """READY, NOT_READY, or CORDONED for a ready node that takes no work."""
+    state = NodeState.Name(node.state).removeprefix("NODE_STATE_")
+    return "CORDONED" if node.cordoned and state == "READY" else state
+
+
+def _gpus(node: Node) -> str:
+    return f"{node.gpus} (simulated)" if node.gpus and node.gpus_simulated else str(node.gpus)
+
+
+def _memory(node: Node) -> str:
+    return f"{node.memory_bytes / 2**30:.0f}G" if node.memory_bytes else "-"
+
+
+def _holders(node: Node) -> str:
+    return ", ".join(f"{t.task_id} {t.task_name} ({t.user})" for t in node.tenants) or "-"
+
+
+NODES = View(
+    key="nodes",
+    name=lambda node: node.name,
+    empty="none.nodes",
+    columns=(
+        Column("node", lambda n, now: n.name),
+        Column("status", lambda n, now: node_status(n), style=lambda s: _STYLES.get(s, "")),
+        Column("group", lambda n, now: n.group + (f"#{n.zone}" if n.zone else "")),
+        Column("gpus", lambda n, now: _gpus(n), right=True),
+        Column("cpus", lambda n, now: str(n.cpus), right=True),
+        Column("memory", lambda n, now: _memory(n), right=True),
+        Column("tasks", lambda n, now: _holders(n), folds=True),
+        Column("reason", lambda n, now: n.reason or "-", folds=True),
+        Column("topology", lambda n, now: "/".join(n.topology) or "-", wide=True),
+    ),
+)
+
+GROUPS = View(
+    key="groups",
+    name=lambda group: group.name,
+    empty="none.groups",
+    columns=(
+        Column("group", lambda g, now: g.name),
+        Column("nodes", lambda g, now: str(g.nodes), right=True),
+        Column("usable", lambda g, now: str(g.usable_nodes), right=True),
+        Column("free", lambda g, now: str(g.free_nodes), right=True),
+        Column("waiting", lambda g, now: str(g.waiting_tasks), right=True),
+        Column("packed", lambda g, now: "yes" if g.packed else "no"),
+    ),
+)
+
+
+def tree(nodes: Sequence[Node]) -> str:
+    """Group, zone, node and what runs there, one inside the other."""
+    lines: list[str] = []
+    last: tuple[str, str] = ("", "")
+    for node in sorted(nodes, key=lambda n: (n.group, n.zone, n.name)):
+        lines += _headings(last, node)
+        lines.append(("    " if node.zone else "  ") + f"{node.name}  {_summary(node)}")
+        last = (node.group, node.zone)
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _headings(last: tuple[str, str], node: Node) -> Iterable[str]:
+    if node.group != last[0]:
+        yield node.group
+    if node.zone and (node.group, node.zone) != last:
+        yield f"  {node.zone}"
+
+
+def _summary(node: Node) -> str:
+    parts = [node_status(node)]
+    if node.gpus:
+        parts.append(f"{_gpus(node)} GPUs")
+    return "  ".join([*parts, _holders(node)])

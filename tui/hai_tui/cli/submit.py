@@ -1,0 +1,159 @@
+"""What `hai run` and `hai python|bash|exec … --` have in common: overrides, and the submission itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.complete import groups as complete_groups
+from hai_tui.cli.human import Priority
+from hai_tui.cli.session import call
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import dump, note, show, show_one
+from hai_tui.cli.texts import text
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.task_pb2 import Task
+    from hai.v1.task_spec_pb2 import TaskSpec
+
+_TOP = ("spec.", "resource.", "options.", "policies.", "name", "priority", "task_type")
+
+_OPTIONS = (
+    click.option(
+        "-n", "--nodes", type=click.IntRange(1), metavar="N", help="Whole nodes. Default: 1."
+    ),
+    click.option(
+        "-g", "--group", shell_complete=complete_groups, help="Node group, or group#zone."
+    ),
+    click.option("-p", "--priority", type=Priority(), help="A level such as HIGH, or its number."),
+    click.option("-i", "--image", help="Image name or registry path."),
+    click.option(
+        "-e",
+        "--env",
+        multiple=True,
+        metavar="K[=V]",
+        help="A variable for the program; without =V it is copied from this shell. Repeatable.",
+    ),
+    click.option(
+        "--env-file",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False),
+        help="Lines K=V; # begins a comment. Values are taken as they are.",
+    ),
+    click.option("--name", help="Name of the task."),
+    click.option("--tag", multiple=True, help="A label. Repeatable."),
+    click.option(
+        "--options",
+        "assignments",
+        multiple=True,
+        metavar="A.B=V",
+        help="Any field: max_retries=2, profile.time=60, resource.memory=8. Repeatable.",
+    ),
+    click.option(
+        "-f", "--follow", is_flag=True, help="Print the log; exit with the task's exit code."
+    ),
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Print the yaml and let the server check it; submit nothing.",
+    ),
+)
+
+
+def submit_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every command that submits."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def override(spec: TaskSpec, options: Mapping[str, Any]) -> TaskSpec:
+    """Write what the options say into the spec; assignments come last and win."""
+    from hai.client.spec import apply_option
+
+    if options["nodes"] is not None:
+        spec.resource.node_count = options["nodes"]
+    if options["priority"] is not None:
+        spec.priority = options["priority"]
+    spec.resource.group = options["group"] or spec.resource.group
+    spec.resource.image = options["image"] or spec.resource.image
+    spec.name = options["name"] or spec.name
+    spec.options.tags.extend(options["tag"])
+    spec.spec.environments.update(variables(options["env_file"], options["env"]))
+    for assignment in options["assignments"]:
+        apply_option(spec, assignment if assignment.startswith(_TOP) else f"options.{assignment}")
+    return spec
+
+
+def variables(files: Sequence[str], assignments: Sequence[str]) -> dict[str, str]:
+    """Variables of --env-file and -e; the latter win. Values are never interpreted."""
+    result: dict[str, str] = {}
+    for file in files:
+        lines = (line.strip() for line in Path(file).read_text("utf-8").splitlines())
+        result |= dict(_variable(line) for line in lines if line and not line.startswith("#"))
+    return result | dict(_variable(assignment) for assignment in assignments)
+
+
+def _variable(assignment: str) -> tuple[str, str]:
+    name, equals, value = assignment.partition("=")
+    if not name:
+        raise click.UsageError(f"{assignment!r} names no variable; write NAME=VALUE")
+    if not equals and name not in os.environ:
+        raise click.UsageError(f"-e {name}: this shell has no such variable; write {name}=VALUE")
+    return name, value if equals else os.environ[name]
+
+
+def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, Any]) -> int:
+    """Send the specs in order; say that a task is submitted only once the server has it."""
+    if options["dry_run"]:
+        return call(settings, lambda client: _check(client, settings, specs))
+    if options["follow"] and len(specs) > 1:
+        raise click.UsageError("-f follows one task; submit the files one by one")
+    tasks = call(settings, lambda client: _send(client, settings, specs))
+    if not options["follow"]:
+        return 0
+    from hai_tui.cli.follow import Lines, follow
+
+    return follow(settings, tasks[0].id, Lines(ranks=(0,)))
+
+
+async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:
+    from hai.client.spec import to_yaml
+    from hai_tui.cli.messages import to_dict
+
+    for number, spec in enumerate(specs):
+        if settings.json:
+            dump(settings, to_dict(spec))
+        else:
+            click.echo(("---\n" if number else "") + to_yaml(spec), nl=False)
+        await client.tasks.create(spec, validate_only=True)
+        note(settings, text("valid", name=spec.name))
+    return 0
+
+
+async def _send(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> list[Task]:
+    tasks = []
+    for spec in specs:
+        task = await client.tasks.create(spec)
+        tasks.append(task)
+        if settings.sentences:
+            click.echo(text("submitted", id=task.id, name=task.name))
+            note(settings, text("submitted.next", id=task.id))
+    _show(settings, tasks)
+    return tasks
+
+
+def _show(settings: Settings, tasks: Sequence[Task]) -> None:
+    from hai_tui.cli.task_view import TASKS
+
+    if settings.sentences:
+        return
+    if len(tasks) == 1:
+        show_one(settings, TASKS, tasks[0])
+    else:
+        show(settings, TASKS, tasks)

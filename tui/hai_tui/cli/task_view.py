@@ -1,0 +1,131 @@
+"""Columns of tasks, and what a task's state is called in one word."""
+
+from __future__ import annotations
+
+from hai.v1.task_pb2 import (
+    RUN_STATE_RUNNING,
+    TASK_STATE_FINISHED,
+    TASK_STATE_RUNNING,
+    Rank,
+    RankState,
+    RunState,
+    Task,
+    TaskOutcome,
+    TaskState,
+)
+from hai_tui.cli.human import local, priority_name, since, span
+from hai_tui.cli.table import Column, View
+
+_STYLES = {
+    "RUNNING": "green",
+    "SUCCEEDED": "cyan",
+    "FAILED": "red",
+    "STOPPED": "dim",
+    "CANCELED": "dim",
+    "HELD": "magenta",
+    "UNSCHEDULABLE": "red",
+}
+
+
+def status(task: Task) -> str:
+    """The outcome of a finished task, the step of a running one, HELD, else the state."""
+    if task.state == TASK_STATE_FINISHED:
+        return TaskOutcome.Name(task.outcome).removeprefix("TASK_OUTCOME_")
+    if task.state == TASK_STATE_RUNNING and task.run.state not in (0, RUN_STATE_RUNNING):
+        return RunState.Name(task.run.state).removeprefix("RUN_STATE_")
+    if task.held:
+        return "HELD"
+    return TaskState.Name(task.state).removeprefix("TASK_STATE_")
+
+
+def style(state: str) -> str:
+    """The colour of a state; what has none is in between."""
+    return _STYLES.get(state, "yellow")
+
+
+def _why(task: Task, now: float) -> str:
+    if task.state == TASK_STATE_FINISHED:
+        return task.reason or "-"
+    return task.waiting.reason or "-"
+
+
+def _hosts(task: Task, now: float) -> str:
+    return ",".join(rank.node for rank in task.run.ranks) or "-"
+
+
+TASKS = View(
+    key="tasks",
+    name=lambda task: str(task.id),
+    empty="none.tasks",
+    columns=(
+        Column("id", lambda t, now: str(t.id), right=True),
+        Column("name", lambda t, now: t.name, folds=True),
+        Column("user", lambda t, now: t.user),
+        Column("status", lambda t, now: status(t), style=style),
+        Column("priority", lambda t, now: priority_name(t.priority)),
+        Column("nodes", lambda t, now: str(t.node_count), right=True),
+        Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else "")),
+        Column("runs", lambda t, now: str(t.run_count), right=True),
+        Column("age", lambda t, now: since(t.create_time, now), right=True),
+        Column("why", _why, folds=True),
+        Column("type", lambda t, now: t.task_type, wide=True),
+        Column("suspends", lambda t, now: str(t.suspend_count), wide=True, right=True),
+        Column("used", lambda t, now: span(t.run_seconds), wide=True, right=True),
+        Column("life", lambda t, now: str(t.whole_life_state), wide=True, right=True),
+        Column("created", lambda t, now: local(t.create_time), wide=True),
+        Column("started", lambda t, now: local(t.start_time), wide=True),
+        Column("finished", lambda t, now: local(t.finish_time), wide=True),
+        Column("tags", lambda t, now: ",".join(t.tags) or "-", wide=True, folds=True),
+        Column("star", lambda t, now: "*" if t.starred else "-", wide=True),
+        Column("hosts", _hosts, wide=True, folds=True),
+    ),
+)
+
+
+def _place(task: Task, now: float) -> str:
+    return str(task.waiting.queue_place or "-")
+
+
+QUEUE = View(
+    key="tasks",
+    name=lambda task: str(task.id),
+    empty="none.queue",
+    columns=(
+        Column("place", _place, right=True),
+        Column("id", lambda t, now: str(t.id), right=True),
+        Column("name", lambda t, now: t.name, folds=True),
+        Column("user", lambda t, now: t.user),
+        Column("level", lambda t, now: priority_name(t.waiting.effective_priority)),
+        Column("nodes", lambda t, now: str(t.node_count), right=True),
+        Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else "")),
+        Column("age", lambda t, now: since(t.create_time, now), right=True),
+        Column("why", lambda t, now: t.waiting.reason or "-", folds=True),
+        Column("message", lambda t, now: t.waiting.message or "-", wide=True, folds=True),
+    ),
+)
+
+
+def _exit(rank: Rank, now: float) -> str:
+    if not rank.HasField("exit_code"):
+        return "-"
+    meaning = f" ({rank.exit_meaning})" if rank.exit_code and rank.exit_meaning else ""
+    return f"{rank.exit_code}{meaning}"
+
+
+def _rank_state(rank: Rank, now: float) -> str:
+    return RankState.Name(rank.state).removeprefix("RANK_STATE_")
+
+
+RANKS = View(
+    key="ranks",
+    name=lambda rank: str(rank.index),
+    columns=(
+        Column("rank", lambda r, now: str(r.index), right=True),
+        Column("node", lambda r, now: r.node or "-"),
+        Column("state", _rank_state, style=style),
+        Column("exit", _exit, folds=True),
+        Column("started", lambda r, now: local(r.start_time)),
+        Column("ended", lambda r, now: local(r.end_time)),
+        Column("role", lambda r, now: r.role or "-", wide=True),
+    ),
+)

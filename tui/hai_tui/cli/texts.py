@@ -1,0 +1,180 @@
+"""What the command says most often, in English and Chinese. Everything rarer is English only.
+
+HAI_LANG, else LC_ALL, LC_MESSAGES or LANG chooses; anything that does not begin with zh is English.
+This file is a table, so it is long.
+"""
+
+from __future__ import annotations
+
+import os
+
+_VARIABLES = ("HAI_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
+
+TEXTS: dict[str, tuple[str, str]] = {
+    "about": (
+        "Share a GPU cluster by task, in time slices.",
+        "按任务分时共享 GPU 集群。",
+    ),
+    "section.run": ("Run", "运行"),
+    "section.tasks": ("Tasks", "任务"),
+    "section.cluster": ("Cluster", "集群"),
+    "section.account": ("Account", "账号"),
+    "section.admin": ("Admin", "管理"),
+    "section.common": ("Common options", "通用选项"),
+    "cmd.python": (
+        "Run a Python file here (no separator), submit it (--), or simulate (++).",
+        "在本机运行 Python 文件；加 -- 提交到集群，加 ++ 在本机模拟。",
+    ),
+    "cmd.bash": ("The same for a shell script.", "同上，用于 shell 脚本。"),
+    "cmd.exec": ("The same for any program.", "同上，用于任意可执行程序。"),
+    "cmd.run": (
+        "Submit tasks from yaml files, or from - (stdin).",
+        "提交 yaml 文件（- 为标准输入）中的任务。",
+    ),
+    "cmd.validate-schema": ("Check yaml files without a server.", "离线检查 yaml 文件。"),
+    "cmd.demo": (
+        "Watch a training be suspended and resumed on a private cluster.",
+        "在私有集群上演示训练任务的打断与恢复。",
+    ),
+    "cmd.list": ("List tasks.", "列出任务。"),
+    "cmd.status": (
+        "Show a task and its ranks, or wait for a state.",
+        "查看任务及其各个 rank，或等待某个状态。",
+    ),
+    "cmd.describe": (
+        "Print a task's yaml; `hai run` takes it back.",
+        "输出任务的 yaml，可再用 hai run 提交。",
+    ),
+    "cmd.logs": ("Print or follow what a task's programs print.", "查看或跟随任务日志。"),
+    "cmd.stop": ("End tasks.", "停止任务。"),
+    "cmd.suspend": ("Ask tasks to save and leave their nodes.", "挂起任务：保存后让出节点。"),
+    "cmd.resume": ("Let held tasks start again.", "恢复被保持挂起的任务。"),
+    "cmd.priority": ("Change the priority of tasks.", "修改任务优先级。"),
+    "cmd.rank": ("Put a waiting task before your others.", "调整自己排队任务的先后。"),
+    "cmd.tag": ("Add labels to a task.", "给任务加标签。"),
+    "cmd.untag": ("Remove labels from a task.", "去掉任务的标签。"),
+    "cmd.star": ("Mark tasks.", "收藏任务。"),
+    "cmd.unstar": ("Unmark tasks.", "取消收藏。"),
+    "cmd.why": ("Say why a task waits and what would help.", "说明任务为何排队以及如何改善。"),
+    "cmd.events": ("Show the timeline of a task.", "查看任务的时间线。"),
+    "cmd.queue": ("Show the queue in order.", "按顺序查看排队任务。"),
+    "cmd.nodes": ("List nodes and who holds them.", "列出节点及其占用者。"),
+    "cmd.groups": ("List node groups with their numbers.", "列出节点分组。"),
+    "cmd.init": ("Store a server and a token as a profile.", "保存服务器地址和令牌。"),
+    "cmd.whoami": ("Show who you are, your quotas and tokens.", "查看自己的身份、配额和令牌。"),
+    "cmd.config": ("List, choose and change profiles.", "管理多个集群配置。"),
+    "cmd.token": ("List, create and revoke tokens.", "管理访问令牌。"),
+    "cmd.version": ("Print the versions of client and server.", "输出客户端和服务端版本。"),
+    "cmd.completion": ("Print a completion script for your shell.", "输出 shell 补全脚本。"),
+    "cmd.up": ("Start a server on this machine.", "在本机启动服务。"),
+    "cmd.down": ("Stop the server of this machine.", "停止本机服务。"),
+    "cmd.node": ("Take nodes out of service and back.", "上下线节点。"),
+    "cmd.group": ("Change the settings of a node group.", "修改节点分组设置。"),
+    "cmd.user": ("List, create and change users.", "管理用户。"),
+    "cmd.quota": ("List, set and delete quotas.", "管理配额。"),
+    "submitted": ("submitted task {id} ({name})", "任务 {id}（{name}）已提交"),
+    "submitted.next": (
+        "see it: hai status {id}    its output: hai logs {id} -f    end it: hai stop {id}",
+        "查看：hai status {id}    日志：hai logs {id} -f    停止：hai stop {id}",
+    ),
+    "valid": (
+        "{name}: accepted by the server; nothing was submitted",
+        "{name}：服务端检查通过，未提交",
+    ),
+    "schema.valid": ("{source}: valid", "{source}：有效"),
+    "env.inherited": (
+        "inherits the environment {env} (--no-inherit to leave it out)",
+        "继承当前环境 {env}（用 --no-inherit 取消）",
+    ),
+    "follow.left": (
+        "stopped following; task {id} keeps running (hai logs {id} -f, hai stop {id})",
+        "已停止跟随；任务 {id} 仍在运行（hai logs {id} -f，hai stop {id}）",
+    ),
+    "follow.end": ("task {id} ended: {status}", "任务 {id} 已结束：{status}"),
+    "interrupted": ("interrupted", "已中断"),
+    "none.tasks": ("no tasks match", "没有符合条件的任务"),
+    "none.queue": ("nothing waits", "没有排队的任务"),
+    "none.nodes": ("no nodes", "没有节点"),
+    "none.groups": ("no groups", "没有分组"),
+    "none.events": ("no events", "没有事件"),
+    "none.users": ("no users", "没有用户"),
+    "none.quotas": ("no quotas", "没有配额"),
+    "none.tokens": ("no tokens", "没有令牌"),
+    "none.profiles": (
+        "no profiles; `hai init` or `hai up` makes one",
+        "没有配置；请先运行 hai init 或 hai up",
+    ),
+    "list.more": (
+        "{shown} of {total} shown; more: --page {page}",
+        "显示 {shown}/{total} 个，下一页：--page {page}",
+    ),
+    "confirm": ("{verb} {what}?", "确定要{verb} {what} 吗？"),
+    "confirm.no": ("nothing was changed", "未做任何更改"),
+    "verb.stop": ("stop", "停止"),
+    "verb.suspend": ("suspend", "挂起"),
+    "done.stopping": ("stopping", "正在停止"),
+    "done.ended": ("ended: {status}", "已结束：{status}"),
+    "done.suspending": ("suspending", "正在挂起"),
+    "done.held": ("held until `hai resume {id}`", "已保持挂起，用 hai resume {id} 恢复"),
+    "done.suspended": ("waits in the queue", "已回到队列"),
+    "done.resumed": ("may start again", "可以重新调度"),
+    "done.priority": ("priority {priority}", "优先级 {priority}"),
+    "done.moved": ("moved", "已调整顺序"),
+    "done.tags": ("tags: {tags}", "标签：{tags}"),
+    "done.starred": ("starred", "已收藏"),
+    "done.unstarred": ("not starred", "已取消收藏"),
+    "done.cordoned": ("takes no new work", "不再接收新任务"),
+    "done.uncordoned": ("takes work again", "恢复接收任务"),
+    "done.drained": (
+        "takes no new work, running tasks are asked to leave",
+        "不再接收新任务，正在让任务离开",
+    ),
+    "why.runs": (
+        "task {id} ({name}) does not wait: it is {status}",
+        "任务 {id}（{name}）没有在排队：{status}",
+    ),
+    "why.waits": ("task {id} ({name}) waits: {reason}", "任务 {id}（{name}）在排队：{reason}"),
+    "why.place": (
+        "place {place} in the queue of {group}, at {priority}",
+        "在 {group} 队列中排第 {place}，优先级 {priority}",
+    ),
+    "why.ahead": ("ahead of it:", "排在前面的任务："),
+    "why.help": ("what would help:", "可以尝试："),
+    "why.history": ("suspended before:", "曾被打断："),
+    "up.starting": ("starting a server in {home} …", "正在 {home} 启动服务 …"),
+    "up.running": (
+        "a server is running already at {address} (pid {pid})",
+        "服务已在 {address} 运行（pid {pid}）",
+    ),
+    "up.ready": (
+        "the server runs at {address} (pid {pid}); profile {profile!r} speaks to it",
+        "服务已启动：{address}（pid {pid}），配置 {profile!r} 指向它",
+    ),
+    "up.next": (
+        "try: hai nodes    hai python train.py -- -n 1 -f    hai down",
+        "试试：hai nodes    hai python train.py -- -n 1 -f    hai down",
+    ),
+    "down.none": ("no server runs in {home}", "{home} 没有正在运行的服务"),
+    "down.stopping": ("stopping the server (pid {pid}) …", "正在停止服务（pid {pid}）…"),
+    "down.killed": (
+        "it did not stop within {seconds:g} s and was killed",
+        "{seconds:g} 秒内未停止，已强制结束",
+    ),
+    "down.done": ("the server is stopped; no agent is left", "服务已停止，没有残留的 agent"),
+    "init.done": (
+        "profile {profile!r} speaks to {server} as {user}",
+        "配置 {profile!r} 已保存：{server}，用户 {user}",
+    ),
+}
+
+
+def language() -> str:
+    """zh or en, from the environment."""
+    chosen = next((os.environ[v] for v in _VARIABLES if os.environ.get(v)), "")
+    return "zh" if chosen.lower().startswith("zh") else "en"
+
+
+def text(key: str, **values: object) -> str:
+    """The sentence of that key in the user's language."""
+    sentence = TEXTS[key][language() == "zh"]
+    return sentence.format(**values) if values else sentence
