@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.bench.figures import Figure
+from tests.bench.filling import fill
+
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai_backend.testing.server import ServerProcess
-from tests.bench.figures import Figure
-from tests.bench.filling import fill
 
 TASKS = 10_000
 
@@ -21,7 +22,7 @@ TASKS = 10_000
 async def first_pass(profile: Profile) -> None:
     """Return when the last task in the queue has been given a reason."""
     async with Client(profile) as client:
-        while not (await client.tasks.get(TASKS)).waiting.reason:
+        while not (await client.tasks.get(TASKS)).waiting.reason:  # noqa: ASYNC110 - as a user would
             await asyncio.sleep(0.01)
 
 

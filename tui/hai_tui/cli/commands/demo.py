@@ -59,8 +59,19 @@ def _silent(seconds: float, name: str, event: TaskEvent) -> None:
 
 
 _TOLD = frozenset(
-    "TaskSubmitted RunPlaced RunStarted SuspendAsked SuspendAcknowledged SuspendForced Yielded"
-    " RunEnded TaskSuspended TaskFinished StartFailed LaunchFailed RankLost".split()
+    {
+        "TaskSubmitted",
+        "RunPlaced",
+        "RunStarted",
+        "SuspendAsked",
+        "SuspendAcknowledged",
+        "SuspendForced",
+        "Yielded",
+        "RunEnded",
+        "RankLost",
+        "TaskSuspended",
+        "TaskFinished",
+    }
 )
 """What is worth a line; `hai events` shows the rest."""
 

@@ -1,1 +1,1 @@
-"""`hai demo`: a private cluster, a task that is suspended for a more urgent one, and the proof that nothing was lost."""
+"""`hai demo`: a private cluster, a task suspended for a more urgent one, and the proof that nothing was lost."""
