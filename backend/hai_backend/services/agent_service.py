@@ -154,6 +154,10 @@ class AgentService(rpc.AgentServiceServicer):
             case "exited":
                 await self._apply(key, _exited(key, request.exited))
                 session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
+            case "start_failed":
+                reason = request.start_failed.reason
+                await self._apply(key, ev.StartFailed(key.run, key.rank, reason))
+                session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             case "whole_life_state":
                 value = request.whole_life_state.value
                 await self._apply(key, ev.WholeLifeStateChanged(key.run, key.rank, value))

@@ -1,0 +1,62 @@
+"""The variables that only the agent can know: where rank 0 listens, where this rank's files are, which GPUs it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from hai.task import env
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.rank_dir import Identity, RankDir
+
+_DEFAULTS = {
+    "PYTHONUNBUFFERED": "1"
+}  # lines appear when they are printed, also those of a script's children
+
+
+def for_program(
+    ours: Mapping[str, str],
+    welcome: pb.AgentWelcome,
+    go: pb.Go,
+    directory: RankDir,
+    identity: Identity,
+    workspace: Path,
+) -> dict[str, str]:
+    """All variables of the program: the node's, the task's, then those of this rank; later ones win."""
+    task = dict(welcome.environments)
+    path = task.get("PYTHONPATH") or ours.get("PYTHONPATH", "")
+    return {
+        **_DEFAULTS,
+        **ours,
+        **task,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(workspace), path))),
+        **_master(go),
+        **_rank(directory, identity),
+        **_gpus(identity),
+    }
+
+
+def _master(go: pb.Go) -> dict[str, str]:
+    port = str(go.master_port)
+    return {
+        env.MASTER_ADDR: go.master_address,
+        env.MASTER_IP: go.master_address,
+        env.MASTER_PORT: port,
+        "PET_MASTER_ADDR": go.master_address,
+        "PET_MASTER_PORT": port,
+    }
+
+
+def _rank(directory: RankDir, identity: Identity) -> dict[str, str]:
+    return {
+        env.CONTROL_FILE: str(directory.control),
+        env.AGENT_SOCKET: str(directory.socket_address()),
+        env.RANK_KEY: f"{identity.task_id}-{identity.run}-{identity.rank}",
+    }
+
+
+def _gpus(identity: Identity) -> dict[str, str]:
+    if not identity.gpu_indices:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in identity.gpu_indices)}

@@ -1,0 +1,242 @@
+"""The life of a rank: welcome → go → started → (suspend) → exited → recorded → gone. Everything happens in one loop.
+
+Messages of the server and calls of the program arrive here; what must be said goes to the outbox, which repeats it
+after a lost stream. `run` returns when the server knows how the program ended, or wants nothing of this rank any more;
+either way no process of the rank is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent import environment, preparing, program
+from hai_backend.agent.calls import Calls
+from hai_backend.agent.control import Control
+from hai_backend.agent.local_socket import LocalSocket
+from hai_backend.agent.outbox import Outbox
+from hai_backend.agent.output import Output
+from hai_backend.agent.preparing import CannotStart
+from hai_backend.agent.program import Program
+from hai_backend.agent.rank_dir import RankDir
+from hai_backend.agent.reaper import Reaper
+from hai_backend.agent.session import GivenUp, Session
+from hai_backend.agent.spool import Spool
+from hai_backend.agent.suspending import Suspending, tell_program
+from hai_backend.agent.usage import Usage
+from hai_backend.agent.watchdog import Watchdog
+from hai_backend.launch import processes
+
+_HEARTBEAT_SECONDS = 10.0
+_WATCHDOG_GRACE_SECONDS = 2.0
+_LAST_LINES = 20
+_ENDED_BEFORE_START = 143  # as if SIGTERM had met it
+
+
+class Life:
+    """One per agent. Public methods are what the server, the program and the machine tell it."""
+
+    def __init__(self, directory: RankDir) -> None:
+        self._directory = directory
+        self._me = directory.identity()
+        self._reaper = Reaper()
+        self._control = Control(directory.control)
+        self._outbox = Outbox()
+        self._spool = Spool(directory.spool)
+        self._session = Session(directory, self._me.token, self, self._outbox, self._spool)
+        self._output = Output(self._spool, self._session.wake)
+        self._watchdog = Watchdog(0, lambda: self._output.heard_at, self._hung)
+        self._suspending = Suspending(self._control, self._outbox)
+        self._calls = Calls(
+            self._control, self._outbox, self._suspending, self._watchdog, self._session.wake
+        )
+        self._socket = LocalSocket(directory.socket, self._calls.table())
+        self._port = _free_port()
+        self._free_port = int(self._port.getsockname()[1])
+        self._welcome: pb.AgentWelcome | None = None
+        self._going = False
+        self._ending: float | None = None  # grace, once asked to end
+        self._program: Program | None = None
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._work: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> None:
+        """See above. Raises what is a bug."""
+        await self._socket.open()
+        try:
+            self._begin(self._attach())
+            self._begin(self._beat())
+            await self._over
+        finally:
+            for work in self._work:
+                work.cancel()
+            await asyncio.to_thread(self._directory.end_everything)
+            self._socket.close()
+
+    def hello(self, address: str) -> pb.AgentHello:
+        """How the agent introduces itself on each stream."""
+        return pb.AgentHello(
+            task_id=self._me.task_id,
+            run=self._me.run,
+            rank=self._me.rank,
+            address=address,
+            free_port=self._free_port,
+            started=self._program is not None,
+            suspend_acknowledged=self._suspending.acknowledged,
+        )
+
+    def take(self, response: pb.AttachResponse) -> None:
+        """A message of the server."""
+        match response.WhichOneof("message"):
+            case "welcome":
+                self._welcomed(response.welcome)
+            case "go":
+                self._go(response.go)
+            case "suspend":
+                self._begin(self._suspend())
+            case "suspend_at":
+                self._suspending.agree(response.suspend_at.step)
+            case "end":
+                self._end(response.end.grace_seconds)
+            case "exit_recorded":
+                self._leave()
+            case "whole_life_state":
+                self._calls.state_is(response.whole_life_state.value)
+            case "priority":
+                self._calls.priority_is(response.priority.error)
+
+    def stop(self, grace: float) -> None:
+        """The machine asks us to go (SIGTERM): end the program, and say so if the server can be reached in time."""
+        self._end(grace)
+        asyncio.get_running_loop().call_later(2 * grace, self._leave)
+
+    def _welcomed(self, welcome: pb.AgentWelcome) -> None:
+        self._control.set_whole_life_state(welcome.whole_life_state)
+        if self._welcome is None:
+            self._welcome = welcome
+            self._watchdog.limit(welcome.watchdog_seconds)
+
+    def _go(self, go: pb.Go) -> None:
+        if not self._going and self._ending is None:
+            self._going = True
+            self._begin(self._run_program(go))
+
+    async def _run_program(self, go: pb.Go) -> None:
+        try:
+            self._program = await self._start(go)
+        except CannotStart as error:
+            if self._ending is not None:
+                return  # the end has been reported, and is why
+            self._output.say(str(error))
+            failed = pb.StartFailed(reason=str(error))
+            self._say("start_failed", pb.AttachRequest(start_failed=failed))
+            return
+        started = pb.ProgramStarted(pid=self._program.pid)
+        self._outbox.put("started", pb.AttachRequest(started=started))
+        self._session.wake()
+        self._watchdog.start()
+        code = await self._program.wait(saving=self._may_be_saving)
+        self._watchdog.stop()
+        self._exited(code)
+
+    async def _start(self, go: pb.Go) -> Program:
+        assert self._welcome is not None
+        argv = list(self._welcome.argv)
+        workspace = await preparing.workspace_of(self._welcome, self._directory, self._reaper)
+        variables = environment.for_program(
+            os.environ, self._welcome, go, self._directory, self._me, workspace
+        )
+        preparing.check_program(argv, workspace, variables)
+        if self._ending is not None:
+            raise CannotStart("it was ended before it started")
+        self._port.close()  # the program binds it next
+        return program.start(
+            argv, workspace, variables, self._output, self._reaper, self._directory
+        )
+
+    async def _suspend(self) -> None:
+        if self._suspending.asked:
+            return
+        await self._suspending.ask()
+        self._session.wake()
+        if self._program is not None and self._welcome is not None:
+            tell_program(self._program.pid, self._welcome.suspend_signal)
+
+    def _may_be_saving(self) -> bool:
+        signalled = self._welcome is not None and bool(self._welcome.suspend_signal)
+        return signalled and self._suspending.asked and self._ending is None
+
+    def _end(self, grace: float) -> None:
+        first = self._ending is None
+        self._ending = grace
+        if self._program is not None:
+            self._program.end(grace)
+        elif first:  # a clone may be running; nothing else
+            self._begin(asyncio.to_thread(self._directory.end_everything))
+            self._exited(_ENDED_BEFORE_START)
+
+    def _exited(self, code: int) -> None:
+        exited = pb.ProgramExited(
+            exit_code=code,
+            last_lines=self._output.last_lines(_LAST_LINES) if code else "",
+            yielded=self._suspending.yielded,
+        )
+        self._outbox.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
+        self._session.wake()
+
+    def _hung(self, silent_seconds: float) -> None:
+        """Nothing was printed for too long."""
+        assert self._program is not None
+        self._output.say(f"nothing printed for {silent_seconds:.0f} s: the program counts as hung")
+        fired = pb.WatchdogFired(silent_seconds=silent_seconds)
+        self._say("watchdog", pb.AttachRequest(watchdog_fired=fired))
+        self._program.end(_WATCHDOG_GRACE_SECONDS)
+
+    def _say(self, kind: str, message: pb.AttachRequest) -> None:
+        self._outbox.keep(kind, message)
+        self._session.wake()
+
+    async def _attach(self) -> None:
+        try:
+            await self._session.run()
+        except GivenUp as error:
+            print(f"leaving: {error}", file=sys.stderr, flush=True)
+            self._leave()
+
+    async def _beat(self) -> None:
+        usage = Usage(self._me.gpu_indices)
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            beat = usage.measure(processes.descendants(os.getpid()))
+            self._outbox.put("heartbeat", pb.AttachRequest(heartbeat=beat))
+            self._session.look()
+            self._session.wake()
+
+    def _leave(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        running = asyncio.ensure_future(work)
+        self._work.add(running)
+        running.add_done_callback(self._finished)
+
+    def _finished(self, work: asyncio.Task[Any]) -> None:
+        self._work.discard(work)
+        if not work.cancelled() and (error := work.exception()) is not None:
+            with suppress(asyncio.InvalidStateError):
+                self._over.set_exception(error)
+
+
+def _free_port() -> socket.socket:
+    """A port that stays ours until the program starts."""
+    port = socket.socket()
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port.bind(("", 0))
+    return port

@@ -1,0 +1,116 @@
+"""The unix socket on which the program's SDK talks to its agent: one JSON object a line each way, answered in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_LIMIT_BYTES = 64 * 1024  # of one call
+_LONGEST_PATH = 100  # the kernel takes 107 bytes
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+
+Answer = dict[str, object]
+Call = Callable[[Mapping[str, Any]], Awaitable[Answer]]
+
+
+class BadCall(Exception):
+    """The program asked nonsense; the message goes back to it."""
+
+
+class LocalSocket:
+    """Serves `calls`, by name, to processes of the same user."""
+
+    def __init__(self, path: Path, calls: Mapping[str, Call], *, owner: int | None = None) -> None:
+        self._owner = os.getuid() if owner is None else owner
+        self._path = path
+        self._calls = calls
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Listen. A path that is too long for a socket becomes a link to a short one."""
+        address = self._path
+        if len(os.fsencode(address)) > _LONGEST_PATH:
+            import tempfile  # rarely needed, and every agent pays for what stands on top
+
+            address = Path(tempfile.mkdtemp(prefix="hai-", dir="/tmp")) / "s"
+            self._path.symlink_to(address)
+        self._server = await asyncio.start_unix_server(self._serve, address, limit=_LIMIT_BYTES)
+        os.chmod(address, 0o600)
+
+    def close(self) -> None:
+        """Listen no more and remove what lies outside the rank's directory."""
+        if self._server is not None:
+            self._server.close()
+        if self._path.is_symlink():
+            link = self._path.readlink()
+            link.unlink(missing_ok=True)
+            link.parent.rmdir()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.CancelledError):
+            if _uid(writer) == self._owner:
+                await self._answer_all(reader, writer)
+        writer.close()
+
+    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            try:
+                line = await reader.readline()
+            except ValueError:
+                writer.write(_line(_refusal(f"a call is longer than {_LIMIT_BYTES} bytes")))
+                return
+            if not line:
+                return
+            writer.write(_line(await self._answer(line)))
+            await writer.drain()
+
+    async def _answer(self, line: bytes) -> Answer:
+        try:
+            request = json.loads(line)
+            call = self._calls[request["call"]]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            known = ", ".join(sorted(self._calls))
+            return _refusal(f'expected a JSON object like {{"call": NAME}} with one of: {known}')
+        try:
+            return await call(request)
+        except BadCall as error:
+            return _refusal(f"{request['call']}: {error}")
+
+
+def number(request: Mapping[str, Any], name: str, low: float, high: float) -> float:
+    """A number of a call. Raises BadCall unless it lies within the limits."""
+    value = request.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise BadCall(f"{name} must be a number from {low} to {high}, not {value!r}")
+    return value
+
+
+def integer(
+    request: Mapping[str, Any], name: str, low: int = -(2**63), high: int = 2**63 - 1
+) -> int:
+    """An integer of a call. Raises BadCall unless it lies within the limits."""
+    value = request.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadCall(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    return value
+
+
+def _refusal(error: str) -> Answer:
+    return {"ok": False, "error": error}
+
+
+def _line(answer: Answer) -> bytes:
+    return json.dumps(answer).encode() + b"\n"
+
+
+def _uid(writer: asyncio.StreamWriter) -> int:
+    peer = writer.get_extra_info("socket")
+    packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(packed)[1])

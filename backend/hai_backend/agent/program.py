@@ -1,0 +1,101 @@
+"""The program as the agent sees it: started once, ended for certain, with nothing of it left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hai_backend.agent.output import Output
+from hai_backend.agent.rank_dir import RankDir
+from hai_backend.agent.reaper import Child, Reaper
+from hai_backend.launch import processes
+
+_EXEC = Path(__file__).with_name("exec.py")
+_DRAIN_SECONDS = 2.0
+
+
+class Program:
+    """A process group and everything that descends from it."""
+
+    def __init__(self, child: Child, output: Output, directory: RankDir) -> None:
+        self.pid = child.pid
+        self._ended = child.ended
+        self._output = output
+        self._directory = directory
+        self._ending = False
+        self._killed = asyncio.Event()
+        self._kill: asyncio.TimerHandle | None = None
+        self._kill_at = float("inf")
+        self._killing: asyncio.Task[None] | None = None
+
+    def signal(self, number: int) -> None:
+        """To the process group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def end(self, grace: float) -> None:
+        """SIGTERM, then SIGKILL after `grace` seconds; asked again, the earlier moment counts."""
+        loop = asyncio.get_running_loop()
+        if not self._ending:
+            self._ending = True
+            self.signal(signal.SIGTERM)
+        if loop.time() + grace < self._kill_at:
+            self._kill_at = loop.time() + grace
+            if self._kill is not None:
+                self._kill.cancel()
+            self._kill = loop.call_later(grace, self._kill_all)
+
+    async def wait(self, *, saving: Callable[[], bool]) -> int:
+        """The exit code, once no process of the rank is left and all it printed was read.
+
+        While the program is `saving` after a suspend signal, what a script has started may finish after the script.
+        """
+        code = await self._ended
+        if saving():
+            await self._end_of_output_or_kill()
+        await self._end_rest()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._output.ended.wait(), _DRAIN_SECONDS)
+        self._output.close()
+        return code
+
+    def _kill_all(self) -> None:
+        self._killing = asyncio.ensure_future(self._kill_rest())
+
+    async def _kill_rest(self) -> None:
+        await self._end_rest()
+        self._killed.set()
+
+    async def _end_rest(self) -> None:
+        for process in await asyncio.to_thread(self._directory.end_everything):
+            print(f"process {process.pid} cannot be ended", file=sys.stderr, flush=True)
+
+    async def _end_of_output_or_kill(self) -> None:
+        either = [
+            asyncio.ensure_future(self._output.ended.wait()),
+            asyncio.ensure_future(self._killed.wait()),
+        ]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in either:
+            waiting.cancel()
+
+
+def start(
+    argv: Sequence[str],
+    workspace: Path,
+    variables: Mapping[str, str],
+    output: Output,
+    reaper: Reaper,
+    directory: RankDir,
+) -> Program:
+    """Start the program through exec.py, which binds its life to ours."""
+    helper = (sys.executable, "-I", "-S", str(_EXEC), str(os.getpid()))
+    child = reaper.spawn((*helper, *argv), output.write_end, workspace, variables)
+    output.program_has_it()
+    processes.remember(directory.program_pid, child.pid)
+    return Program(child, output, directory)

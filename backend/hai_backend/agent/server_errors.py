@@ -1,0 +1,32 @@
+"""Tells a server that is away, which passes, from one that has given this rank up, which does not."""
+
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+
+_GIVEN_UP = (
+    grpc.StatusCode.UNAUTHENTICATED,  # the run token is not good any more
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.NOT_FOUND,  # the server knows no such task
+)
+
+
+def given_up(error: grpc.aio.AioRpcError) -> bool:
+    """True when the program must be ended: nobody will ever ask for its result."""
+    if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+        return "FENCED" in _reasons(error)
+    return error.code() in _GIVEN_UP
+
+
+def _reasons(error: grpc.aio.AioRpcError) -> set[str]:
+    from google.rpc import error_details_pb2, status_pb2
+
+    found = set()
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            for detail in status_pb2.Status.FromString(value).details:
+                info = error_details_pb2.ErrorInfo()
+                if detail.Unpack(info):
+                    found.add(info.reason)
+    return found

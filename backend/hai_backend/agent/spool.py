@@ -1,0 +1,166 @@
+"""Keeps what the program printed until the server has it: on disk, bounded, in order, at the offsets of the server.
+
+Offsets are the server's: the first byte stands where the log ended when we attached. What is acknowledged goes, file by
+file. When the server stays away and the limit is reached, the oldest lines that were never sent give way to one line
+that says so. Nothing of this outlives the agent, whose program dies with it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hai_backend.logs.lines import stamp
+
+PIECE_BYTES = 64 * 1024
+SEGMENT_BYTES = 4 * 1024 * 1024
+LIMIT_BYTES = 1024 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Segment:
+    path: Path
+    begin: int
+    size: int = 0
+    dropped: int = 0  # bytes for which this segment, one line, stands
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.size
+
+
+class Spool:
+    """`append` whole lines; `piece` and `sent` walk through them; `acknowledge` lets go."""
+
+    def __init__(
+        self, directory: Path, *, limit: int = LIMIT_BYTES, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self._directory = directory
+        self._limit = limit
+        self._segment_bytes = segment_bytes
+        self._count = 0
+        self._lost = 0
+        self._sent = 0
+        self.acknowledged = 0
+        self._segments = [self._new(0)]
+
+    @property
+    def end(self) -> int:
+        """Offset after the last byte."""
+        return self._segments[-1].end
+
+    @property
+    def drained(self) -> bool:
+        """Everything was sent on this stream."""
+        return self._sent >= self.end
+
+    @property
+    def unacknowledged(self) -> bool:
+        return self.acknowledged < self._sent
+
+    def append(self, lines: bytes) -> None:
+        """Keep whole lines. A disk that is full costs lines, never the program; a line will say so."""
+        notice = _notice(self._lost, "the disk was full") if self._lost else b""
+        try:
+            self._write(notice + lines)
+            self._lost = 0
+        except OSError:
+            self._lost += len(lines)
+        self._shrink()
+
+    def begin(self, offset: int) -> None:
+        """A stream was opened and the server holds `offset` bytes: go on from there."""
+        if not self._segments[0].begin <= offset <= self._sent:
+            self._move(0, offset - (self._segments[0].begin if offset < self._sent else self._sent))
+        self._sent = offset
+        self.acknowledged = offset
+
+    def piece(self) -> tuple[int, bytes] | None:
+        """The next bytes to send and their offset; whole lines wherever the server's offset allows."""
+        for segment in self._segments:
+            if segment.end > self._sent:
+                return self._sent, _whole(_read(segment, self._sent - segment.begin))
+        return None
+
+    def sent(self, offset: int) -> None:
+        """Everything before `offset` is on its way."""
+        self._sent = offset
+
+    def acknowledge(self, offset: int) -> None:
+        """The server has everything before `offset`."""
+        self.acknowledged = max(self.acknowledged, offset)
+        while len(self._segments) > 1 and self._segments[0].end <= self.acknowledged:
+            self._segments.pop(0).path.unlink(missing_ok=True)
+
+    def _new(self, begin: int) -> _Segment:
+        self._count += 1
+        return _Segment(self._directory / str(self._count), begin)
+
+    def _write(self, lines: bytes) -> None:
+        if self._segments[-1].size >= self._segment_bytes:
+            self._segments.append(self._new(self.end))
+        segment = self._segments[-1]
+        _append(segment, lines)
+        segment.size += len(lines)
+
+    def _shrink(self) -> None:
+        while self.end - self._segments[0].begin > self._limit:
+            index = self._oldest_unsent()
+            if index is None:
+                return
+            self._drop(index)
+
+    def _oldest_unsent(self) -> int | None:
+        for index, segment in enumerate(self._segments[:-1]):
+            if segment.begin >= self._sent and not segment.dropped:
+                return index
+        return None
+
+    def _drop(self, index: int) -> None:
+        """Replace a segment, and a notice before it, by one notice; later offsets were never sent and may move."""
+        first = index - 1 if index and self._segments[index - 1].dropped else index
+        gone = self._segments[first : index + 1]
+        begin, end = gone[0].begin, gone[-1].end
+        notice = self._new(begin)
+        notice.dropped = sum(s.dropped or s.size for s in gone)
+        line = _notice(notice.dropped, "the server was away for too long")
+        for segment in gone:
+            segment.path.unlink(missing_ok=True)
+        _append(notice, line)
+        notice.size = len(line)
+        self._segments[first : index + 1] = [notice]
+        self._move(first + 1, notice.end - end)
+
+    def _move(self, index: int, by: int) -> None:
+        for segment in self._segments[index:]:
+            segment.begin += by
+
+
+def _notice(count: int, why: str) -> bytes:
+    return stamp(time.time()) + f"[hai] {count} bytes of output were lost here: {why}\n".encode()
+
+
+def _whole(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n") + 1] or data
+
+
+def _read(segment: _Segment, position: int) -> bytes:
+    with segment.path.open("rb", buffering=0) as file:
+        file.seek(position)
+        return file.read(min(PIECE_BYTES, segment.size - position))
+
+
+def _append(segment: _Segment, data: bytes) -> None:
+    handle = os.open(segment.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        view, at = memoryview(data), segment.size
+        while view:
+            written = os.pwrite(
+                handle, view, at
+            )  # at our own end: a half-written line is overwritten
+            view, at = view[written:], at + written
+    finally:
+        os.close(handle)

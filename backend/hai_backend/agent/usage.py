@@ -1,0 +1,77 @@
+"""What the rank's processes use: CPU and memory from /proc, GPUs from NVML when there is one."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.launch.processes import TICKS_PER_SECOND, Process
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """Mean utilisation 0…1 and memory in use."""
+
+    utilisation: float
+    memory_bytes: int
+
+
+class Usage:
+    """CPU is the mean since the last call, over the processes that were alive at both."""
+
+    def __init__(self, gpu_indices: Sequence[int]) -> None:
+        self._gpus = _open_gpus(gpu_indices)
+        self._ticks: dict[tuple[int, int], int] = {}
+        self._at = time.monotonic()
+
+    def measure(self, processes: Sequence[Process]) -> pb.Heartbeat:
+        """Use by these processes."""
+        beat = pb.Heartbeat(
+            cpus=self._cpus(processes), memory_bytes=sum(p.resident_bytes for p in processes)
+        )
+        gpus = _gpu_use(self._gpus)
+        if gpus is not None:
+            beat.gpu_utilisation = gpus.utilisation
+            beat.gpu_memory_bytes = gpus.memory_bytes
+        return beat
+
+    def _cpus(self, processes: Sequence[Process]) -> float:
+        now = time.monotonic()
+        ticks = {(p.pid, p.started): p.cpu_ticks for p in processes}
+        used = sum(value - self._ticks.get(who, 0) for who, value in ticks.items())
+        seconds = max(now - self._at, 1 / TICKS_PER_SECOND)
+        self._ticks, self._at = ticks, now
+        return used / TICKS_PER_SECOND / seconds
+
+
+def _open_gpus(indices: Sequence[int]) -> list[Any]:
+    if not indices:
+        return []
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return []  # simulated GPUs; spares the import below
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in indices]
+    except pynvml.NVMLError:
+        return []
+
+
+def _gpu_use(handles: Sequence[Any]) -> GpuUse | None:
+    if not handles:
+        return None
+    import pynvml
+
+    try:
+        busy = [pynvml.nvmlDeviceGetUtilizationRates(h).gpu / 100 for h in handles]
+        memory = sum(int(pynvml.nvmlDeviceGetMemoryInfo(h).used) for h in handles)
+    except pynvml.NVMLError:
+        return None
+    return GpuUse(sum(busy) / len(busy), memory)

@@ -1,0 +1,73 @@
+"""This machine divided into nodes, as the settings say, with its CPUs, memory and GPUs shared out among them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hai_backend.domain.node import Node
+
+
+class Layout(Protocol):
+    """What is asked for; the server's Settings have these fields."""
+
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def gpus_per_node(self) -> int: ...
+    @property
+    def groups(self) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """A node and the real GPUs of this machine that belong to it."""
+
+    node: Node
+    gpu_indices: tuple[int, ...] = ()
+
+
+def divide(layout: Layout, gpus: int) -> tuple[LocalNode, ...]:
+    """Equal nodes node1 … noden; real GPUs are dealt out in order, else the declared ones are simulated."""
+    groups = [g for g, n in (layout.groups or {"default": layout.nodes}).items() for _ in range(n)]
+    count = max(len(groups), 1)
+    each = gpus // count if gpus >= count else int(gpus > 0)
+    return tuple(
+        _node(i, group, count, tuple(range(i * each, min((i + 1) * each, gpus))), layout, gpus)
+        for i, group in enumerate(groups)
+    )
+
+
+def _node(
+    i: int, group: str, count: int, indices: tuple[int, ...], layout: Layout, gpus: int
+) -> LocalNode:
+    node = Node(
+        name=f"node{i + 1}",
+        group=group,
+        gpus=len(indices) if gpus else layout.gpus_per_node,
+        gpus_simulated=not gpus and layout.gpus_per_node > 0,
+        cpus=max(1, (os.cpu_count() or 1) // count),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // count,
+    )
+    return LocalNode(node, indices)
+
+
+def count_gpus() -> int:
+    """NVIDIA GPUs of this machine; 0 when it has none or no driver."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return 0  # spares the import below
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return 0
+    try:
+        return int(pynvml.nvmlDeviceGetCount())
+    finally:
+        pynvml.nvmlShutdown()

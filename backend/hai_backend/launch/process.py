@@ -1,0 +1,174 @@
+"""The launcher of one machine: an agent per rank, as a process of its own that outlives the server.
+
+Agents are watched by pidfd, which works for those of an earlier server too. When one is gone, whatever it left behind
+is ended before its node counts as free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hai_backend.launch import local_nodes, processes, rank_dirs
+from hai_backend.launch.base import (
+    LauncherEvent,
+    LaunchFailed,
+    Listed,
+    NodesSeen,
+    RankGone,
+    RankKey,
+    RankLaunch,
+)
+
+log = logging.getLogger(__name__)
+_LEAVING = -1  # in place of a pidfd: the agent is dead, the rest is being cleared
+
+
+def sweep(home: Path) -> None:
+    """End every agent and program of this home and remove their directories; for `hai down`."""
+    home = home.resolve()
+    directories = set(rank_dirs.existing(home).values())
+    directories |= {directory for _, directory in processes.marks(home / "run")}
+    survivors = rank_dirs.clear(home, directories)
+    for process in survivors:
+        log.warning("process %d of %s could not be ended", process.pid, home)
+
+
+class ProcessLauncher:
+    """Implements launch.base.Launcher with local processes."""
+
+    name = "process"
+
+    def __init__(self, home: Path, layout: local_nodes.Layout) -> None:
+        self._home = home.resolve()
+        self._nodes = {n.node.name: n for n in local_nodes.divide(layout, local_nodes.count_gpus())}
+        self._agents: dict[RankKey, int] = {}
+        self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
+        self._clearing: set[asyncio.Task[None]] = set()
+
+    async def start(self, ranks: Sequence[RankLaunch]) -> None:
+        """See Launcher."""
+        for rank in ranks:
+            if rank.key not in self._agents and not self._adopt(rank.key):
+                await self._start_or_say(rank)
+
+    async def kill(self, key: RankKey) -> None:
+        """See Launcher."""
+        if key not in self._agents and not self._adopt(key):
+            self._clear(key)
+        elif (pidfd := self._agents[key]) != _LEAVING:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    async def events(self) -> AsyncIterator[LauncherEvent]:
+        """See Launcher."""
+        yield NodesSeen(tuple(n.node for n in self._nodes.values()))
+        yield Listed(await self._list())
+        while (event := await self._events.get()) is not None:
+            yield event
+
+    async def close(self) -> None:
+        """See Launcher."""
+        for pidfd in self._agents.values():
+            if pidfd != _LEAVING:
+                asyncio.get_running_loop().remove_reader(pidfd)
+                os.close(pidfd)
+        self._agents.clear()
+        await asyncio.gather(*self._clearing, return_exceptions=True)
+        self._events.put_nowait(None)
+
+    async def _list(self) -> frozenset[RankKey]:
+        dead = []
+        for key, directory in rank_dirs.existing(self._home).items():
+            if key not in self._agents and not self._adopt(key):
+                dead.append(directory)
+        await asyncio.to_thread(rank_dirs.clear, self._home, dead)
+        return frozenset(self._agents)
+
+    async def _start_or_say(self, rank: RankLaunch) -> None:
+        directory = rank_dirs.path_of(self._home, rank.key)
+        if rank.node not in self._nodes:
+            reason = f"this machine has no node {rank.node}; it has {', '.join(self._nodes)}"
+            self._events.put_nowait(LaunchFailed(rank.key, reason, unschedulable=True))
+            return
+        try:
+            if directory.exists():  # of an agent that is dead
+                await asyncio.to_thread(rank_dirs.clear, self._home, [directory])
+            self._start(rank, directory)
+        except OSError as error:
+            await asyncio.to_thread(rank_dirs.clear, self._home, [directory])
+            reason = f"the agent of rank {rank.key} could not be started: {error}"
+            self._events.put_nowait(LaunchFailed(rank.key, reason))
+
+    def _start(self, rank: RankLaunch, directory: Path) -> None:
+        real = self._nodes[rank.node].gpu_indices
+        chosen = tuple(real[i] for i in rank.gpu_indices if i < len(real))
+        rank_dirs.make(directory, rank, chosen or real)
+        pid = _spawn(directory, rank.key)
+        processes.remember(directory / rank_dirs.AGENT_PID, pid)
+        self._watch(rank.key, pid)
+
+    def _adopt(self, key: RankKey) -> bool:
+        """Watch the agent that an earlier server started, if it lives."""
+        record = rank_dirs.path_of(self._home, key) / rank_dirs.AGENT_PID
+        agent = processes.recall(record)
+        if agent is None:
+            return False
+        try:
+            self._watch(key, agent.pid)
+        except ProcessLookupError:
+            return False
+        if processes.recall(record) is None:  # died, and its pid may be another's by now
+            self._agent_died(key)
+        return True
+
+    def _watch(self, key: RankKey, pid: int) -> None:
+        pidfd = os.pidfd_open(pid)
+        self._agents[key] = pidfd
+        asyncio.get_running_loop().add_reader(pidfd, self._agent_died, key)
+
+    def _agent_died(self, key: RankKey) -> None:
+        pidfd = self._agents[key]
+        asyncio.get_running_loop().remove_reader(pidfd)
+        with suppress(ChildProcessError):  # not our child: an earlier server started it
+            os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+        os.close(pidfd)
+        self._clear(key)
+
+    def _clear(self, key: RankKey) -> None:
+        self._agents[key] = _LEAVING
+        clearing = asyncio.ensure_future(self._clear_and_say(key))
+        self._clearing.add(clearing)
+        clearing.add_done_callback(self._clearing.discard)
+
+    async def _clear_and_say(self, key: RankKey) -> None:
+        directory = rank_dirs.path_of(self._home, key)
+        for process in await asyncio.to_thread(rank_dirs.clear, self._home, [directory]):
+            log.error(
+                "process %d of rank %s cannot be ended; see `ps %d`", process.pid, key, process.pid
+            )
+        self._agents.pop(key, None)
+        self._events.put_nowait(RankGone(key))
+
+
+def _spawn(directory: Path, key: RankKey) -> int:
+    """Start an agent in a session of its own; -P keeps the rank's directory off its import path."""
+    with (directory / "agent.log").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "hai_backend.agent", str(directory)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=directory,
+            env=rank_dirs.agent_variables(directory, key, os.environ, Path(sys.executable).parent),
+            start_new_session=True,
+        )
+    process.returncode = 0  # the pidfd tells us when it ends; Popen shall neither wait nor warn
+    return process.pid

@@ -1,0 +1,64 @@
+"""Where a reader of a task's log stands: one offset per run and rank, packed into text that it hands back unread."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass, field
+
+from hai_backend.domain.errors import Invalid, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """`positions[run, rank]` is the next byte; runs up to `floor` were read to their end and are over."""
+
+    ranks: tuple[int, ...] = ()
+    run: int = 0
+    floor: int = 0
+    positions: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+def encode(cursor: Cursor) -> str:
+    """As text, safe in URLs."""
+    rows: dict[int, list[int]] = {}
+    for (run, rank), position in sorted(cursor.positions.items()):
+        rows.setdefault(run, []).extend((rank, position))
+    packed = [list(cursor.ranks), cursor.run, cursor.floor, [[k, *v] for k, v in rows.items()]]
+    return base64.urlsafe_b64encode(json.dumps(packed, separators=(",", ":")).encode()).decode()
+
+
+def decode(text: str) -> Cursor:
+    """The value that `encode` packed. Raises Invalid for anything else."""
+    try:
+        ranks, run, floor, rows = json.loads(base64.b64decode(text, altchars=b"-_", validate=True))
+        positions = {
+            (_natural(row[0]), _natural(rank)): _natural(position)
+            for row in rows
+            for rank, position in zip(row[1::2], row[2::2], strict=True)
+        }
+        wanted = tuple(_natural(rank) for rank in ranks)
+        return Cursor(wanted, _natural(run), _natural(floor), positions)
+    except (ValueError, TypeError, IndexError, KeyError, RecursionError, binascii.Error) as error:
+        raise _invalid("is not one that this server gave; read again without a cursor") from error
+
+
+def matching(text: str, ranks: tuple[int, ...], run: int) -> Cursor:
+    """The cursor of a request; it must come from an answer to the same ranks and run."""
+    if not text:
+        return Cursor(ranks, run)
+    cursor = decode(text)
+    if (cursor.ranks, cursor.run) != (ranks, run):
+        raise _invalid("belongs to a request for other ranks or another run; read without a cursor")
+    return cursor
+
+
+def _natural(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is no offset")
+    return value
+
+
+def _invalid(message: str) -> Invalid:
+    return Invalid((Violation("cursor", message),), reason="BAD_CURSOR")

@@ -1,0 +1,54 @@
+"""The one format of a log line, written by agents and read by the server.
+
+``2026-11-21T11:08:20.123456Z text\\n``; a text that ended with a carriage return keeps it before the newline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+STAMP_BYTES = 28  # with the blank after it
+MAX_LINE_BYTES = 64 * 1024  # stamp, text and newline
+MAX_TEXT_BYTES = MAX_LINE_BYTES - STAMP_BYTES - 2
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line as a reader sees it. `redraw`: the next line replaces it on a screen."""
+
+    run: int
+    rank: int
+    time: float
+    text: str
+    redraw: bool = False
+
+
+def stamp(now: float) -> bytes:
+    """The beginning of a line that was read at `now`."""
+    moment = datetime.fromtimestamp(now, UTC)
+    return moment.isoformat(timespec="microseconds")[:26].encode() + b"Z "
+
+
+def time_of(raw: bytes) -> float | None:
+    """When a stored line was read; None when it has no stamp (a stranger wrote it, or its head is gone)."""
+    if raw[26:STAMP_BYTES] != b"Z ":
+        return None
+    try:
+        return datetime.fromisoformat(raw[:26].decode("ascii") + "+00:00").timestamp()
+    except ValueError:
+        return None
+
+
+def decode(raw: bytes, run: int, rank: int, otherwise: float) -> LogLine:
+    """A stored line, without its newline, as a value; `otherwise` is the time of a line that has no stamp."""
+    time = time_of(raw)
+    text = raw if time is None else raw[STAMP_BYTES:]
+    redraw = text.endswith(b"\r")
+    return LogLine(
+        run,
+        rank,
+        otherwise if time is None else time,
+        (text[:-1] if redraw else text).decode("utf-8", "replace"),
+        redraw,
+    )

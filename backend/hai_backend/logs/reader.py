@@ -1,0 +1,124 @@
+"""Reads the logs of all ranks over all runs of a task as one stream in order of time.
+
+Runs come one after the other. Within a run an answer ends at the time up to which every rank was read, so order holds
+across answers too. Memory is bounded by the answer's size.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hai_backend.logs import segments as files
+from hai_backend.logs.cursor import Cursor
+from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine, decode
+from hai_backend.logs.segments import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a reader without a cursor begins in each rank's log."""
+
+    tail_lines: int = 0
+    since: float | None = None
+
+    def position(self, segments: list[Segment]) -> int:
+        first = segments[0].first
+        tail = files.tail_position(segments, self.tail_lines) if self.tail_lines else first
+        after = first if self.since is None else files.since_position(segments, self.since)
+        return max(tail, after)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Lines that were read of one rank, with the offset after each and a time that never decreases."""
+
+    position: int
+    lines: list[tuple[float, int, LogLine]] = field(default_factory=list)
+    more: bool = False  # the rank has lines beyond these
+
+
+def read(
+    directory: Path, cursor: Cursor, start: Start | None, limit: int
+) -> tuple[list[LogLine], Cursor]:
+    """Complete lines after the cursor and the cursor after them; `start` places a reader that has none."""
+    lines: list[LogLine] = []
+    for run, ranks in _sources(directory, cursor):
+        fresh = {} if start is None else {(run, k): start.position(s) for k, s in ranks.items()}
+        cursor = replace(cursor, positions={**cursor.positions, **fresh})
+    for run, ranks in _sources(directory, cursor):
+        got, positions, done = _read_run(run, ranks, cursor.positions, limit)
+        lines += got
+        cursor = replace(cursor, positions={**cursor.positions, **positions})
+        limit -= sum(len(line.text) for line in got)
+        if not done or limit <= 0:
+            break
+        cursor = _forget(cursor, run, directory)
+    return lines, cursor
+
+
+def _sources(directory: Path, cursor: Cursor) -> Iterator[tuple[int, dict[int, list[Segment]]]]:
+    wanted = [cursor.run] if cursor.run else [r for r in runs(directory) if r > cursor.floor]
+    for run in wanted:
+        found = files.scan(directory / str(run))
+        yield run, {k: s for k, s in found.items() if not cursor.ranks or k in cursor.ranks}
+
+
+def runs(directory: Path) -> list[int]:
+    """Runs that have a log, oldest first."""
+    try:
+        return sorted(int(p.name) for p in directory.iterdir() if p.name.isdecimal())
+    except FileNotFoundError:
+        return []
+
+
+def _forget(cursor: Cursor, run: int, directory: Path) -> Cursor:
+    """Without the offsets of a run that is over: its second successor has begun. Keeps cursors short."""
+    if cursor.run or run + 1 >= max(runs(directory)):
+        return cursor
+    kept = {key: value for key, value in cursor.positions.items() if key[0] > run}
+    return replace(cursor, floor=run, positions=kept)
+
+
+def _read_run(
+    run: int, ranks: Mapping[int, list[Segment]], at: Mapping[tuple[int, int], int], limit: int
+) -> tuple[list[LogLine], dict[tuple[int, int], int], bool]:
+    behind = {k: s for k, s in ranks.items() if at.get((run, k), 0) < s[-1].end}
+    share = max(limit // max(len(behind), 1), MAX_LINE_BYTES + 1)
+    batches = {k: _batch(run, k, s, at.get((run, k), 0), share) for k, s in behind.items()}
+    horizon = min((b.lines[-1][0] for b in batches.values() if b.more and b.lines), default=None)
+    taken = {k: _until(batch, horizon) for k, batch in batches.items()}
+    merged = heapq.merge(*taken.values(), key=lambda entry: entry[0])
+    positions = {
+        (run, k): entries[-1][1] if entries else batches[k].position for k, entries in taken.items()
+    }
+    return [line for _, _, line in merged], positions, horizon is None
+
+
+def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: int) -> _Batch:
+    begin, data = files.read(segments, position, limit)
+    batch = _Batch(begin)
+    end, time = begin, 0.0
+    for raw in _whole_lines(data):
+        line = decode(raw, run, rank, time)
+        time = max(time, line.time)
+        end += len(raw) + (data[end - begin + len(raw) : end - begin + len(raw) + 1] == b"\n")
+        batch.lines.append((time, end, line))
+    batch.more = bool(batch.lines) and begin + len(data) < segments[-1].end
+    return batch
+
+
+def _whole_lines(data: bytes) -> list[bytes]:
+    """Lines without their newlines; the last one only when complete, or too long to wait for its end."""
+    *whole, rest = data.split(b"\n")
+    if not whole and len(rest) > MAX_LINE_BYTES:
+        return [rest]
+    return whole
+
+
+def _until(batch: _Batch, horizon: float | None) -> list[tuple[float, int, LogLine]]:
+    if horizon is None:
+        return batch.lines
+    return [entry for entry in batch.lines if entry[0] <= horizon]

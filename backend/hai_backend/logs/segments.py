@@ -1,0 +1,152 @@
+"""The files of one rank's log: `<rank>.<offset of the first byte>`, together one growing stream of bytes.
+
+Offsets are logical: they count from the first byte ever written, also after the oldest files were dropped. Segments
+begin at the start of a line, so a dropped one takes whole lines with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from hai_backend.logs.lines import MAX_LINE_BYTES, time_of
+
+BLOCK = 2 * MAX_LINE_BYTES  # holds at least one whole line
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file as it was when the directory was listed."""
+
+    path: Path
+    first: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.size
+
+
+def path_of(directory: Path, rank: int, first: int) -> Path:
+    """The name of a segment."""
+    return directory / f"{rank}.{first}"
+
+
+def scan(directory: Path) -> dict[int, list[Segment]]:
+    """Segments of every rank of a run, oldest first."""
+    found: dict[int, list[Segment]] = {}
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return found
+    for entry in entries:
+        if (segment := _segment(entry)) is not None:
+            found.setdefault(int(entry.name.partition(".")[0]), []).append(segment)
+    return {rank: _joined(sorted(s, key=lambda x: x.first)) for rank, s in sorted(found.items())}
+
+
+def read(segments: Sequence[Segment], position: int, limit: int) -> tuple[int, bytes]:
+    """At most `limit` bytes from `position` on, and where they begin: later, when the oldest are gone."""
+    parts: list[bytes] = []
+    begin, held = position, 0
+    for segment in segments:
+        if segment.end <= position or held >= limit:
+            continue
+        at = max(position, segment.first)
+        data = _read_file(segment, at, limit - held)
+        if not parts:
+            begin = at
+        elif begin + held != at:
+            break  # a hole: the next answer begins after it
+        if data:
+            parts.append(data)
+            held += len(data)
+    return begin, b"".join(parts)
+
+
+def tail_position(segments: Sequence[Segment], lines: int) -> int:
+    """Where the last `lines` complete lines begin; reads backwards in blocks, never the whole log."""
+    first, end = segments[0].first, segments[-1].end
+    wanted = lines + 1  # the newline before the first line that is wanted
+    while end > first:
+        begin = max(first, end - BLOCK)
+        _, block = read(segments, begin, end - begin)
+        newlines = block.count(b"\n")
+        if newlines >= wanted:
+            return begin + _nth_last(block, wanted) + 1
+        wanted -= newlines
+        end = begin
+    return first
+
+
+def since_position(segments: Sequence[Segment], since: float) -> int:
+    """Where the first line that was read at or after `since` begins; bisects, as stamps never decrease."""
+    low, high = segments[0].first, segments[-1].end
+    while high - low > BLOCK:
+        middle = (low + high) // 2
+        line, time = _line_after(segments, middle)
+        if time is not None and time < since and line < high:
+            low = line
+        else:
+            high = middle
+    return _walk(segments, low, since)
+
+
+def _walk(segments: Sequence[Segment], position: int, since: float) -> int:
+    while True:
+        begin, block = read(segments, position, BLOCK)
+        complete = block[: block.rfind(b"\n") + 1]
+        at = begin
+        for line in _lines(complete):
+            time = time_of(line)
+            if time is not None and time >= since:
+                return at
+            at += len(line)
+        if not complete:
+            return begin
+        position = at
+
+
+def _lines(block: bytes) -> list[bytes]:
+    return [line + b"\n" for line in block[:-1].split(b"\n")]
+
+
+def _line_after(segments: Sequence[Segment], position: int) -> tuple[int, float | None]:
+    begin, block = read(segments, position, BLOCK)
+    start = block.find(b"\n") + 1
+    return begin + start, time_of(block[start : start + 32])
+
+
+def _nth_last(block: bytes, n: int) -> int:
+    at = len(block)
+    for _ in range(n):
+        at = block.rfind(b"\n", 0, at)
+    return at
+
+
+def _read_file(segment: Segment, position: int, limit: int) -> bytes:
+    try:
+        with segment.path.open("rb", buffering=0) as file:
+            file.seek(position - segment.first)
+            return file.read(min(limit, segment.end - position))
+    except FileNotFoundError:
+        return b""  # dropped since the listing
+
+
+def _segment(entry: os.DirEntry[str]) -> Segment | None:
+    rank, _, first = entry.name.partition(".")
+    if not (rank.isdecimal() and first.isdecimal()):
+        return None
+    try:
+        return Segment(Path(entry.path), int(first), entry.stat().st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _joined(segments: list[Segment]) -> list[Segment]:
+    """Without bytes that a later segment holds as well (cannot happen unless a stranger copied files)."""
+    cut = [Segment(a.path, a.first, min(a.size, b.first - a.first)) for a, b in pairwise(segments)]
+    return [*cut, *segments[-1:]]

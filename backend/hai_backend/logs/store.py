@@ -1,0 +1,170 @@
+"""The logs of all ranks below one directory: `<root>/<task>/<run>/<rank>.<first offset>`.
+
+The server appends only at its own size, so a chunk that an agent repeats changes nothing and a gap is answered with the
+size to go on from. Readers in this process sleep until something was appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hai_backend.domain.errors import Unavailable
+from hai_backend.logs import cursor as cursors
+from hai_backend.logs import reader, segments
+from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine
+
+SEGMENT_BYTES = 16 * 1024 * 1024
+_REMEMBERED = 4096  # ranks whose size is kept in memory
+
+
+class RankName(Protocol):
+    """What names a rank's log: launch.base.RankKey does."""
+
+    @property
+    def task_id(self) -> int: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+
+
+@dataclass(slots=True)
+class _Tail:
+    first: int  # of the newest segment
+    size: int  # of the whole log
+
+
+class LogStore:
+    """Appends, reads and wakes readers. `append` belongs to one thread; `read` may run in any."""
+
+    def __init__(
+        self, root: Path, max_bytes_per_rank: int, *, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        self._root = root
+        self._max_bytes = max_bytes_per_rank
+        self._segment_bytes = max(1, min(segment_bytes, max_bytes_per_rank // 2))
+        self._tails: dict[tuple[int, int, int], _Tail] = {}
+        self._waiting: dict[int, set[asyncio.Future[None]]] = {}
+
+    def size(self, key: RankName) -> int:
+        """Bytes of the rank's log that were ever kept: where its agent goes on."""
+        return self._tail(key).size
+
+    def append(self, key: RankName, offset: int, data: bytes) -> int:
+        """Keep what is new of a chunk; answers the size. Raises Unavailable when the disk does not take it."""
+        tail = self._tail(key)
+        if not offset <= tail.size < offset + len(data):
+            return tail.size
+        try:
+            self._write(key, tail, data[tail.size - offset :])
+        except OSError as error:
+            self._forget(key)
+            raise Unavailable(_not_kept(key, self._root, error), reason="LOG_NOT_KEPT") from error
+        self._wake(key.task_id)
+        return tail.size
+
+    def read(
+        self,
+        task_id: int,
+        *,
+        ranks: tuple[int, ...] = (),
+        run: int = 0,
+        tail_lines: int = 0,
+        since: float | None = None,
+        cursor: str = "",
+        max_bytes: int = 1024 * 1024,
+    ) -> tuple[list[LogLine], str]:
+        """Complete lines after the cursor in order of time, and the cursor after them.
+
+        Without a cursor: from the beginning, from the last `tail_lines` of each rank and run, or from `since` on.
+        An empty answer means that there is no more now. Raises Invalid for a cursor of another request.
+        """
+        start = None if cursor else reader.Start(tail_lines, since)
+        place = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
+        lines, after = reader.read(self._root / str(task_id), place, start, max_bytes)
+        return lines, cursors.encode(after)
+
+    async def wait(self, task_id: int, cursor: str) -> None:
+        """Return when a complete line stands after a cursor that `read` gave: at once, or when it is appended."""
+        place = cursors.decode(cursor)
+        directory = self._root / str(task_id)
+        while True:
+            appended = asyncio.get_running_loop().create_future()
+            waiting = self._waiting.setdefault(task_id, set())
+            waiting.add(appended)
+            try:
+                if reader.read(directory, place, None, MAX_LINE_BYTES)[0]:
+                    return
+                await appended
+            finally:
+                self._leave(task_id, appended)
+
+    def _leave(self, task_id: int, appended: asyncio.Future[None]) -> None:
+        waiting = self._waiting.get(task_id, set())
+        waiting.discard(appended)
+        if not waiting:
+            self._waiting.pop(task_id, None)
+
+    def _wake(self, task_id: int) -> None:
+        for appended in self._waiting.pop(task_id, set()):
+            if not appended.done():
+                appended.set_result(None)
+
+    def _tail(self, key: RankName) -> _Tail:
+        name = (key.task_id, key.run, key.rank)
+        tail = self._tails.pop(name, None) or self._find_tail(key)
+        self._tails[name] = tail  # the last one used is the last one forgotten
+        if len(self._tails) > _REMEMBERED:
+            self._tails.pop(next(iter(self._tails)))
+        return tail
+
+    def _find_tail(self, key: RankName) -> _Tail:
+        found = segments.scan(self._directory(key)).get(key.rank)
+        return _Tail(found[-1].first, found[-1].end) if found else _Tail(0, 0)
+
+    def _forget(self, key: RankName) -> None:
+        self._tails.pop((key.task_id, key.run, key.rank), None)
+
+    def _directory(self, key: RankName) -> Path:
+        return self._root / str(key.task_id) / str(key.run)
+
+    def _write(self, key: RankName, tail: _Tail, data: bytes) -> None:
+        directory = self._directory(key)
+        directory.mkdir(parents=True, exist_ok=True)
+        _append_to(segments.path_of(directory, key.rank, tail.first), data)
+        tail.size += len(data)
+        length = tail.size - tail.first
+        if length >= self._segment_bytes and (
+            data.endswith(b"\n") or length >= 2 * self._segment_bytes
+        ):
+            tail.first = tail.size
+            segments.path_of(directory, key.rank, tail.first).touch(mode=0o600)
+            self._drop_oldest(directory, key.rank)
+
+    def _drop_oldest(self, directory: Path, rank: int) -> None:
+        found = segments.scan(directory)[rank]
+        while found[:-1] and found[-1].end - found[0].first > self._max_bytes - self._segment_bytes:
+            found.pop(0).path.unlink(missing_ok=True)
+
+
+def _append_to(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)
+
+
+def _not_kept(key: RankName, root: Path, error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = "the disk is full: free some space" if full else error.strerror or str(error)
+    return (
+        f"cannot keep the log of task {key.task_id} run {key.run} rank {key.rank} in {root}: {what}"
+    )

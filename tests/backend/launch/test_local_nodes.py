@@ -1,0 +1,43 @@
+"""How a machine is divided into nodes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from hai_backend.launch.local_nodes import divide
+
+
+def layout(nodes: int = 4, gpus_per_node: int = 0, groups: dict[str, int] | None = None):
+    return SimpleNamespace(nodes=nodes, gpus_per_node=gpus_per_node, groups=groups or {})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "declared", "real", "dealt"),
+    [
+        pytest.param(4, 0, 0, [()] * 4, id="none"),
+        pytest.param(4, 8, 0, [()] * 4, id="declared only"),
+        pytest.param(4, 0, 8, [(0, 1), (2, 3), (4, 5), (6, 7)], id="dealt out"),
+        pytest.param(4, 8, 4, [(0,), (1,), (2,), (3,)], id="real ones beat declared ones"),
+        pytest.param(4, 0, 2, [(0,), (1,), (), ()], id="fewer than nodes"),
+        pytest.param(2, 0, 5, [(0, 1), (2, 3)], id="a rest stays out: nodes are equal"),
+    ],
+)
+def test_gpus(nodes, declared, real, dealt):
+    divided = divide(layout(nodes, declared), real)
+    assert [n.gpu_indices for n in divided] == dealt
+    if real:
+        assert [n.node.gpus for n in divided] == [len(d) for d in dealt]
+    assert {n.node.gpus_simulated for n in divided} == {not real and declared > 0}
+    assert not declared or real or {n.node.gpus for n in divided} == {declared}
+
+
+def test_groups_replace_the_number_of_nodes_and_names_stay_unique():
+    divided = divide(layout(4, groups={"train": 2, "dev": 1}), 0)
+    assert [(n.node.name, n.node.group) for n in divided] == [
+        ("node1", "train"),
+        ("node2", "train"),
+        ("node3", "dev"),
+    ]
+    assert all(n.node.cpus >= 1 and n.node.memory_bytes > 0 for n in divided)

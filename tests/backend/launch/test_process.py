@@ -1,0 +1,192 @@
+"""The process launcher keeps the contract of launch.base with real agents that find no server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hai_backend.launch import processes
+from hai_backend.launch.base import LaunchFailed, Listed, NodesSeen, RankGone, RankKey, RankLaunch
+from hai_backend.launch.process import sweep
+
+pytestmark = pytest.mark.e2e
+
+KEY = RankKey(3, 1, 0)
+OTHER = RankKey(3, 1, 1)
+
+
+def launch(key: RankKey = KEY, node: str = "node1") -> RankLaunch:
+    return RankLaunch(key, node, "secret", (0,))
+
+
+def agents(home: Path) -> list[int]:
+    return [process.pid for process, _ in processes.marks(home / "run")]
+
+
+def marked_sleeper(home: Path, key: RankKey = KEY) -> subprocess.Popen[bytes]:
+    """What a program may leave behind: in a session of its own, known only by its mark."""
+    variables = {**os.environ, "HAI_CONTROL_FILE": str(home / "run" / str(key) / "control")}
+    return subprocess.Popen(["sleep", "99"], env=variables, start_new_session=True)
+
+
+def unmarked_sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "99"], start_new_session=True)
+
+
+def kill_and_wait(record: Path) -> None:
+    agent = processes.recall(record)
+    assert agent is not None
+    os.kill(agent.pid, signal.SIGKILL)
+    os.waitpid(agent.pid, 0)
+
+
+def shown(pid: int, what: str) -> bytes:
+    return Path(f"/proc/{pid}/{what}").read_bytes()
+
+
+async def test_nodes_then_what_exists_then_changes(home, watch):
+    watched = await watch()
+    seen = await watched.next()
+    assert isinstance(seen, NodesSeen)
+    assert [node.name for node in seen.nodes] == ["node1", "node2"]
+    assert await watched.next() == Listed(frozenset())
+    await watched.launcher.start([launch()])
+    await watched.launcher.kill(KEY)
+    assert await watched.next() == RankGone(KEY)
+    assert agents(home) == []
+    assert not (home / "run" / "3-1-0").exists()
+
+
+async def test_start_twice_starts_once(home, watch):
+    watched = await watch()
+    await watched.launcher.start([launch(), launch(OTHER)])
+    before = agents(home)
+    await watched.launcher.start([launch(), launch(OTHER)])
+    assert agents(home) == before
+    assert len(before) == 2
+
+
+async def test_kill_of_what_does_not_exist_says_gone(watch):
+    watched = await watch()
+    await watched.next(), await watched.next()
+    await watched.launcher.kill(RankKey(99, 1, 0))
+    assert await watched.next() == RankGone(RankKey(99, 1, 0))
+
+
+async def test_an_agent_that_dies_is_gone_with_all_it_left(home, watch):
+    watched = await watch()
+    await watched.next(), await watched.next()
+    await watched.launcher.start([launch()])
+    (agent,) = agents(home)
+    with marked_sleeper(home) as leftover:
+        os.kill(agent, signal.SIGKILL)
+        assert await watched.next() == RankGone(KEY)
+        assert leftover.wait() == -signal.SIGKILL
+
+
+async def test_a_second_launcher_adopts_what_lives_and_clears_what_does_not(home, watch):
+    first = await watch()
+    await first.launcher.start([launch(), launch(OTHER)])
+    await first.launcher.close()
+    kill_and_wait(home / "run" / str(OTHER) / "agent.pid")
+    second = await watch()
+    assert isinstance(await second.next(), NodesSeen)
+    assert await second.next() == Listed(frozenset({KEY}))
+    await second.launcher.start([launch()])
+    assert len(agents(home)) == 1
+    await second.launcher.kill(KEY)
+    assert await second.next() == RankGone(KEY)
+
+
+async def test_a_pid_that_is_another_process_now_is_left_alone(home, watch):
+    directory = home / "run" / str(KEY)
+    directory.mkdir(parents=True)
+    with unmarked_sleeper() as stranger:
+        (directory / "agent.pid").write_text(f"{stranger.pid} 1\n")
+        watched = await watch()
+        await watched.next()
+        assert await watched.next() == Listed(frozenset())
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+async def test_a_node_that_is_not_there_is_said(watch):
+    watched = await watch()
+    await watched.next(), await watched.next()
+    await watched.launcher.start([launch(node="node9")])
+    failed = await watched.next()
+    assert isinstance(failed, LaunchFailed)
+    assert failed.unschedulable
+    assert "node9" in failed.reason
+
+
+async def test_a_directory_that_cannot_be_made_is_said(home, watch):
+    (home / "run").write_text("in the way")
+    watched = await watch()
+    await watched.launcher.start([launch()])
+    await watched.next()
+    (home / "run").unlink()
+    await watched.next()
+    failed = await watched.next()
+    assert isinstance(failed, LaunchFailed)
+    assert "3-1-0" in failed.reason
+
+
+async def test_the_rank_directory_is_private_and_agents_get_no_secrets_of_the_server(
+    home, watch, monkeypatch
+):
+    monkeypatch.setenv("HAI_SERVER_DATABASE", "postgresql://user:password@db/hai")
+    watched = await watch()
+    await watched.launcher.start([launch()])
+    directory = home / "run" / str(KEY)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE((directory / "agent.json").stat().st_mode) == 0o600
+    assert json.loads((directory / "agent.json").read_text())["token"] == "secret"
+    (agent,) = agents(home)
+    assert b"password" not in shown(agent, "environ")
+    assert b"secret" not in shown(agent, "cmdline")
+
+
+async def test_sweep_ends_one_cluster_and_not_its_neighbour(home, watch, tmp_path_factory):
+    neighbour = tmp_path_factory.mktemp("neighbour")
+    watched = await watch()
+    await watched.launcher.start([launch(), launch(OTHER)])
+    with marked_sleeper(home, RankKey(8, 1, 0)) as ours, marked_sleeper(neighbour) as theirs:
+        await watched.launcher.close()
+        await asyncio.to_thread(sweep, home)
+        assert ours.wait() == -signal.SIGKILL
+        assert theirs.poll() is None
+        theirs.kill()
+    assert agents(home) == []
+    assert not list((home / "run").iterdir())
+
+
+def test_a_title_over_the_mark_hides_nothing(home):
+    """Processes of the program's session are found even if they wrote over their environment."""
+    directory = home / "run" / str(KEY)
+    directory.mkdir(parents=True)
+    text = "sleep 98 & exec sleep 99"
+    with subprocess.Popen(["bash", "-c", text], env={}, start_new_session=True) as program:
+        processes.remember(directory / "program.pid", program.pid)
+        sweep(home)
+        assert program.wait() == -signal.SIGKILL
+    assert not [p for p in processes.everybody() if p.session == program.pid]
+
+
+def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
+    """`hai down` may be typed where the mark of a rank is set."""
+    text = (
+        "import pathlib, sys; from hai_backend.launch.process import sweep; "
+        "sweep(pathlib.Path(sys.argv[1])); print('alive')"
+    )
+    monkeypatch.setenv("HAI_CONTROL_FILE", str(home / "run" / "1-1-0" / "control"))
+    done = subprocess.run([sys.executable, "-c", text, home], capture_output=True, text=True)
+    assert done.stdout == "alive\n"

@@ -1,0 +1,240 @@
+"""Appending at offsets, reading by cursor: nothing lost, nothing twice, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_backend.domain.errors import Invalid, Unavailable
+from hai_backend.logs.lines import LogLine, stamp
+from hai_backend.logs.store import LogStore
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    task_id: int = 1
+    run: int = 1
+    rank: int = 0
+
+
+def line(time: float, text: str) -> bytes:
+    return stamp(time) + text.encode() + b"\n"
+
+
+def texts(lines: list[LogLine]) -> list[str]:
+    return [entry.text for entry in lines]
+
+
+def everything(store: LogStore, *, max_bytes: int = 1, **wanted: object) -> list[LogLine]:
+    """All lines, in answers that are as small as they can be."""
+    lines, cursor = store.read(1, max_bytes=max_bytes, **wanted)  # type: ignore[arg-type]
+    found = list(lines)
+    wanted.pop("tail_lines", None)
+    wanted.pop("since", None)
+    while lines:
+        lines, cursor = store.read(1, max_bytes=max_bytes, cursor=cursor, **wanted)  # type: ignore[arg-type]
+        found += lines
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LogStore:
+    return LogStore(tmp_path, 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("offset", "data", "size", "kept"),
+    [
+        pytest.param(6, b"next\n", 11, b"first\nnext\n", id="at the end"),
+        pytest.param(0, b"first\n", 6, b"first\n", id="the same again"),
+        pytest.param(2, b"r", 6, b"first\n", id="a part again"),
+        pytest.param(3, b"st\nnext\n", 11, b"first\nnext\n", id="overlapping: only what is new"),
+        pytest.param(7, b"gap", 6, b"first\n", id="a gap answers where to go on"),
+        pytest.param(6, b"", 6, b"first\n", id="nothing"),
+    ],
+)
+def test_append_writes_only_at_its_own_size(tmp_path, offset, data, size, kept):
+    store = LogStore(tmp_path, 1 << 30)
+    store.append(Key(), 0, b"first\n")
+    assert store.append(Key(), offset, data) == size
+    assert store.size(Key()) == LogStore(tmp_path, 1 << 30).size(Key()) == size
+    assert (tmp_path / "1" / "1" / "0.0").read_bytes() == kept
+
+
+def test_lines_come_with_run_rank_time_and_redraw(store):
+    store.append(Key(rank=3), 0, line(5.25, "10%\r") + line(6, "caf\u00e9") + b"no stamp\n")
+    store.append(Key(rank=3), store.size(Key(rank=3)), line(7, "incomplete")[:-1])
+    lines, _ = store.read(1)
+    assert lines == [
+        LogLine(1, 3, 5.25, "10%", redraw=True),
+        LogLine(1, 3, 6.0, "café"),
+        LogLine(1, 3, 6.0, "no stamp"),
+    ]
+
+
+def test_an_incomplete_line_comes_once_it_is_complete(store):
+    store.append(Key(), 0, line(1, "one") + line(2, "two")[:-2])
+    lines, cursor = store.read(1)
+    assert texts(lines) == ["one"]
+    store.append(Key(), store.size(Key()), line(2, "two")[-2:])
+    assert texts(store.read(1, cursor=cursor)[0]) == ["two"]
+
+
+def test_ranks_are_merged_by_time_and_runs_follow_one_another(store):
+    store.append(Key(run=1, rank=0), 0, line(1, "a") + line(4, "d"))
+    store.append(Key(run=1, rank=1), 0, line(2, "b") + line(3, "c"))
+    store.append(Key(run=2, rank=0), 0, line(5, "e"))
+    assert texts(store.read(1)[0]) == list("abcde")
+    assert texts(store.read(1, ranks=(1,))[0]) == ["b", "c"]
+    assert texts(store.read(1, run=2)[0]) == ["e"]
+    assert store.read(2) == ([], store.read(2)[1])
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 2000, 5000])
+def test_tail_answers_the_last_lines_of_each_rank(tmp_path, count):
+    store = LogStore(tmp_path, 1 << 30, segment_bytes=20_000)
+    for i in range(3000):
+        store.append(Key(), store.size(Key()), line(i, f"{i} {'.' * (i % 90)}"))
+    store.append(Key(rank=1), 0, line(1, "other"))
+    store.append(Key(), store.size(Key()), b"incomplete")
+    mine = [int(text.split()[0]) for text in texts(everything(store, ranks=(0,), tail_lines=count))]
+    assert mine == list(range(max(0, 3000 - count), 3000))
+    assert len(everything(store, tail_lines=1)) == 2
+
+
+@pytest.mark.parametrize("since", [-1, 0, 0.5, 1500, 1500.5, 2999, 3000])
+def test_since_answers_lines_from_a_time_on(tmp_path, since):
+    store = LogStore(tmp_path, 1 << 30, segment_bytes=20_000)
+    store.append(Key(), 0, b"".join(line(i, f"{i} {'.' * (i % 90)}") for i in range(3000)))
+    found = [int(text.split()[0]) for text in texts(everything(store, since=since))]
+    assert found == [i for i in range(3000) if i >= since]
+
+
+def test_the_oldest_segments_go_and_offsets_stay(tmp_path):
+    store = LogStore(tmp_path, 10_000, segment_bytes=1000)
+    lines = [line(i, f"{i:04}") for i in range(2000)]
+    for raw in lines:
+        store.append(Key(), store.size(Key()), raw)
+    assert store.size(Key()) == sum(map(len, lines))
+    held = sum(path.stat().st_size for path in (tmp_path / "1" / "1").iterdir())
+    assert 8000 <= held <= 10_000
+    numbers = [int(text) for text in texts(everything(store))]
+    assert numbers == list(range(2000 - len(numbers), 2000))
+
+
+def test_a_reader_who_slept_goes_on_with_what_is_left(tmp_path):
+    store = LogStore(tmp_path, 4000, segment_bytes=1000)
+    store.append(Key(), 0, line(0, "first"))
+    _, cursor = store.read(1)
+    for i in range(500):
+        store.append(Key(), store.size(Key()), line(i, f"{i:04}"))
+    numbers = [int(text) for text in texts(store.read(1, cursor=cursor)[0])]
+    assert numbers == list(range(numbers[0], 500))
+
+
+def test_a_line_without_end_is_bounded(store):
+    store.append(Key(), 0, b"x" * 300_000)
+    assert [len(text) for text in texts(everything(store))] == [65537] * 4
+
+
+def test_old_runs_do_not_lengthen_the_cursor(store):
+    for run in range(1, 60):
+        store.append(Key(run=run), 0, line(run, str(run)))
+    lines, cursor = store.read(1)
+    assert texts(lines) == [str(run) for run in range(1, 60)]
+    assert len(cursor) < 100
+    store.append(Key(run=60), 0, line(60, "60"))
+    assert texts(store.read(1, cursor=cursor)[0]) == ["60"]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["nonsense", "e30=", "W10=", "WzEsMiwzLDRd", "\u00e9", "W1tdLDAsMCxbWzEsMCwtNV1dXQ=="]
+)
+def test_a_cursor_that_is_none_is_refused(store, cursor):
+    with pytest.raises(Invalid, match="cursor"):
+        store.read(1, cursor=cursor)
+
+
+def test_a_cursor_of_another_request_is_refused(store):
+    _, cursor = store.read(1, ranks=(0,))
+    with pytest.raises(Invalid, match="other ranks"):
+        store.read(1, cursor=cursor)
+
+
+async def test_wait_wakes_when_a_complete_line_is_there(store):
+    _, cursor = store.read(1)
+    waiting = asyncio.ensure_future(store.wait(1, cursor))
+    await asyncio.sleep(0)
+    store.append(Key(task_id=2), 0, line(1, "other task"))
+    store.append(Key(), 0, line(1, "one")[:-1])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    store.append(Key(), store.size(Key()), b"\n")
+    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(store.wait(1, cursor), 5)  # it is there already
+
+
+def test_a_full_disk_is_one_clear_error_and_nothing_breaks(tmp_path):
+    store = LogStore(tmp_path, 1 << 30)
+    store.append(Key(), 0, b"first\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (8, hard)
+    )  # a file that may not grow: as near as a test gets
+    try:
+        with pytest.raises(Unavailable, match="task 1 run 1 rank 0"):
+            store.append(Key(), 6, b"second\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    size = store.size(Key())
+    assert store.append(Key(), 6, b"second\n") == 13 >= size
+    assert (tmp_path / "1" / "1" / "0.0").read_bytes() == b"first\nsecond\n"
+
+
+appends = st.lists(
+    st.tuples(
+        st.integers(1, 3), st.integers(0, 2), st.text("ab\u00e9\r", max_size=30), st.integers(1, 40)
+    ),
+    max_size=40,
+)
+
+
+@given(appends, st.integers(1, 400))
+def test_any_cut_of_any_logs_reads_as_written(tmp_path_factory, written, max_bytes):
+    """Readers that follow, in small answers and over restarts, see each line once and ranks in their order."""
+    root = tmp_path_factory.mktemp("logs")
+    expected: dict[tuple[int, int], list[str]] = {}
+    seen: list[LogLine] = []
+    cursor = ""
+    for i, (run, rank, text, cut) in enumerate(sorted(written, key=lambda w: w[0])):
+        store = LogStore(root, 1 << 30, segment_bytes=200)
+        raw, key = line(i, text.replace("\r", "") + f" {i}"), Key(1, run, rank)
+        for part in (raw[:cut], raw[cut:]):
+            store.append(key, store.size(key), part)
+        store.append(key, 0, raw)  # a repeated chunk that is no longer at the end
+        expected.setdefault((run, rank), []).append(text.replace("\r", "") + f" {i}")
+        lines, cursor = store.read(1, cursor=cursor, max_bytes=max_bytes)
+        seen += lines
+    store = LogStore(root, 1 << 30)
+    while lines := (answer := store.read(1, cursor=cursor, max_bytes=max_bytes))[0]:
+        seen, cursor = seen + lines, answer[1]
+    for (run, rank), wanted in expected.items():
+        assert [s.text for s in seen if (s.run, s.rank) == (run, rank)] == wanted
+
+
+@given(st.lists(st.lists(st.floats(0, 1e6), max_size=20), min_size=1, max_size=4))
+def test_existing_lines_come_in_order_of_time_over_all_answers(tmp_path_factory, ranks):
+    store = LogStore(tmp_path_factory.mktemp("logs"), 1 << 30)
+    for rank, times in enumerate(ranks):
+        store.append(Key(rank=rank), 0, b"".join(line(t, "x" * 20_000) for t in sorted(times)))
+    lines = everything(store)
+    assert len(lines) == sum(map(len, ranks))
+    assert all(a.time <= b.time for a, b in pairwise(lines))
