@@ -5,6 +5,10 @@ Rules that every implementation keeps:
 - A task is written whole (row, current run, its ranks, new events) under the guard of its revision.
 - Every write of a task or node gets the next `version`; versions become visible in order, so a watcher that resumes
   from the largest one it saw misses nothing.
+- A write that is refused (stale revision, taken name, a value that cannot be stored: Invalid) touches nothing else.
+- A database that cannot be used is Unavailable, with its address and the cause. When a connection breaks during a
+  write, or its caller is cancelled, it may have been done: `request_id` and `revision` make repeating it safe.
+- Text of programs (reasons, last lines) may come back with U+FFFD for what databases refuse (NUL, half surrogates).
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ class TaskFilter:
     states: frozenset[TaskState] = frozenset()
     outcomes: frozenset[Outcome] = frozenset()
     users: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()  # node groups, without the zone
     names: tuple[str, ...] = ()  # exact, or with * as a wildcard
     tags: frozenset[str] = frozenset()
     task_types: frozenset[str] = frozenset()
@@ -38,15 +42,17 @@ class TaskFilter:
     starred: bool | None = None
     priority_min: int | None = None
     priority_max: int | None = None
-    created_after: float | None = None
-    created_before: float | None = None
-    visible_to: str | None = None  # own tasks, and tasks shared in one of `visible_groups`
-    visible_groups: frozenset[str] = frozenset()
+    created_after: float | None = None  # that instant excluded
+    created_before: float | None = None  # that instant excluded
+    visible_to: str | None = (
+        None  # own tasks, and tasks that a member of one of `visible_groups` shared in his group
+    )
+    visible_groups: frozenset[str] = frozenset()  # user groups
 
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """One page. `order_by` is a column of ORDERS; the id breaks ties in the same direction."""
+    """One page. `order_by` is one of ORDERS (text by code point); the id breaks ties in the same direction."""
 
     filter: TaskFilter = TaskFilter()
     order_by: str = "id"
@@ -88,11 +94,13 @@ class Store(Protocol):
         """Finish pending writes."""
 
     # tasks
-    async def create_task(self, task: Task, events: Sequence[TaskEvent], request_id: str = "") -> Task:
-        """Insert (task.id is ignored) and answer with id, revision and version set.
+    async def create_task(
+        self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
+    ) -> Task:
+        """Insert (task.id is ignored) and answer with id, revision (1) and version set.
 
-        The same (user, request_id) answers with the first task. Raises Conflict (NAME_TAKEN, naming the other task)
-        when the user has an unfinished task of that name.
+        The same (user, request_id) answers with the first task as it is now. Raises Conflict (NAME_TAKEN, naming the
+        other task) when the user has an unfinished task of that name.
         """
 
     async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
@@ -102,7 +110,10 @@ class Store(Protocol):
         """One task with its current or last run."""
 
     async def find_tasks(self, query: TaskQuery) -> TaskPage:
-        """One page. A page that was followed by next_page_token never skips or repeats a task that did not change."""
+        """One page. Raises Invalid for an unknown order, or a page token of another query.
+
+        A page that was followed by next_page_token never skips or repeats a task that did not change.
+        """
 
     async def unfinished_tasks(self) -> list[Task]:
         """All of them, by id."""
@@ -131,7 +142,9 @@ class Store(Protocol):
     async def save_user(self, user: User) -> None: ...
     async def quotas(self) -> list[Quota]: ...
     async def save_quota(self, quota: Quota) -> None: ...
-    async def delete_quota(self, subject: str, subject_is_group: bool, group: str, priority: Priority) -> bool: ...
+    async def delete_quota(
+        self, subject: str, subject_is_group: bool, group: str, priority: Priority
+    ) -> bool: ...
     async def tokens(self) -> list[Token]: ...
     async def create_token(self, token: Token) -> Token:
         """Insert (token.id is ignored) and answer with the id set."""

@@ -1,0 +1,43 @@
+"""Errors of a database in our words, and the one question that matters to a batch: does it concern every write?"""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    SQLAlchemyError,
+)
+
+from hai_backend.domain.errors import Conflict, HaiError, Invalid, Unavailable, Violation
+
+
+def concerns_all(error: Exception) -> bool:
+    """True when the database failed (disk full, gone), False when one write may be to blame."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, OSError | OperationalError)
+
+
+def translated(error: Exception, where: str, doing: str) -> HaiError:
+    """The error that a caller gets, naming the database and the cause."""
+    if isinstance(error, HaiError):
+        return error
+    cause = _cause(error)
+    if isinstance(error, IntegrityError):
+        return Conflict(f"{doing} {where} met another row with the same key: {cause}")
+    if isinstance(error, DataError | ValueError | OverflowError):
+        return Invalid((Violation("value", f"cannot be stored in {where}: {cause}"),))
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        lost = "the connection was lost, so it may have been done or not; trying again is safe"
+        return Unavailable(f"{doing} {where} failed: {cause}; {lost}")
+    if isinstance(error, SQLAlchemyError | OSError):
+        return Unavailable(f"{doing} {where} failed: {cause}; nothing was changed, try again")
+    return HaiError(f"{doing} {where} failed: {type(error).__name__}: {error}")
+
+
+def _cause(error: Exception) -> str:
+    # The driver's words only: SQLAlchemy's own text adds the statement and every parameter.
+    inner = getattr(error, "orig", None) or error
+    return str(inner).splitlines()[0].rstrip(".") if str(inner) else type(inner).__name__

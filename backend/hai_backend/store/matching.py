@@ -1,0 +1,71 @@
+"""TaskFilter as a predicate over tasks in memory: for the memory store and for streams of changes.
+
+filters.py says the same in SQL; one suite holds both to the same answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+
+from hai_backend.domain.task import Task
+from hai_backend.store.base import TaskFilter
+
+
+def matches(task: Task, wanted: TaskFilter, user_groups: Mapping[str, Collection[str]]) -> bool:
+    """Whether the task passes. `user_groups` has the groups of each user, for `visible_groups`."""
+    return (
+        _among(task, wanted)
+        and _not_excluded(task, wanted)
+        and _within(task, wanted)
+        and _visible(task, wanted, user_groups)
+    )
+
+
+def _among(task: Task, wanted: TaskFilter) -> bool:
+    return (
+        (not wanted.ids or task.id in wanted.ids)
+        and (not wanted.states or task.state in wanted.states)
+        and (not wanted.outcomes or task.outcome in wanted.outcomes)
+        and (not wanted.users or task.user in wanted.users)
+        and (not wanted.groups or task.spec.resource.group in wanted.groups)
+        and (not wanted.names or _named(task.spec.name, wanted.names))
+        and (not wanted.tags or not wanted.tags.isdisjoint(task.tags))
+        and (not wanted.task_types or task.spec.task_type in wanted.task_types)
+    )
+
+
+def _not_excluded(task: Task, wanted: TaskFilter) -> bool:
+    return (
+        task.state not in wanted.not_states
+        and task.user not in wanted.not_users
+        and wanted.not_tags.isdisjoint(task.tags)
+        and not _named(task.spec.name, wanted.not_names)
+    )
+
+
+def _within(task: Task, wanted: TaskFilter) -> bool:
+    return (
+        (wanted.starred is None or task.starred == wanted.starred)
+        and (wanted.priority_min is None or task.priority >= wanted.priority_min)
+        and (wanted.priority_max is None or task.priority <= wanted.priority_max)
+        and (wanted.created_after is None or task.created_at > wanted.created_after)
+        and (wanted.created_before is None or task.created_at < wanted.created_before)
+    )
+
+
+def _visible(task: Task, wanted: TaskFilter, user_groups: Mapping[str, Collection[str]]) -> bool:
+    if wanted.visible_to is None or task.user == wanted.visible_to:
+        return True
+    groups = user_groups.get(task.user, ())
+    return task.spec.options.shared_in_group and not wanted.visible_groups.isdisjoint(groups)
+
+
+def _named(name: str, patterns: Collection[str]) -> bool:
+    return any(_pattern(p).fullmatch(name) for p in patterns)
+
+
+@lru_cache(maxsize=256)
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)

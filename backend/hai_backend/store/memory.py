@@ -1,0 +1,179 @@
+"""The store in memory: for tests, simulations and `memory:`; also the plainest statement of what each verb means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hai_backend.domain.errors import Conflict
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Run, Task, TaskEvent, TaskState
+from hai_backend.domain.user import Quota, Token, User
+from hai_backend.store import paging
+from hai_backend.store.base import AuditRow, TaskPage, TaskQuery
+from hai_backend.store.guards import name_taken
+from hai_backend.store.matching import matches
+
+_QuotaKey = tuple[str, bool, str, Priority]
+
+
+class MemoryStore:
+    """A Store; see base.py for what each verb promises. Lives and dies with its process."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._tasks: dict[int, Task] = {}
+        self._runs: dict[int, dict[int, Run]] = {}
+        self._events: dict[int, list[TaskEvent]] = {}
+        self._requests: dict[tuple[str, str], int] = {}
+        self._nodes: dict[str, Node] = {}
+        self._groups: dict[str, Group] = {}
+        self._users: dict[str, User] = {}
+        self._quotas: dict[_QuotaKey, Quota] = {}
+        self._tokens: dict[int, Token] = {}
+        self._audit: list[AuditRow] = []
+
+    async def open(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    # tasks
+    async def create_task(
+        self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
+    ) -> Task:
+        first = self._requests.get((task.user, request_id)) if request_id else None
+        if first is not None:
+            return self._tasks[first]
+        self._check_name(task)
+        new = replace(task, id=len(self._tasks) + 1, revision=1)
+        if request_id:
+            self._requests[task.user, request_id] = new.id
+        return self._write(new, events)
+
+    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+        stored = self._tasks.get(task.id)
+        if stored is None or stored.revision != task.revision - 1:
+            return None
+        return self._write(task, events)
+
+    async def get_task(self, task_id: int) -> Task | None:
+        return self._tasks.get(task_id)
+
+    async def find_tasks(self, query: TaskQuery) -> TaskPage:
+        paging.check(query)
+        groups = {user.name: user.groups for user in self._users.values()}
+        found = [t for t in self._tasks.values() if matches(t, query.filter, groups)]
+        found.sort(key=lambda t: paging.position_of(t, query.order_by), reverse=query.descending)
+        after = paging.decode(query)
+        rest = [task for task in found if _follows(task, query, after)]
+        page = tuple(rest[: query.page_size])
+        token = paging.encode(query, page[-1]) if len(rest) > len(page) else ""
+        return TaskPage(page, token, len(found) if query.count else None)
+
+    async def unfinished_tasks(self) -> list[Task]:
+        return [t for t in self._tasks.values() if t.state is not TaskState.FINISHED]
+
+    async def changed_tasks(self, after_version: int, limit: int) -> list[Task]:
+        changed = [t for t in self._tasks.values() if t.version > after_version]
+        return sorted(changed, key=lambda t: t.version)[:limit]
+
+    async def version(self) -> int:
+        return self._version
+
+    async def task_runs(self, task_id: int) -> list[Run]:
+        return list(self._runs.get(task_id, {}).values())
+
+    async def task_events(self, task_id: int, after: int = 0) -> list[tuple[int, TaskEvent]]:
+        return list(enumerate(self._events.get(task_id, ()), 1))[after:]
+
+    def _check_name(self, task: Task) -> None:
+        if task.state is TaskState.FINISHED:
+            return
+        wanted = (task.user, task.spec.name)
+        for other in self._tasks.values():
+            if (other.user, other.spec.name) == wanted and other.state is not TaskState.FINISHED:
+                raise name_taken(task, other.id)
+
+    def _write(self, task: Task, events: Sequence[TaskEvent]) -> Task:
+        task = replace(task, version=self._next_version())
+        self._tasks[task.id] = task
+        self._events.setdefault(task.id, []).extend(events)
+        if task.run is not None:
+            self._runs.setdefault(task.id, {})[task.run.number] = task.run
+        return task
+
+    def _next_version(self) -> int:
+        self._version += 1
+        return self._version
+
+    # nodes and groups
+    async def nodes(self) -> list[Node]:
+        return sorted(self._nodes.values(), key=lambda n: n.name)
+
+    async def save_node(self, node: Node) -> None:
+        self._next_version()
+        self._nodes[node.name] = node
+
+    async def delete_node(self, name: str) -> None:
+        if self._nodes.pop(name, None) is not None:
+            self._next_version()
+
+    async def groups(self) -> list[Group]:
+        return sorted(self._groups.values(), key=lambda g: g.name)
+
+    async def save_group(self, group: Group) -> None:
+        self._groups[group.name] = group
+
+    # users
+    async def users(self) -> list[User]:
+        return sorted(self._users.values(), key=lambda u: u.name)
+
+    async def save_user(self, user: User) -> None:
+        self._users[user.name] = user
+
+    async def quotas(self) -> list[Quota]:
+        return [self._quotas[key] for key in sorted(self._quotas)]
+
+    async def save_quota(self, quota: Quota) -> None:
+        key = (quota.subject, quota.subject_is_group, quota.group, quota.priority)
+        self._quotas[key] = quota
+
+    async def delete_quota(
+        self, subject: str, subject_is_group: bool, group: str, priority: Priority
+    ) -> bool:
+        return self._quotas.pop((subject, subject_is_group, group, priority), None) is not None
+
+    async def tokens(self) -> list[Token]:
+        return [self._tokens[key] for key in sorted(self._tokens)]
+
+    async def create_token(self, token: Token) -> Token:
+        new = replace(token, id=len(self._tokens) + 1)
+        self._check_secret(new)
+        self._tokens[new.id] = new
+        return new
+
+    async def save_token(self, token: Token) -> None:
+        self._check_secret(token)
+        self._tokens[token.id] = token
+
+    def _check_secret(self, token: Token) -> None:
+        for other in self._tokens.values():
+            if other.secret_sha256 == token.secret_sha256 and other.id != token.id:
+                raise Conflict(f"token {other.id} has the same secret; make a new one")
+
+    # audit
+    async def add_audit(self, row: AuditRow) -> None:
+        self._audit.append(row)
+
+    async def audit(self, limit: int = 100) -> list[AuditRow]:
+        return self._audit[::-1][:limit]
+
+
+def _follows(task: Task, query: TaskQuery, after: paging.Position | None) -> bool:
+    if after is None:
+        return True
+    position = paging.position_of(task, query.order_by)
+    return position < after if query.descending else position > after

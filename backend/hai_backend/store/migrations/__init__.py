@@ -1,0 +1,52 @@
+"""The schema's history. Looked at by every start of a server, run within one transaction: all of it or nothing.
+
+Alembic is imported only when there is something to do: it would cost every start half a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, column, inspect, select, table
+
+from hai_backend.domain.errors import Unavailable
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+NEWEST = "0001"
+"""The last revision in versions/; a test holds it against them."""
+
+_VERSION = table("alembic_version", column("version_num"))
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the schema to the newest revision. Raises Unavailable when the database is newer than this server."""
+    if _revision(connection) == NEWEST:
+        return
+    from alembic import command
+    from alembic.util.exc import CommandError
+
+    try:
+        command.upgrade(config(connection), "head")
+    except CommandError as error:
+        raise Unavailable(
+            f"the database {connection.engine.url.render_as_string()} cannot be migrated: {error};"
+            " it was probably written by a newer server: install that version"
+        ) from error
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(_VERSION.name):
+        return None
+    return connection.scalar(select(_VERSION.c.version_num))
+
+
+def config(connection: Connection) -> Config:
+    """Alembic's settings, without a file; env.py takes the connection from them."""
+    from alembic.config import Config
+
+    settings = Config(attributes={"connection": connection})
+    settings.set_main_option("script_location", "hai_backend.store:migrations")
+    settings.set_main_option("path_separator", "os")
+    return settings

@@ -1,0 +1,1 @@
+"""One module per revision, in order. A released revision is never edited."""

@@ -1,0 +1,127 @@
+"""PostgreSQL through asyncpg: one writer task that commits in groups, a pool for readers.
+
+Statements are the same functions over a Connection as on SQLite; `run_sync` lends them one. Readers see one snapshot
+per question (REPEATABLE READ), since a task is three rows deep. A connection that was lost is found by the ping
+before use and replaced; a write that was under way then fails as Unavailable, and whether it was committed is for its
+guard to find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import URL, Connection, func, select
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from hai_backend.domain.errors import Unavailable
+from hai_backend.store.bulk import Bulk
+from hai_backend.store.commands import Command
+from hai_backend.store.database import T
+from hai_backend.store.failures import concerns_all, translated
+from hai_backend.store.migrations import upgrade
+from hai_backend.store.transaction import Runs, Transaction
+from hai_backend.store.waiting import BATCH_LIMIT, Waiting, settle
+from hai_backend.store.writes import apply
+
+_READERS = 4
+_SETTINGS = {"application_name": "hai-server", "jit": "off", "statement_timeout": "60s"}
+_MIGRATION_LOCK = 0x686169  # "hai": two servers that start together migrate one after the other
+
+
+class PostgresDatabase:
+    """The database at `url`, whose tables are created when missing."""
+
+    def __init__(self, url: URL) -> None:
+        self._where = url.render_as_string(hide_password=True)
+        self._writer = _engine(url, 1, "READ COMMITTED")
+        self._reader = _engine(url, _READERS, "REPEATABLE READ")
+        self._bulk = Bulk(self._writer.dialect)
+        self._runs: Runs = {}
+        self._queue: asyncio.Queue[Waiting | None] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        try:
+            async with self._writer.begin() as connection:
+                await connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+                await connection.run_sync(upgrade)
+        except Exception as error:
+            await self._writer.dispose()
+            raise translated(error, self._where, "opening") from error
+        self._task = asyncio.create_task(self._work(), name="store-writer")
+
+    async def close(self) -> None:
+        if self._task is None:
+            return
+        task, self._task = self._task, None
+        self._queue.put_nowait(None)
+        await task
+        await self._reader.dispose()
+        await self._writer.dispose()
+
+    async def read(self, question: Callable[[Connection], T]) -> T:
+        self._require_open()
+        try:
+            async with self._reader.begin() as connection:
+                return await connection.run_sync(question)
+        except Exception as error:
+            raise translated(error, self._where, "reading") from error
+
+    async def write(self, command: Command) -> Any:
+        self._require_open()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(Waiting(command, future))
+        return await future
+
+    def _require_open(self) -> None:
+        if self._task is None:
+            raise Unavailable(f"the store {self._where} is closed")
+
+    async def _work(self) -> None:
+        batch = await self._next_batch()
+        while batch:
+            outcomes = await self._commit([waiting.command for waiting in batch])
+            settle(zip(batch, outcomes, strict=True))
+            batch = await self._next_batch()
+
+    async def _next_batch(self) -> list[Waiting]:
+        """All that waits, at least one; nothing once the store is closed and everything is written."""
+        batch: list[Waiting] = []
+        while (waiting := await self._queue.get()) is not None:
+            batch.append(waiting)
+            if self._queue.empty() or len(batch) == BATCH_LIMIT:
+                return batch
+        if batch:
+            self._queue.put_nowait(None)
+        return batch
+
+    async def _commit(self, commands: list[Command]) -> list[object]:
+        try:
+            async with self._writer.begin() as connection:
+                transaction, outcomes = await connection.run_sync(self._apply, commands)
+            transaction.remember()
+        except Exception as error:
+            if len(commands) == 1 or concerns_all(error):
+                return [translated(error, self._where, "writing") for _ in commands]
+            return [(await self._commit([command]))[0] for command in commands]
+        return outcomes
+
+    def _apply(
+        self, connection: Connection, commands: list[Command]
+    ) -> tuple[Transaction, list[object]]:
+        transaction = Transaction(connection, self._bulk, self._runs)
+        return transaction, apply(transaction, commands)
+
+
+def _engine(url: URL, connections: int, isolation: Any) -> AsyncEngine:
+    return create_async_engine(
+        url.set(drivername="postgresql+asyncpg"),
+        isolation_level=isolation,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=30,
+        pool_pre_ping=True,
+        connect_args={"timeout": 10, "command_timeout": 60, "server_settings": _SETTINGS},
+    )

@@ -1,0 +1,119 @@
+"""The store on a SQL database: every verb is one question for a reader, or one command for the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Run, Task, TaskEvent
+from hai_backend.domain.user import Quota, Token, User
+from hai_backend.store import queries, small
+from hai_backend.store.base import AuditRow, TaskPage, TaskQuery
+from hai_backend.store.commands import AddAudit, CreateTask, Do, SaveTask
+from hai_backend.store.database import Database
+from hai_backend.store.transaction import Transaction
+
+
+class SqlStore:
+    """A Store; see base.py for what each verb promises."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._read = database.read
+
+    async def open(self) -> None:
+        await self._database.open()
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    # tasks
+    async def create_task(
+        self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
+    ) -> Task:
+        created: Task = await self._database.write(CreateTask(task, events, request_id))
+        return created
+
+    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+        saved: Task | None = await self._database.write(SaveTask(task, events))
+        return saved
+
+    async def get_task(self, task_id: int) -> Task | None:
+        return await self._read(lambda c: queries.get_task(c, task_id))
+
+    async def find_tasks(self, query: TaskQuery) -> TaskPage:
+        return await self._read(lambda c: queries.find_tasks(c, query))
+
+    async def unfinished_tasks(self) -> list[Task]:
+        return await self._read(queries.unfinished_tasks)
+
+    async def changed_tasks(self, after_version: int, limit: int) -> list[Task]:
+        return await self._read(lambda c: queries.changed_tasks(c, after_version, limit))
+
+    async def version(self) -> int:
+        return await self._read(queries.version)
+
+    async def task_runs(self, task_id: int) -> list[Run]:
+        return await self._read(lambda c: queries.task_runs(c, task_id))
+
+    async def task_events(self, task_id: int, after: int = 0) -> list[tuple[int, TaskEvent]]:
+        return await self._read(lambda c: queries.task_events(c, task_id, after))
+
+    # nodes and groups
+    async def nodes(self) -> list[Node]:
+        return await self._read(small.nodes)
+
+    async def save_node(self, node: Node) -> None:
+        await self._do(lambda t: small.save_node(t, node))
+
+    async def delete_node(self, name: str) -> None:
+        await self._do(lambda t: small.delete_node(t, name))
+
+    async def groups(self) -> list[Group]:
+        return await self._read(small.groups)
+
+    async def save_group(self, group: Group) -> None:
+        await self._do(lambda t: small.save_group(t, group))
+
+    # users
+    async def users(self) -> list[User]:
+        return await self._read(small.users)
+
+    async def save_user(self, user: User) -> None:
+        await self._do(lambda t: small.save_user(t, user))
+
+    async def quotas(self) -> list[Quota]:
+        return await self._read(small.quotas)
+
+    async def save_quota(self, quota: Quota) -> None:
+        await self._do(lambda t: small.save_quota(t, quota))
+
+    async def delete_quota(
+        self, subject: str, subject_is_group: bool, group: str, priority: Priority
+    ) -> bool:
+        deleted = await self._do(
+            lambda t: small.delete_quota(t, subject, subject_is_group, group, priority)
+        )
+        return bool(deleted)
+
+    async def tokens(self) -> list[Token]:
+        return await self._read(small.tokens)
+
+    async def create_token(self, token: Token) -> Token:
+        created: Token = await self._database.write(Do(lambda t: small.create_token(t, token)))
+        return created
+
+    async def save_token(self, token: Token) -> None:
+        await self._do(lambda t: small.save_token(t, token))
+
+    # audit
+    async def add_audit(self, row: AuditRow) -> None:
+        await self._database.write(AddAudit(row))
+
+    async def audit(self, limit: int = 100) -> list[AuditRow]:
+        return await self._read(lambda c: small.audit(c, limit))
+
+    async def _do(self, run: Callable[[Transaction], object]) -> object:
+        outcome: object = await self._database.write(Do(run))
+        return outcome

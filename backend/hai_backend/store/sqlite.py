@@ -1,0 +1,158 @@
+"""SQLite: one writer thread that commits in groups, a few reader threads, one server per file.
+
+While one commit waits for the disk, the commands of the next gather in the queue; an idle store commits at once.
+Readers have connections of their own and, in WAL mode, block nobody. Threads instead of aiosqlite: one hop per batch,
+not per statement. A lock on a file beside the database keeps a second server off, which would otherwise schedule the
+same tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+
+from hai_backend.domain.errors import Unavailable
+from hai_backend.store.bulk import Bulk
+from hai_backend.store.commands import Command
+from hai_backend.store.database import T
+from hai_backend.store.failures import concerns_all, translated
+from hai_backend.store.lock import lock
+from hai_backend.store.migrations import upgrade
+from hai_backend.store.transaction import Runs, Transaction
+from hai_backend.store.waiting import BATCH_LIMIT, Waiting, settle
+from hai_backend.store.writes import apply
+
+_READERS = 4
+_PRAGMAS = ("synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON", "cache_size=-16000")
+
+
+class SqliteDatabase:
+    """The file at `path`, which is created when missing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._writer = _engine(self._path, "BEGIN IMMEDIATE", ("journal_mode=WAL", *_PRAGMAS))
+        self._reader = _engine(self._path, "BEGIN", (*_PRAGMAS, "query_only=ON"))
+        self._bulk = Bulk(self._writer.dialect)
+        self._runs: Runs = {}
+        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._lock = -1
+        self._open = False
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="store-reader")
+        try:
+            await self._loop.run_in_executor(self._pool, self._prepare)
+        except Exception as error:
+            self._release()
+            raise translated(error, str(self._path), "opening") from error
+        self._ended = self._loop.create_future()
+        self._open = True
+        Thread(target=self._work, name="store-writer", daemon=True).start()
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._queue.put(None)
+        await self._ended
+        self._release()
+
+    async def read(self, question: Callable[[Connection], T]) -> T:
+        self._require_open()
+        return await self._loop.run_in_executor(self._pool, self._read, question)
+
+    async def write(self, command: Command) -> Any:
+        self._require_open()
+        future: asyncio.Future[object] = self._loop.create_future()
+        self._queue.put(Waiting(command, future))
+        return await future
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise Unavailable(f"the store {self._path} is closed")
+
+    def _prepare(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = lock(self._path)
+        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # it holds token hashes
+        with self._writer.begin() as connection:
+            upgrade(connection)
+
+    def _release(self) -> None:
+        self._pool.shutdown()
+        self._reader.dispose()
+        self._writer.dispose()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _read(self, question: Callable[[Connection], T]) -> T:
+        try:
+            with self._reader.begin() as connection:
+                return question(connection)
+        except Exception as error:
+            raise translated(error, str(self._path), "reading") from error
+
+    def _work(self) -> None:
+        batch = self._next_batch()
+        while batch:
+            outcomes = self._commit([waiting.command for waiting in batch])
+            self._tell(settle, list(zip(batch, outcomes, strict=True)))
+            batch = self._next_batch()
+        self._tell(self._ended.set_result, None)
+
+    def _next_batch(self) -> list[Waiting]:
+        """All that waits, at least one; nothing once the store is closed and everything is written."""
+        batch: list[Waiting] = []
+        while (waiting := self._queue.get()) is not None:
+            batch.append(waiting)
+            if self._queue.empty() or len(batch) == BATCH_LIMIT:
+                return batch
+        if batch:
+            self._queue.put(None)
+        return batch
+
+    def _commit(self, commands: list[Command]) -> list[object]:
+        try:
+            with self._writer.begin() as connection:
+                transaction = Transaction(connection, self._bulk, self._runs)
+                outcomes = apply(transaction, commands)
+            transaction.remember()
+        except Exception as error:
+            if len(commands) == 1 or concerns_all(error):
+                return [translated(error, str(self._path), "writing") for _ in commands]
+            return [self._commit([command])[0] for command in commands]
+        return outcomes
+
+    def _tell(self, callback: Callable[[Any], object], argument: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(callback, argument)
+
+
+def _engine(path: Path, begin: str, pragmas: tuple[str, ...]) -> Engine:
+    engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=_READERS)
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, _: object) -> None:
+        connection.isolation_level = (
+            None  # sqlite3 must not begin transactions: it would do so too late
+        )
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine

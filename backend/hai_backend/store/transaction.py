@@ -1,0 +1,75 @@
+"""One write transaction: its connection, its counters, and what it learns for the next one.
+
+The counters' row is read with a lock before anything else, which makes writers of several servers wait for one
+another on PostgreSQL; SQLite has one writer anyway. Hence versions become visible in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Delete, Table, select, update
+
+from hai_backend.domain.task import Run, RunState
+from hai_backend.store.bulk import Bulk
+from hai_backend.store.rows import META
+
+Runs = dict[int, tuple[int, Run]]
+"""By task: the run as this server last wrote it, and the revision of that write. Ended runs are forgotten."""
+
+
+class Transaction:
+    """Use within `connection.begin()`; call `finish` last."""
+
+    def __init__(self, connection: Connection, bulk: Bulk, runs: Runs) -> None:
+        self.connection = connection
+        self._bulk = bulk
+        self._runs = runs
+        self.written: Runs = {}
+        row = connection.execute(select(META).with_for_update()).one()
+        self._before: tuple[int, ...] = tuple(row)
+        _, self._version, self._last_task_id, self._last_token_id = self._before
+
+    def put(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert or replace rows."""
+        self._bulk.put(self.connection, table, rows)
+
+    def delete(self, statement: Delete) -> int:
+        """Delete rows and tell how many there were."""
+        return self.connection.execute(statement).rowcount
+
+    def next_version(self) -> int:
+        """The version of the next written task or node."""
+        self._version += 1
+        return self._version
+
+    def next_task_id(self) -> int:
+        """The identity of a new task."""
+        self._last_task_id += 1
+        return self._last_task_id
+
+    def next_token_id(self) -> int:
+        """The identity of a new token."""
+        self._last_token_id += 1
+        return self._last_token_id
+
+    def known_run(self, task_id: int, revision: int) -> Run | None:
+        """The run that stands in the database at that revision, if this server wrote it."""
+        known = self.written.get(task_id) or self._runs.get(task_id)
+        return known[1] if known is not None and known[0] == revision else None
+
+    def finish(self) -> None:
+        """Write the counters back."""
+        after = (1, self._version, self._last_task_id, self._last_token_id)
+        if after != self._before:
+            names = [column.name for column in META.columns]
+            self.connection.execute(update(META).values(dict(zip(names, after, strict=True))))
+
+    def remember(self) -> None:
+        """After the commit: keep what was written for the next transaction."""
+        for task_id, (revision, run) in self.written.items():
+            if run.state is RunState.ENDED:
+                self._runs.pop(task_id, None)
+            else:
+                self._runs[task_id] = (revision, run)

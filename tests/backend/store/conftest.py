@@ -1,0 +1,79 @@
+"""Stores to test: each test gets an empty one of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from sqlalchemy import make_url
+
+from hai_backend.store.base import Store
+from hai_backend.store.connect import open_store
+
+POSTGRES = os.environ.get("HAI_TEST_POSTGRES", "")
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty database with its tables: copying it is faster than migrating once per test."""
+    import asyncio
+
+    path = tmp_path_factory.mktemp("store") / "empty.db"
+
+    async def make() -> None:
+        store = open_store(f"sqlite:///{path}")
+        await store.open()
+        await store.close()
+
+    asyncio.run(make())
+    return path
+
+
+@pytest.fixture
+def sqlite_path(migrated_file: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(migrated_file, tmp_path / "hai.db"))
+
+
+@pytest.fixture
+async def postgres_url() -> AsyncIterator[str]:
+    """A new database on the server that HAI_TEST_POSTGRES names."""
+    if not POSTGRES:
+        pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
+    name = f"hai_test_{uuid.uuid4().hex}"
+    admin = await asyncpg.connect(POSTGRES)
+    await admin.execute(f'CREATE DATABASE "{name}"')
+    yield make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
+    await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    await admin.close()
+
+
+@pytest.fixture(
+    params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)],
+)
+def store_url(request: pytest.FixtureRequest) -> str:
+    if request.param == "memory":
+        return "memory:"
+    if request.param == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('sqlite_path')}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[Store]:
+    store = open_store(store_url)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def sqlite_store(sqlite_path: Path) -> AsyncIterator[Store]:
+    store = open_store(f"sqlite:///{sqlite_path}")
+    await store.open()
+    yield store
+    await store.close()

@@ -1,0 +1,50 @@
+"""Addresses of stores, and what happens when nobody answers there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hai_backend.domain.errors import Invalid, Unavailable
+from hai_backend.store.connect import open_store
+from hai_backend.store.memory import MemoryStore
+from hai_backend.store.sql import SqlStore
+
+
+def test_memory() -> None:
+    assert isinstance(open_store("memory:"), MemoryStore)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite:////tmp/x.db", "sqlite:///x.db", "postgresql://u@h/d", "postgresql+asyncpg://h/d"],
+)
+def test_databases(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(open_store(url), SqlStore)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hai.db",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "mysql://u:secret@h/d",
+        "postgresql://h:port/d",
+    ],
+)
+def test_other_addresses_are_refused_without_repeating_a_password(url: str) -> None:
+    with pytest.raises(Invalid, match="sqlite:///path") as error:
+        open_store(url)
+    assert "secret" not in str(error.value)
+
+
+async def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
+    store = open_store("postgresql://u:secret@127.0.0.1:1/d")
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1/d") as error:
+        await store.open()
+    assert "secret" not in str(error.value)

@@ -1,0 +1,557 @@
+"""One suite for every store: what base.py promises."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hai_backend.domain.errors import Conflict, Invalid
+from hai_backend.domain.node import Group, Node, NodeState
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import (
+    NodeResourceSpec,
+    OnEnd,
+    OptionsSpec,
+    PolicySpec,
+    ProfileSpec,
+    ProgramSpec,
+    ResourceSpec,
+    RoleSpec,
+    ServiceSpec,
+    ServiceType,
+    TaskSpec,
+    TaskType,
+)
+from hai_backend.domain.task import (
+    Outcome,
+    Rank,
+    RankState,
+    Run,
+    RunState,
+    StopCode,
+    Task,
+    TaskEvent,
+    TaskState,
+)
+from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
+from hai_backend.store.base import ORDERS, AuditRow, Store, TaskFilter, TaskQuery
+
+SUBMITTED = TaskEvent(1.5, "alice", "TaskSubmitted", "hai python train.py")
+FULL_SPEC = TaskSpec(
+    name="训练-1",
+    spec=ProgramSpec(
+        "train.py",
+        "/ws",
+        ("--a", 'b "c" $(x);\n\0'),
+        {"K": "v", "空": ""},
+        True,
+        "https://git",
+        "main",
+    ),
+    task_type=TaskType.JUPYTER,
+    priority=Priority.HIGH,
+    resource=ResourceSpec("img", "big", "z1", 3, True, 4, 8, 16),
+    services=(ServiceSpec("tb", ServiceType.LOCAL, 0, (0, 2), "tensorboard", True),),
+    options=OptionsSpec(
+        7,
+        3,
+        "env[bob]",
+        NodeResourceSpec(4, 8),
+        ProfileSpec(1, "gpu", {"gpu": 2}, 3, True, True),
+        ("sweep",),
+        60,
+        True,
+        True,
+        ("n1", "n2"),
+        ("side",),
+        True,
+        10,
+        20,
+        3,
+        "SIGUSR1",
+        1.25,
+        0.1,
+        True,
+    ),
+    roles=(RoleSpec("master", 1, "m.py", ("-x",), {"A": "1"}, 1, 2, 3),),
+    policies=PolicySpec(OnEnd.RESTART, OnEnd.FAIL, OnEnd.COMPLETE, 2),
+)
+
+
+def spec(name: str = "t", group: str = "default", **options: Any) -> TaskSpec:
+    return TaskSpec(
+        name,
+        ProgramSpec("a.py"),
+        resource=ResourceSpec(group=group),
+        options=OptionsSpec(**options),
+    )
+
+
+def task(name: str = "t", user: str = "alice", **fields: Any) -> Task:
+    base = Task(0, user, spec(name), TaskState.WAITING_INIT, Priority.NORMAL, 1000.0)
+    return replace(base, **fields)
+
+
+def run(number: int = 1, size: int = 2, **fields: Any) -> Run:
+    made = tuple(Rank(i, f"n{i}") for i in range(size))
+    return replace(Run(number, RunState.CREATED, made, 1001.0, Priority.NORMAL), **fields)
+
+
+def bumped(task: Task, **fields: Any) -> Task:
+    return replace(task, revision=task.revision + 1, **fields)
+
+
+async def saved(store: Store, task: Task, *events: TaskEvent, **fields: Any) -> Task:
+    written = await store.save_task(bumped(task, **fields), events)
+    assert written is not None
+    return written
+
+
+# creating
+
+
+async def test_a_created_task_has_an_id_a_revision_and_a_version(store: Store) -> None:
+    before = await store.version()
+    created = await store.create_task(task(), [SUBMITTED])
+    assert created == replace(task(), id=created.id, revision=1, version=before + 1)
+    assert created.id > 0
+    assert await store.get_task(created.id) == created
+    assert await store.version() == created.version
+
+
+async def test_every_field_comes_back(store: Store) -> None:
+    rank = Rank(1, "n1", RankState.FAILED, "w", "10.0.0.1", 29500, 137, "最后", 3.25, 4.1)
+    full = Task(
+        id=0,
+        user="bob",
+        spec=FULL_SPEC,
+        state=TaskState.FINISHED,
+        priority=Priority.AUTO,
+        created_at=1763723720.123457,
+        custom_rank=-0.1,
+        tags=("b", "a"),
+        starred=True,
+        whole_life_state=-(2**63),
+        outcome=Outcome.FAILED,
+        wanted_outcome=Outcome.STOPPED,
+        reason="ended, 原因",
+        held=True,
+        not_before=0.1 + 0.2,
+        suspend_count=1,
+        failure_count=2,
+        node_failure_count=3,
+        launch_failure_count=4,
+        run_seconds=1e-9,
+        started_at=5.5,
+        finished_at=6.6,
+        run=Run(
+            number=3,
+            state=RunState.ENDED,
+            ranks=(Rank(0, "n0"), rank),
+            created_at=7.7,
+            priority=Priority.LOW,
+            whole_life_state=8,
+            stop_code=StopCode.FAILED | StopCode.TIMEOUT,
+            reason="r",
+            suspended_for=9,
+            started_at=10.1,
+            ended_at=11.1,
+            deadline=12.1,
+            acknowledged=True,
+        ),
+    )
+    created = await store.create_task(full, [])
+    found = await store.get_task(created.id)
+    assert found == replace(full, id=created.id, revision=1, version=created.version)
+    assert type(found.held) is bool
+
+
+async def test_a_missing_task_is_none(store: Store) -> None:
+    assert await store.get_task(99) is None
+    assert await store.task_runs(99) == []
+    assert await store.task_events(99) == []
+
+
+async def test_a_repeated_request_answers_with_the_first_task(store: Store) -> None:
+    first = await store.create_task(task("a"), [SUBMITTED], "r1")
+    moved = await saved(store, first, reason="changed")
+    assert await store.create_task(task("a"), [SUBMITTED], "r1") == moved
+    assert await store.create_task(task("b"), [SUBMITTED], "r1") == moved
+    assert await store.task_events(first.id) == [(1, SUBMITTED)]
+    other = await store.create_task(task("a", user="bob"), [], "r1")
+    assert other.id != first.id
+
+
+async def test_requests_repeated_at_once_make_one_task(store: Store) -> None:
+    made = await asyncio.gather(*(store.create_task(task(), [SUBMITTED], "r") for _ in range(20)))
+    assert len({t.id for t in made}) == 1
+    assert (await store.find_tasks(TaskQuery(count=True))).total == 1
+
+
+async def test_without_request_ids_nothing_is_taken_for_repeated(store: Store) -> None:
+    first = await store.create_task(task("a"), [])
+    assert (await store.create_task(task("b"), [])).id != first.id
+
+
+async def test_a_name_is_taken_until_its_task_is_finished(store: Store) -> None:
+    first = await store.create_task(task("bert"), [])
+    with pytest.raises(Conflict, match=f"alice.*'bert'.*task {first.id}") as error:
+        await store.create_task(task("bert"), [])
+    assert error.value.reason == "NAME_TAKEN"
+    await store.create_task(task("bert", user="bob"), [])
+    await saved(store, first, state=TaskState.FINISHED)
+    await store.create_task(task("bert"), [])
+
+
+async def test_of_many_creates_of_one_name_at_once_one_wins(store: Store) -> None:
+    answers = await asyncio.gather(
+        *(store.create_task(task("same"), [SUBMITTED]) for _ in range(10)),
+        *(store.create_task(task(f"other{i}"), [SUBMITTED]) for i in range(10)),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(a, Conflict) for a in answers) == 9
+    assert sum(isinstance(a, Task) for a in answers) == 11
+    assert len(await store.unfinished_tasks()) == 11
+
+
+# saving
+
+
+async def test_save_writes_under_the_guard_of_the_revision(store: Store) -> None:
+    first = await store.create_task(task(), [SUBMITTED])
+    ended = TaskEvent(2.0, "scheduler", "RunPlaced", "why", 1, 0)
+    second = await saved(store, first, ended, state=TaskState.RUNNING, run=run(), tags=("x",))
+    assert second.version > first.version
+    assert await store.get_task(first.id) == second
+    assert await store.save_task(bumped(first, reason="late"), [ended]) is None
+    assert await store.save_task(replace(second, revision=9), []) is None
+    assert await store.save_task(replace(second, id=77), []) is None
+    assert await store.get_task(first.id) == second
+    assert await store.task_events(first.id) == [(1, SUBMITTED), (2, ended)]
+    assert await store.task_events(first.id, after=1) == [(2, ended)]
+
+
+async def test_a_stale_save_among_good_writes_fails_alone(store: Store) -> None:
+    tasks = [await store.create_task(task(f"t{i}"), []) for i in range(10)]
+    stale = replace(tasks[0], reason="stale")
+    good = [bumped(t, reason="good") for t in tasks]
+    answers = await asyncio.gather(*(store.save_task(t, []) for t in [*good[:5], stale, *good[5:]]))
+    assert [a is None for a in answers].index(True) == 5
+    assert [t.reason for t in await store.unfinished_tasks()] == ["good"] * 10
+    assert answers.count(None) == 1
+
+
+async def test_of_saves_of_one_revision_at_once_one_wins(store: Store) -> None:
+    first = await store.create_task(task(), [])
+    event = TaskEvent(2.0, "a", "Changed")
+    saves = (store.save_task(bumped(first, reason=str(i)), [event]) for i in range(8))
+    winners = [t for t in await asyncio.gather(*saves) if t is not None]
+    assert [await store.get_task(first.id)] == winners
+    assert len(await store.task_events(first.id)) == 1
+
+
+async def test_saves_in_a_row_can_be_under_way_together(store: Store) -> None:
+    first = await store.create_task(task(), [SUBMITTED])
+    second = bumped(first, state=TaskState.RUNNING, run=run(), tags=("a",))
+    third = bumped(second, run=run(state=RunState.BUILDING), tags=("b", "c"))
+    event = TaskEvent(2.0, "a", "Changed")
+    await asyncio.gather(store.save_task(second, [event]), store.save_task(third, [event, event]))
+    found = await store.get_task(first.id)
+    assert found == replace(third, version=found.version if found else 0)
+    assert [n for n, _ in await store.task_events(first.id)] == [1, 2, 3, 4]
+    page = await store.find_tasks(TaskQuery(TaskFilter(tags=frozenset({"a"}))))
+    assert page.tasks == ()
+
+
+async def test_runs_are_kept_and_the_last_one_is_current(store: Store) -> None:
+    created = await store.create_task(task(), [])
+    second = await saved(store, created, run=run(1), state=TaskState.RUNNING)
+    gone = tuple(replace(r, state=RankState.STOPPED, exit_code=-9) for r in run().ranks)
+    ended = run(1, state=RunState.ENDED, ended_at=9.0, ranks=gone)
+    third = await saved(store, second, run=ended, state=TaskState.SUSPENDED)
+    fourth = await saved(store, third, run=run(2, 3), state=TaskState.RUNNING)
+    assert await store.get_task(created.id) == fourth
+    assert await store.task_runs(created.id) == [ended, run(2, 3)]
+    assert await store.unfinished_tasks() == [fourth]
+
+
+async def test_one_rank_of_many_changes(store: Store) -> None:
+    current = await store.create_task(task(), [])
+    current = await saved(store, current, run=run(1, 12), state=TaskState.RUNNING)
+    for index in (10, 3, 11):
+        ranks = list(current.run.ranks) if current.run else []
+        ranks[index] = replace(ranks[index], state=RankState.RUNNING, address="10.0.0.1")
+        current = await saved(store, current, run=run(1, 12, ranks=tuple(ranks)))
+    assert await store.get_task(current.id) == current
+
+
+async def test_text_that_no_database_takes_does_not_keep_a_task_from_ending(store: Store) -> None:
+    created = await store.create_task(task(), [])
+    ranks = (Rank(0, "n0", last_lines="a\0b\udc80"),)
+    done = {"state": TaskState.FINISHED, "reason": "x\0y"}
+    await saved(store, created, TaskEvent(1.0, "a", "b", "\0"), run=run(ranks=ranks), **done)
+    found = await store.get_task(created.id)
+    assert found is not None
+    assert found.state is TaskState.FINISHED
+    assert found.run is not None
+    assert found.run.ranks[0].last_lines.startswith("a")
+
+
+# versions
+
+
+async def test_changes_come_in_version_order_and_a_watcher_misses_none(store: Store) -> None:
+    tasks = [await store.create_task(task(f"t{i}"), []) for i in range(5)]
+    start = await store.version()
+    again = [await saved(store, tasks[i], reason="x") for i in (3, 0)]
+    assert await store.changed_tasks(start, 10) == again
+    assert await store.changed_tasks(start, 1) == again[:1]
+    assert await store.changed_tasks(await store.version(), 10) == []
+    assert len(await store.changed_tasks(0, 100)) == 5
+
+
+async def test_versions_become_visible_in_order(store: Store) -> None:
+    seen: list[int] = []
+    done = asyncio.Event()
+
+    async def watch() -> None:
+        while not (done.is_set() and len(seen) >= 100):
+            changed = await store.changed_tasks(seen[-1] if seen else 0, 1000)
+            seen.extend(t.version for t in changed)
+            await asyncio.sleep(0)
+
+    watcher = asyncio.create_task(watch())
+    created = await asyncio.gather(*(store.create_task(task(f"t{i}"), []) for i in range(100)))
+    done.set()
+    await asyncio.wait_for(watcher, 30)
+    assert seen == sorted(t.version for t in created)
+
+
+async def test_nodes_take_versions_too(store: Store) -> None:
+    before = await store.version()
+    await store.save_node(Node("n1"))
+    await store.delete_node("n1")
+    await store.delete_node("n1")
+    assert await store.version() == before + 2
+
+
+# finding
+
+ALL = (
+    task("bert-1", tags=("a", "b"), starred=True, created_at=1.0, priority=Priority.HIGH),
+    task("bert_2", tags=("b",), created_at=2.0, state=TaskState.RUNNING, priority=Priority.LOW),
+    task("Bert%3", "bob", created_at=3.0, spec=spec("Bert%3", "big", shared_in_group=True)),
+    task("x[y]?", "bob", created_at=4.0, state=TaskState.SUSPENDED, priority=Priority.AUTO),
+    task("done", "carol", created_at=5.0, state=TaskState.FINISHED, outcome=Outcome.FAILED),
+    task("done", "carol", created_at=5.0, state=TaskState.FINISHED, outcome=Outcome.SUCCEEDED),
+    task("ünï\\d", "dan", spec=replace(spec("ünï\\d"), task_type=TaskType.JUPYTER)),
+    task("shared", "eve", spec=spec("shared", shared_in_group=True), created_at=6.0),
+)
+
+
+async def fill(store: Store) -> None:
+    await store.save_user(User("bob", groups=("vision", "nlp")))
+    await store.save_user(User("eve", groups=("audio",)))
+    await store.save_user(User("alice", groups=("nlp",)))
+    for one in ALL:
+        await store.create_task(one, [])
+
+
+S, O = TaskState, Outcome  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        pytest.param({}, [1, 2, 3, 4, 5, 6, 7, 8], id="nothing asked: everything"),
+        pytest.param({"ids": {2, 5, 99}}, [2, 5], id="ids"),
+        pytest.param({"states": {S.RUNNING, S.SUSPENDED}}, [2, 4], id="values are ORed"),
+        pytest.param({"states": {S.FINISHED, S.RUNNING}}, [2, 5, 6], id="finished or running"),
+        pytest.param({"outcomes": {O.FAILED}}, [5], id="outcome"),
+        pytest.param({"users": {"bob"}, "states": {S.SUSPENDED}}, [4], id="terms are ANDed"),
+        pytest.param({"groups": {"big"}}, [3], id="node group"),
+        pytest.param({"names": ("bert-1",)}, [1], id="exact name"),
+        pytest.param({"names": ("bert*",)}, [1, 2], id="names are case-sensitive"),
+        pytest.param({"names": ("*%*", "*_2")}, [2, 3], id="percent and underscore are literal"),
+        pytest.param({"names": ("x[y]?", "x[*")}, [4], id="brackets and marks are literal"),
+        pytest.param({"names": ("?*", "[x]*")}, [], id="only * is a wildcard"),
+        pytest.param({"names": ("*ï\\*",)}, [7], id="backslash is literal"),
+        pytest.param({"names": ("*",)}, [1, 2, 3, 4, 5, 6, 7, 8], id="any name"),
+        pytest.param({"tags": {"a", "zz"}}, [1], id="one of the tags"),
+        pytest.param({"tags": {"b"}}, [1, 2], id="tag of several tasks"),
+        pytest.param({"task_types": {TaskType.JUPYTER}}, [7], id="task type"),
+        pytest.param({"not_states": {S.FINISHED, S.RUNNING}}, [1, 3, 4, 7, 8], id="not states"),
+        pytest.param({"not_tags": {"a"}, "users": {"alice"}}, [2], id="not tag"),
+        pytest.param({"not_users": {"alice", "bob"}}, [5, 6, 7, 8], id="not users"),
+        pytest.param({"not_names": ("done", "b*", "s*")}, [3, 4, 7], id="not names"),
+        pytest.param({"starred": True}, [1], id="starred"),
+        pytest.param({"starred": False, "users": {"alice"}}, [2], id="not starred"),
+        pytest.param({"priority_min": 30}, [1], id="priority from"),
+        pytest.param({"priority_max": 0}, [2, 4], id="priority to; AUTO is below all"),
+        pytest.param({"created_after": 5.0}, [7, 8], id="after excludes the instant"),
+        pytest.param({"created_before": 2.0}, [1], id="before excludes the instant"),
+        pytest.param({"visible_to": "dan"}, [7], id="own tasks"),
+        pytest.param(
+            {"visible_to": "alice", "visible_groups": {"nlp"}},
+            [1, 2, 3],
+            id="shared by a member of one's group",
+        ),
+        pytest.param(
+            {"visible_to": "dan", "visible_groups": {"audio", "vision"}},
+            [3, 7, 8],
+            id="shared in several groups",
+        ),
+    ],
+)
+async def test_filter(store: Store, wanted: dict[str, Any], ids: list[int]) -> None:
+    await fill(store)
+    wanted = {k: frozenset(v) if isinstance(v, set) else v for k, v in wanted.items()}
+    page = await store.find_tasks(TaskQuery(TaskFilter(**wanted), descending=False, count=True))
+    assert [t.id for t in page.tasks] == ids
+    assert page.total == len(ids)
+    assert page.next_page_token == ""
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    ("order", "ids"),
+    [
+        ("id", [1, 2, 3, 4, 5, 6, 7, 8]),
+        ("create_time", [1, 2, 3, 4, 5, 6, 8, 7]),
+        ("priority", [4, 2, 3, 5, 6, 7, 8, 1]),
+        ("name", [3, 1, 2, 5, 6, 8, 4, 7]),
+        ("state", [5, 6, 2, 4, 1, 3, 7, 8]),
+    ],
+)
+async def test_pages_follow_the_order(
+    store: Store, order: str, ids: list[int], descending: bool
+) -> None:
+    await fill(store)
+    query, found = TaskQuery(order_by=order, descending=descending, page_size=3), []
+    for size in (3, 3, 2):
+        page = await store.find_tasks(query)
+        assert len(page.tasks) == size
+        found += [t.id for t in page.tasks]
+        query = replace(query, page_token=page.next_page_token)
+    assert found == (ids[::-1] if descending else ids)
+    assert query.page_token == ""
+
+
+async def test_a_page_goes_on_where_it_ended_when_tasks_come_and_change(store: Store) -> None:
+    await fill(store)
+    query = TaskQuery(order_by="create_time", page_size=3)
+    first = await store.find_tasks(query)
+    await store.create_task(task("new", created_at=1e9), [])
+    await saved(store, first.tasks[-1], starred=True)
+    rest = await store.find_tasks(replace(query, page_size=50, page_token=first.next_page_token))
+    assert [t.id for t in (*first.tasks, *rest.tasks)] == [7, 8, 6, 5, 4, 3, 2, 1]
+
+
+async def test_a_token_of_another_query_is_refused(store: Store) -> None:
+    await fill(store)
+    token = (await store.find_tasks(TaskQuery(page_size=1))).next_page_token
+    starred = TaskFilter(starred=True)
+    wrong = [
+        TaskQuery(starred, page_token=token),
+        TaskQuery(order_by="name", page_token=token),
+        TaskQuery(descending=False, page_token=token),
+        *(TaskQuery(page_token=t) for t in ("x", "é", "bnVsbA", "W10", token[:-3], "W" + token)),
+    ]
+    for query in wrong:
+        with pytest.raises(Invalid) as error:
+            await store.find_tasks(query)
+        assert error.value.violations[0].field == "page_token"
+
+
+async def test_a_wrong_order_and_size_are_refused_together(store: Store) -> None:
+    with pytest.raises(Invalid) as error:
+        await store.find_tasks(TaskQuery(order_by="nmae", page_size=0))
+    assert [v.field for v in error.value.violations] == ["order_by", "page_size"]
+    assert set(ORDERS) <= set(error.value.violations[0].message.replace(",", "").split())
+
+
+async def test_pages_carry_runs(store: Store) -> None:
+    plain = await store.create_task(task("a"), [])
+    placed = await saved(store, await store.create_task(task("b"), []), run=run())
+    assert (await store.find_tasks(TaskQuery())).tasks == (placed, plain)
+
+
+async def test_unfinished_tasks_come_by_id(store: Store) -> None:
+    await fill(store)
+    assert [t.id for t in await store.unfinished_tasks()] == [1, 2, 3, 4, 7, 8]
+
+
+# the small tables
+
+
+async def test_nodes_and_groups(store: Store) -> None:
+    node = Node(
+        "n1", "g", "z", NodeState.NOT_READY, True, 8, True, 64, 2**40, ("leaf", "spine"), "why", 1.5
+    )
+    await store.save_node(Node("n2"))
+    await store.save_node(Node("n1"))
+    await store.save_node(node)
+    assert await store.nodes() == [node, Node("n2")]
+    await store.delete_node("n2")
+    assert await store.nodes() == [node]
+    await store.save_group(Group("b"))
+    await store.save_group(Group("a"))
+    await store.save_group(Group("a", packed=True))
+    assert await store.groups() == [Group("a", True), Group("b")]
+
+
+async def test_users_and_quotas(store: Store) -> None:
+    alice = User("alice", Role.ADMIN, ("g1", "g0"), False, ("assign_nodes",), 1000, 5.5)
+    await store.save_user(User("bob", groups=("g1",)))
+    await store.save_user(User("alice", groups=("old",)))
+    await store.save_user(alice)
+    assert await store.users() == [alice, User("bob", groups=("g1",))]
+    quota = Quota("alice", False, "g", Priority.HIGH, 4, 9.5)
+    of_group = Quota("alice", True, "g", Priority.AUTO, 2)
+    await store.save_quota(replace(quota, nodes=1))
+    await store.save_quota(quota)
+    await store.save_quota(of_group)
+    assert await store.quotas() == [quota, of_group]
+    assert await store.delete_quota("alice", False, "g", Priority.HIGH)
+    assert not await store.delete_quota("alice", False, "g", Priority.HIGH)
+    assert await store.quotas() == [of_group]
+
+
+async def test_a_membership_that_ended_shows_nothing(store: Store) -> None:
+    await fill(store)
+    await store.save_user(User("bob", groups=("vision",)))
+    wanted = TaskFilter(visible_to="alice", visible_groups=frozenset({"nlp"}))
+    assert [t.id for t in (await store.find_tasks(TaskQuery(wanted))).tasks] == [2, 1]
+
+
+async def test_tokens(store: Store) -> None:
+    first = await store.create_token(Token(0, "alice", TokenScope.READ, "aa", "laptop", 1.0, 2.0))
+    second = await store.create_token(Token(0, "bob", TokenScope.ALL, "bb"))
+    assert 0 < first.id < second.id
+    revoked = replace(first, revoked=True)
+    await store.save_token(revoked)
+    assert await store.tokens() == [revoked, second]
+    with pytest.raises(Conflict):
+        await store.create_token(Token(0, "eve", TokenScope.ALL, "aa"))
+
+
+async def test_a_refused_write_does_not_hurt_those_beside_it(store: Store) -> None:
+    await store.create_token(Token(0, "alice", TokenScope.ALL, "aa"))
+    answers = await asyncio.gather(
+        store.create_task(task("a"), []),
+        store.create_token(Token(0, "bob", TokenScope.ALL, "aa")),
+        store.create_task(task("b"), []),
+        return_exceptions=True,
+    )
+    assert [type(a) for a in answers] == [Task, Conflict, Task]
+    assert len(await store.unfinished_tasks()) == 2
+
+
+async def test_audit_is_newest_first(store: Store) -> None:
+    rows = [AuditRow(float(i), "alice", "StopTask", f"tasks/{i}", "stop", "OK") for i in range(70)]
+    await asyncio.gather(*(store.add_audit(row) for row in rows))
+    assert await store.audit(2) == rows[:67:-1]
+    assert len(await store.audit()) == 70

@@ -1,0 +1,59 @@
+"""The schema's history and the rows say the same, on both databases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, inspect, make_url
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from hai_backend.store.migrations import NEWEST, config, upgrade
+from hai_backend.store.rows import Base
+
+
+def differences(connection: Connection) -> list[Any]:
+    upgrade(connection)
+    upgrade(connection)  # nothing left to do the second time
+    context = MigrationContext.configure(connection, opts={"compare_type": True})
+    return list(compare_metadata(context, Base.metadata))
+
+
+def partial_indexes(connection: Connection) -> list[tuple[str, bool]]:
+    name = connection.dialect.name
+    found = inspect(connection).get_indexes("tasks")
+    wanted = {i["name"]: i for i in found if i["dialect_options"].get(f"{name}_where") is not None}
+    return sorted((str(key), bool(index["unique"])) for key, index in wanted.items())
+
+
+PARTIAL = [("tasks_request", True), ("tasks_unfinished", False), ("tasks_unfinished_name", True)]
+
+
+def test_sqlite(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'x.db'}")
+    with engine.begin() as connection:
+        assert differences(connection) == []
+        assert partial_indexes(connection) == PARTIAL
+    engine.dispose()
+
+
+@pytest.mark.postgres
+async def test_postgres(postgres_url: str) -> None:
+    url = make_url(postgres_url).set(drivername="postgresql+asyncpg")
+    engine = create_async_engine(url, poolclass=NullPool)
+    async with engine.begin() as connection:
+        assert await connection.run_sync(differences) == []
+        assert await connection.run_sync(partial_indexes) == PARTIAL
+
+
+def test_the_newest_revision_is_the_one_that_a_start_looks_for() -> None:
+    engine = create_engine("sqlite://")
+    with engine.connect() as connection:
+        script = ScriptDirectory.from_config(config(connection))
+    engine.dispose()
+    assert script.get_current_head() == NEWEST

@@ -1,0 +1,78 @@
+"""What only a server can show: connections that break, two writers at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from hai_backend.domain.errors import Unavailable
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import ProgramSpec, TaskSpec
+from hai_backend.domain.task import Task, TaskState
+from hai_backend.store.connect import open_store
+
+pytestmark = pytest.mark.postgres
+CUT = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'hai-server'"
+
+
+def task(name: str) -> Task:
+    spec = TaskSpec(name, ProgramSpec("a.py"))
+    return Task(0, "alice", spec, TaskState.WAITING_INIT, Priority.NORMAL, 1.0)
+
+
+async def test_lost_connections_are_replaced(postgres_url: str) -> None:
+    store = open_store(postgres_url)
+    await store.open()
+    first = await store.create_task(task("a"), [])
+    assert await store.get_task(first.id) == first
+    admin = await asyncpg.connect(postgres_url)
+    await admin.execute(CUT + " AND datname = current_database()")
+    second = await store.create_task(task("b"), [])
+    assert await store.unfinished_tasks() == [first, second]
+    await admin.close()
+    await store.close()
+
+
+async def test_a_write_cut_off_on_the_way_fails_in_words_and_the_writer_goes_on(
+    postgres_url: str,
+) -> None:
+    store = open_store(postgres_url)
+    await store.open()
+    admin = await asyncpg.connect(postgres_url)
+    holding = admin.transaction()
+    await holding.start()
+    await admin.execute("SELECT * FROM meta FOR UPDATE")
+    writes = [asyncio.ensure_future(store.create_task(task(f"t{i}"), [])) for i in range(3)]
+    other = await asyncpg.connect(postgres_url)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    while not await other.fetchval(waiting + " AND datname = current_database()"):  # noqa: ASYNC110
+        await asyncio.sleep(0)  # the server has no event for it
+    await other.execute(CUT + " AND datname = current_database()")
+    failed = await asyncio.gather(*writes, return_exceptions=True)
+    await holding.rollback()
+    assert isinstance(failed[0], Unavailable)
+    retried = [await store.create_task(task(f"late{i}"), []) for i in range(3)]
+    assert all(t.id for t in retried)
+    await asyncio.gather(other.close(), admin.close())
+    await store.close()
+
+
+async def test_two_servers_on_one_database_allot_each_version_once(postgres_url: str) -> None:
+    stores = [open_store(postgres_url) for _ in range(2)]
+    await asyncio.gather(*(store.open() for store in stores))
+    made = await asyncio.gather(
+        *(
+            store.create_task(task(f"{n}-{i}"), [])
+            for i in range(50)
+            for n, store in enumerate(stores)
+        )
+    )
+    assert sorted(t.version for t in made) == list(range(1, 101))
+    assert sorted(t.id for t in made) == list(range(1, 101))
+    again = await asyncio.gather(
+        *(store.create_task(task("same"), []) for store in stores), return_exceptions=True
+    )
+    assert sorted(type(a).__name__ for a in again) == ["Conflict", "Task"]
+    await asyncio.gather(*(store.close() for store in stores))

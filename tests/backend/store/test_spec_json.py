@@ -1,0 +1,75 @@
+"""Specs come back as they were, from texts of this and of other versions."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_backend.domain.spec import (
+    OptionsSpec,
+    PolicySpec,
+    ProgramSpec,
+    ResourceSpec,
+    RoleSpec,
+    ServiceSpec,
+    ServiceType,
+    TaskSpec,
+)
+from hai_backend.store.spec_json import dump_spec, load_spec
+
+PLAIN = TaskSpec(
+    "t",
+    ProgramSpec("a.py"),
+    services=(ServiceSpec("tb", ServiceType.HTTP, 80),),
+    roles=(RoleSpec("w", 2),),
+)
+
+
+def _equals_itself(spec: TaskSpec) -> bool:
+    return not math.isnan(spec.options.ack_within + spec.options.save_within)
+
+
+@given(st.from_type(TaskSpec).filter(_equals_itself))
+def test_any_spec_comes_back(spec: TaskSpec) -> None:
+    assert load_spec(dump_spec(spec)) == spec
+
+
+def test_every_field_is_written_for_people_to_read() -> None:
+    text = dump_spec(TaskSpec("训练", ProgramSpec("a.py")))
+    data = json.loads(text)
+    assert "训练" in text
+    assert set(data) == {f.name for f in fields(TaskSpec)}
+    for part, kind in (("options", OptionsSpec), ("resource", ResourceSpec), ("spec", ProgramSpec)):
+        assert set(data[part]) == {f.name for f in fields(kind)}
+
+
+@pytest.mark.parametrize(
+    "part", ["", "spec", "resource", "options", "policies", "services", "roles"]
+)
+def test_keys_of_a_newer_version_are_skipped(part: str) -> None:
+    data = json.loads(dump_spec(PLAIN))
+    for place in data[part] if part in ("services", "roles") else [data[part] if part else data]:
+        place["invented_later"] = {"x": [1]}
+    assert load_spec(json.dumps(data)) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [
+        ("options", "env_fallback"),
+        ("resource", "zone"),
+        ("policies", "min_available"),
+        ("", "policies"),
+        ("", "roles"),
+    ],
+)
+def test_keys_that_an_older_version_lacked_take_their_defaults(part: str, key: str) -> None:
+    spec = TaskSpec("t", ProgramSpec("a.py"), policies=PolicySpec())
+    data = json.loads(dump_spec(spec))
+    del (data[part] if part else data)[key]
+    assert load_spec(json.dumps(data)) == spec
