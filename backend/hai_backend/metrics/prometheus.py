@@ -1,0 +1,127 @@
+"""Names and meaning of all hai_* metrics, in a registry of their own. Labels are bounded: never an id or a user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from hai_backend.domain.errors import Unavailable
+from hai_backend.domain.node import Node
+from hai_backend.domain.task import Task, TaskState
+
+_WAITS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600)
+_PASSES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_CALLS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
+
+
+class Metrics:
+    """One set a process. Who counts calls a method; gauges are set by `tasks` and `nodes`."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._tasks = Gauge("hai_tasks", "Unfinished tasks.", ["state"], registry=self.registry)
+        self._nodes = Gauge(
+            "hai_nodes", "Nodes of each group.", ["group", "state"], registry=self.registry
+        )
+        self._gpus = Gauge(
+            "hai_gpu_utilisation_ratio", "Busy share of a GPU.", ["gpu"], registry=self.registry
+        )
+        self._submitted = Counter(
+            "hai_tasks_submitted", "Tasks accepted.", ["task_type"], registry=self.registry
+        )
+        self._finished = Counter(
+            "hai_tasks_finished", "Tasks ended.", ["outcome"], registry=self.registry
+        )
+        self._suspended = Counter(
+            "hai_suspends", "Runs asked to leave their nodes.", ["reason"], registry=self.registry
+        )
+        self._waited = Histogram(
+            "hai_queue_wait_seconds",
+            "From the queue to the nodes.",
+            ["priority"],
+            buckets=_WAITS,
+            registry=self.registry,
+        )
+        self._passes = Histogram(
+            "hai_scheduler_pass_seconds",
+            "One scheduling pass.",
+            buckets=_PASSES,
+            registry=self.registry,
+        )
+        self._calls = Histogram(
+            "hai_rpc_seconds",
+            "One call.",
+            ["method", "code"],
+            buckets=_CALLS,
+            registry=self.registry,
+        )
+
+    def call(self, method: str, code: str, seconds: float) -> None:
+        """An RPC was answered; streams count with their whole length."""
+        self._calls.labels(method.rpartition("/")[2], code).observe(seconds)
+
+    def passed(self, seconds: float) -> None:
+        """A scheduling pass is over."""
+        self._passes.observe(seconds)
+
+    def submitted(self, task: Task) -> None:
+        """A task was accepted."""
+        self._submitted.labels(task.spec.task_type.value).inc()
+
+    def finished(self, task: Task) -> None:
+        """A task has ended."""
+        self._finished.labels(task.outcome.value if task.outcome else "NONE").inc()
+
+    def waited(self, task: Task, seconds: float) -> None:
+        """A task got its nodes after waiting."""
+        self._waited.labels(task.priority.name).observe(seconds)
+
+    def suspended(self, reason: str) -> None:
+        """A run was asked to leave; `reason` is one of a few words: preempted, user, drain, limit."""
+        self._suspended.labels(reason).inc()
+
+    def tasks(self, counts: Mapping[TaskState, int]) -> None:
+        """How many unfinished tasks are in each state now."""
+        for state in TaskState:
+            if state is not TaskState.FINISHED:
+                self._tasks.labels(state.value).set(counts.get(state, 0))
+
+    def nodes(self, nodes: Iterable[Node]) -> None:
+        """The nodes as they are now."""
+        counts: dict[tuple[str, str], int] = {}
+        for node in nodes:
+            key = (node.group, "CORDONED" if node.cordoned else node.state.value)
+            counts[key] = counts.get(key, 0) + 1
+        self._nodes.clear()
+        for (group, state), count in counts.items():
+            self._nodes.labels(group, state).set(count)
+
+    def gpu(self, index: int, busy: float) -> None:
+        """How busy a GPU of this machine is, from 0 to 1."""
+        self._gpus.labels(str(index)).set(busy)
+
+
+class MetricsServer:
+    """Serves /metrics in a thread of its own until closed. `port` 0: a free one."""
+
+    def __init__(self, metrics: Metrics, port: int, host: str = "127.0.0.1") -> None:
+        try:
+            server, thread = start_http_server(port, host, metrics.registry)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot serve metrics on {host}:{port}: {error.strerror}", reason="CANNOT_LISTEN"
+            ) from error
+        self._server: WSGIServer = server
+        self._thread = thread
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_port)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

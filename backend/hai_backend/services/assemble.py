@@ -1,0 +1,105 @@
+"""Joins the services to the rooms that they stand on: the one place that knows what each is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hai.v1.agent_service_pb2_grpc import AgentServiceServicer
+from hai_backend.auth.directory import Directory
+from hai_backend.loops.clock import Clock
+from hai_backend.sched.policy import Policy
+from hai_backend.services.audit import AuditTrail
+from hai_backend.services.capacity import Capacity
+from hai_backend.services.interceptors import Gate
+from hai_backend.services.log_service import LogService
+from hai_backend.services.node_board import NodeBoard
+from hai_backend.services.node_service import NodeService
+from hai_backend.services.ports import Cluster, Ledger, Logs, Scheduling
+from hai_backend.services.server import Endpoint, Listening, Servicers, build_server
+from hai_backend.services.server_service import ServerService
+from hai_backend.services.submitting import Submitting
+from hai_backend.services.task_access import TaskAccess
+from hai_backend.services.task_service import TaskRooms, TaskService
+from hai_backend.services.user_service import UserService
+from hai_backend.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything below the services. `observe` is told of each call: method, code, seconds."""
+
+    store: Store
+    clock: Clock
+    directory: Directory
+    ledger: Ledger
+    scheduling: Scheduling
+    cluster: Cluster
+    logs: Logs
+    agents: AgentServiceServicer | None = None
+    policy: Policy = field(default_factory=Policy)
+    name: str = "local"
+    launcher: str = "process"
+    default_group: str = "default"
+    observe: Callable[[str, str, float], None] = lambda method, code, seconds: None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A server that answers. `close` first takes no new calls, then keeps what is still to be written."""
+
+    listening: Listening
+    trail: AuditTrail
+
+    @property
+    def address(self) -> str:
+        return self.listening.address
+
+    async def stop(self, grace: float) -> None:
+        """Return when all calls have ended and their audit rows are durable."""
+        await self.listening.stop(grace)
+        await self.trail.close()
+
+
+async def serve(parts: Parts, endpoint: Endpoint) -> Service:
+    """Start answering. Raises Invalid or Unavailable."""
+    trail = AuditTrail(parts.store)
+    gate = Gate(parts.directory, trail, parts.clock, limits=endpoint.limits, observe=parts.observe)
+    listening = build_server(endpoint, servicers(parts), [gate])
+    await listening.start()
+    return Service(listening, trail)
+
+
+def servicers(parts: Parts) -> Servicers:
+    """One of each service."""
+    capacity = Capacity(parts.cluster)
+    access = TaskAccess(parts.ledger, parts.directory)
+    board = NodeBoard(parts.cluster, parts.ledger, parts.clock)
+    return Servicers(
+        tasks=TaskService(_task_rooms(parts, capacity)),
+        nodes=NodeService(parts.cluster, parts.ledger, board, capacity, access),
+        users=UserService(parts.directory, parts.ledger, parts.clock),
+        logs=LogService(parts.logs, parts.ledger, access),
+        server=ServerService(parts.name, parts.launcher, parts.clock),
+        agents=parts.agents,
+    )
+
+
+def _task_rooms(parts: Parts, capacity: Capacity) -> TaskRooms:
+    return TaskRooms(
+        ledger=parts.ledger,
+        store=parts.store,
+        scheduling=parts.scheduling,
+        cluster=parts.cluster,
+        directory=parts.directory,
+        submitting=Submitting(
+            parts.ledger,
+            parts.store,
+            parts.directory,
+            capacity,
+            parts.policy,
+            parts.clock,
+            default_group=parts.default_group,
+        ),
+        clock=parts.clock,
+    )

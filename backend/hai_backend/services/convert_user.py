@@ -1,0 +1,115 @@
+"""Users, quotas and tokens as messages, and back."""
+
+from __future__ import annotations
+
+from hai.v1 import user_pb2 as pb
+from hai.v1.user_service_pb2 import CreateTokenRequest
+from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
+from hai_backend.services import limits
+from hai_backend.services.convert_time import moment, timestamp
+from hai_backend.services.rules import NAME, USER_NAME, Rules
+from hai_backend.services.validate import level
+
+_ROLES = {r: pb.Role.Value(f"ROLE_{r.name}") for r in Role}
+_ROLES_BY_NUMBER: dict[int, Role] = {number: role for role, number in _ROLES.items()}
+_SCOPES = {s: pb.TokenScope.Value(f"TOKEN_SCOPE_{s.name}") for s in TokenScope}
+_SCOPES_BY_NUMBER: dict[int, TokenScope] = {number: scope for scope, number in _SCOPES.items()}
+_USER_RULE = "1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit"
+_NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
+_NODES = 1_000_000
+
+
+def user_to_proto(user: User) -> pb.User:
+    """A user."""
+    return pb.User(
+        name=user.name,
+        role=_ROLES[user.role],
+        groups=user.groups,
+        active=user.active,
+        rights=user.rights,
+        uid=user.uid,
+        create_time=timestamp(user.created_at or None),
+    )
+
+
+def user_from_proto(message: pb.User, now: float) -> User:
+    """A checked user. Raises Invalid with every violation."""
+    rules = Rules()
+    rules.matching("user.name", message.name, USER_NAME, _USER_RULE)
+    if message.role not in _ROLES_BY_NUMBER:
+        rules.add("user.role", "must be USER, OPERATOR or ADMIN")
+    for i, group in enumerate(message.groups):
+        rules.matching(f"user.groups[{i}]", group, NAME, _NAME_RULE)
+    for i, right in enumerate(message.rights):
+        rules.line(f"user.rights[{i}]", right, limits.TAG_CHARS)
+    rules.number("user.uid", message.uid, 0, 2**31 - 1)
+    rules.check()
+    return User(
+        name=message.name,
+        role=_ROLES_BY_NUMBER[message.role],
+        groups=tuple(dict.fromkeys(message.groups)),
+        active=message.active,
+        rights=tuple(dict.fromkeys(message.rights)),
+        uid=message.uid,
+        created_at=now,
+    )
+
+
+def quota_to_proto(quota: Quota, used: int) -> pb.Quota:
+    """A quota, and how much of it is in use."""
+    return pb.Quota(
+        subject=quota.subject,
+        subject_is_group=quota.subject_is_group,
+        group=quota.group,
+        priority=quota.priority,
+        nodes=quota.nodes,
+        expire_time=timestamp(quota.expires_at),
+        used=used,
+    )
+
+
+def quota_from_proto(message: pb.Quota, now: float) -> Quota:
+    """A checked quota. Raises Invalid with every violation."""
+    rules = Rules()
+    rules.matching("quota.subject", message.subject, NAME, _NAME_RULE)
+    rules.matching("quota.group", message.group, NAME, _NAME_RULE)
+    priority = level("quota.priority", message.priority, rules)
+    rules.number("quota.nodes", message.nodes, 0, _NODES)
+    expires = expiry("quota.expire_time", message, now, rules)
+    rules.check()
+    return Quota(
+        message.subject, message.subject_is_group, message.group, priority, message.nodes, expires
+    )
+
+
+def expiry(
+    field: str, message: pb.Quota | CreateTokenRequest, now: float, rules: Rules
+) -> float | None:
+    """The time in `expire_time`, which must lie ahead."""
+    if not message.HasField("expire_time"):
+        return None
+    at = moment(message.expire_time)
+    if at <= now:
+        rules.add(field, "lies in the past by the server's clock; check yours")
+    return at
+
+
+def scope_from_proto(number: int, rules: Rules) -> TokenScope:
+    """What a new token may be used for; it must be said."""
+    if number not in _SCOPES_BY_NUMBER:
+        rules.add("scope", "must be ALL, READ or SUBMIT")
+    return _SCOPES_BY_NUMBER.get(number, TokenScope.READ)
+
+
+def token_to_proto(token: Token, secret: str = "") -> pb.Token:
+    """A token; its secret only in the answer to its making."""
+    return pb.Token(
+        id=token.id,
+        user=token.user,
+        scope=_SCOPES[token.scope],
+        description=token.description,
+        create_time=timestamp(token.created_at),
+        expire_time=timestamp(token.expires_at),
+        revoked=token.revoked,
+        secret=secret,
+    )

@@ -1,0 +1,186 @@
+"""Why a task waits, in sentences with numbers, and what would help. Pure: a function of what is known now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hai.v1 import task_service_pb2 as pb
+from hai_backend.domain.node import Node, NodeState
+from hai_backend.domain.plan import Wait, WaitReason
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.task import Task, TaskEvent
+from hai_backend.services.convert_task import wait_to_proto
+from hai_backend.services.holding import held_by, nodes_held
+
+_MOST = 20  # tasks, nodes or groups named in one answer
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an explanation may look at. `sees` says whether the caller may know a task's name."""
+
+    task: Task
+    wait: Wait | None
+    unfinished: Mapping[int, Task]
+    nodes: Mapping[str, Node]
+    quotas: tuple[QuotaRow, ...]  # of the task's user
+    history: tuple[str, ...]
+    now: float
+    sees: Callable[[Task], bool]
+
+
+def explain(facts: Facts) -> pb.ExplainTaskResponse:
+    """The whole answer."""
+    wait = facts.wait if facts.task.waiting else None
+    return pb.ExplainTaskResponse(
+        waiting=wait_to_proto(wait) if wait else None,
+        constraints=list(_constraints(facts, wait)),
+        suggestions=list(_suggestions(facts, wait)) if wait else [],
+        ahead=list(_ahead(facts, wait)) if wait else [],
+        history=facts.history,
+    )
+
+
+def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
+    task = facts.task
+    if not task.waiting:
+        yield f"task {task.id} does not wait: it is {(task.outcome or task.state).lower()}"
+        return
+    if wait is None:
+        yield "no scheduling pass has looked at the task since it was submitted or changed; ask again in a moment"
+        return
+    yield wait.message
+    yield _group_numbers(facts)
+    yield from _quota_numbers(facts, wait)
+
+
+def _group_numbers(facts: Facts) -> str:
+    members = _members(facts)
+    held = nodes_held(facts.unfinished.values())
+    usable = [n for n in members if n.usable]
+    free = sum(n.name not in held for n in usable)
+    cordoned = sum(n.cordoned for n in members)
+    lost = sum(n.state is NodeState.NOT_READY for n in members)
+    where = facts.task.spec.resource.group
+    return (
+        f"group {where} has {len(members)} nodes: {len(usable)} usable, of which {free} are free; "
+        f"{cordoned} cordoned, {lost} not ready"
+    )
+
+
+def _quota_numbers(facts: Facts, wait: Wait) -> Iterator[str]:
+    user, group = facts.task.user, facts.task.spec.resource.group
+    held = held_by(facts.unfinished.values())
+    for row in facts.quotas:
+        if row.group == group and row.priority in (wait.priority, Priority.AUTO):
+            total = row.priority is Priority.AUTO
+            level = "over all levels" if total else f"at {row.priority.name}"
+            yield f"{user} may hold {row.nodes} nodes in {group} {level} and holds {held[user, group, row.priority]}"
+
+
+def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
+    task = facts.task
+    match wait.why:
+        case WaitReason.HELD:
+            yield f"release it: hai resume {task.id}"
+        case WaitReason.BACKING_OFF:
+            yield f"wait {max(0.0, task.not_before - facts.now):.0f} s, or release it now: hai resume {task.id}"
+        case WaitReason.OUT_OF_QUOTA | WaitReason.QUOTA_EXCEEDED:
+            yield from _quota_help(facts, wait)
+        case WaitReason.NOT_ENOUGH_NODES | WaitReason.GROUP_TOO_SMALL | WaitReason.NODES_UNUSABLE:
+            yield from _node_help(facts)
+
+
+def _quota_help(facts: Facts, wait: Wait) -> Iterator[str]:
+    task, need = facts.task, facts.task.node_count
+    group, held = task.spec.resource.group, held_by(facts.unfinished.values())
+    for row in facts.quotas:
+        if row.group != group or row.priority not in (wait.priority, Priority.AUTO):
+            continue
+        if need > row.nodes:
+            yield f"ask for at most {row.nodes} nodes, or ask an admin for {need - row.nodes} more in {group}"
+        elif (lack := need + held[task.user, group, row.priority] - row.nodes) > 0:
+            yield f"stop or suspend own tasks that hold {lack} nodes in {group}, or submit at another level"
+
+
+def _node_help(facts: Facts) -> Iterator[str]:
+    task, held = facts.task, nodes_held(facts.unfinished.values())
+    free = [n for n in _members(facts) if n.usable and n.name not in held]
+    if 0 < len(free) < task.node_count:
+        yield f"with {len(free)} instead of {task.node_count} nodes it would fit on what is free now"
+    cordoned = [n.name for n in _members(facts) if n.cordoned][:_MOST]
+    if cordoned:
+        yield f"operators can bring back cordoned nodes: {', '.join(cordoned)}"
+    for group, count in _free_elsewhere(facts, held):
+        yield f"group {group} has {count} free nodes"
+
+
+def _free_elsewhere(facts: Facts, held: frozenset[str]) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for node in facts.nodes.values():
+        if node.usable and node.name not in held and node.group != facts.task.spec.resource.group:
+            counts[node.group] = counts.get(node.group, 0) + 1
+    return [(g, n) for g, n in sorted(counts.items()) if n >= facts.task.node_count][:_MOST]
+
+
+def _members(facts: Facts) -> list[Node]:
+    resource = facts.task.spec.resource
+    return [
+        node
+        for node in facts.nodes.values()
+        if node.group == resource.group and resource.zone in ("", node.zone)
+    ]
+
+
+def _ahead(facts: Facts, wait: Wait) -> Iterator[pb.TaskAhead]:
+    for number in wait.ahead:
+        if (other := facts.unfinished.get(number)) is not None:
+            yield _task_ahead(other, _rule(facts.task, wait, other), facts)
+    running = [t for t in facts.unfinished.values() if _keeps_nodes(t, facts.task, wait)]
+    for other in sorted(running, key=lambda t: t.id)[:_MOST]:
+        yield _task_ahead(other, "runs already", facts)
+
+
+def _keeps_nodes(other: Task, task: Task, wait: Wait) -> bool:
+    same_group = other.spec.resource.group == task.spec.resource.group
+    return (
+        same_group
+        and not other.waiting
+        and other.run is not None
+        and other.run.priority >= wait.priority
+    )
+
+
+def _rule(task: Task, wait: Wait, other: Task) -> str:
+    if not other.waiting:
+        return "runs already"
+    if other.priority is not Priority.AUTO and other.priority > wait.priority:
+        return "higher priority"
+    if other.user == task.user and other.custom_rank < task.custom_rank:
+        return "moved ahead by its owner"
+    if (other.created_at, other.id) < (task.created_at, task.id):
+        return "submitted earlier"
+    return "ranked higher by the scheduling policy"
+
+
+def _task_ahead(other: Task, rule: str, facts: Facts) -> pb.TaskAhead:
+    name = other.spec.name if facts.sees(other) else ""
+    return pb.TaskAhead(
+        id=other.id, name=name, user=other.user, node_count=other.node_count, rule=rule
+    )
+
+
+def suspensions(events: Iterable[tuple[int, TaskEvent]]) -> tuple[str, ...]:
+    """One sentence for each time that the task was asked to leave its nodes."""
+    return tuple(
+        f"{_utc(event.time)} run {event.run}: {event.reason} (asked by {event.actor})"
+        for _, event in events
+        if event.kind == "SuspendAsked"
+    )
+
+
+def _utc(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

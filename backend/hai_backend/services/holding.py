@@ -1,0 +1,33 @@
+"""Who holds which nodes now, from the tasks themselves. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Rank, Run, Task
+
+
+def holders(tasks: Iterable[Task]) -> Iterator[tuple[Task, Run, Rank]]:
+    """Every rank that is on a node; ranks that are gone have given theirs back."""
+    for task in tasks:
+        if task.run is not None and not task.waiting:
+            for rank in task.run.ranks:
+                if not rank.state.gone:
+                    yield task, task.run, rank
+
+
+def nodes_held(tasks: Iterable[Task]) -> frozenset[str]:
+    """Names of the nodes that somebody is on."""
+    return frozenset(rank.node for _, _, rank in holders(tasks))
+
+
+def held_by(tasks: Iterable[Task]) -> Counter[tuple[str, str, Priority]]:
+    """Nodes by user, group and level at which the run was started; AUTO counts all levels."""
+    counts: Counter[tuple[str, str, Priority]] = Counter()
+    for task, run, _ in holders(tasks):
+        group = task.spec.resource.group
+        counts[task.user, group, run.priority] += 1
+        counts[task.user, group, Priority.AUTO] += 1
+    return counts

@@ -1,0 +1,206 @@
+"""The gate: every call passes it. It asks for the token, holds the caller to rights and limits, turns errors into
+statuses, counts, and leaves a row of audit for whatever changes something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any, NoReturn, Protocol
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc import status_pb2
+from grpc import aio
+
+from hai_backend.auth import permissions
+from hai_backend.auth.permissions import Identity
+from hai_backend.auth.tokens import bearer
+from hai_backend.domain.errors import Denied, Invalid, Violation
+from hai_backend.loops.clock import Clock
+from hai_backend.services import audit, caller, errors
+from hai_backend.services.admission import Admission
+from hai_backend.services.limits import DEFAULTS, CallLimits
+from hai_backend.services.methods import RULES, Door, Rule
+from hai_backend.services.wrapping import Context, Handler, Unary, Undecodable, wrap
+from hai_backend.store.base import AuditRow
+
+Observe = Callable[[str, str, float], None]  # method, code, seconds
+
+
+class Identifies(Protocol):
+    """The one verb of auth.Directory that the gate needs."""
+
+    def identify(self, secret: str, now: float) -> Identity: ...
+
+
+class Gate(aio.ServerInterceptor):
+    """Outermost interceptor; the only one."""
+
+    def __init__(
+        self,
+        directory: Identifies,
+        trail: audit.AuditTrail,
+        clock: Clock,
+        *,
+        limits: CallLimits = DEFAULTS,
+        observe: Observe = lambda method, code, seconds: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._trail = trail
+        self._clock = clock
+        self._limits = limits
+        self._observe = observe
+        self._monotonic = monotonic
+        self._admission = Admission(limits, monotonic)
+        self._wrapped: dict[str, tuple[Handler, Handler]] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Wrap the handler of a call; the same handler is wrapped once."""
+        handler = await continuation(details)
+        if handler is None:
+            return None
+        known = self._wrapped.get(details.method)
+        if known is None or known[0] is not handler:
+            known = self._wrapped[details.method] = (handler, self._wrap(details.method, handler))
+        return known[1]
+
+    def _wrap(self, method: str, handler: Handler) -> Handler:
+        rule = RULES.get(method)
+
+        def unary(inner: Unary) -> Unary:
+            async def call(request: Any, context: Context) -> Any:
+                return await self._unary(method, rule, inner, request, context)
+
+            return call
+
+        return wrap(
+            handler, unary, lambda request, context: self._stream(method, rule, request, context)
+        )
+
+    async def _unary(
+        self, method: str, rule: Rule | None, inner: Unary, request: Any, context: Context
+    ) -> Any:
+        began, code, answer = self._monotonic(), "CANCELLED", None
+        identity: Identity | None = None
+        try:
+            identity = self._identify(method, rule, context)
+            self._admit(method, rule, identity)
+            _require_message(request)
+            answer = await self._limited(
+                inner, request, context, finish=rule is not None and rule.mutates
+            )
+            code = "OK"
+            return answer
+        except aio.AbortError:
+            code = _code_name(context)
+            raise
+        except Exception as error:
+            code = errors.code_of(error).name
+            await _abort(context, errors.status_of(error, method))
+        finally:
+            self._observe(method, code, self._monotonic() - began)
+            audited = rule is not None and rule.mutates and isinstance(request, Message)
+            if audited and identity is not None:
+                await self._trail.add(self._row(method, identity, request, answer, code))
+
+    @asynccontextmanager
+    async def _stream(
+        self, method: str, rule: Rule | None, request: Any, context: Context
+    ) -> AsyncIterator[Callable[[], None]]:
+        began, code = self._monotonic(), "CANCELLED"
+        try:
+            identity = self._identify(method, rule, context)
+            self._admit(method, rule, identity)
+            _require_message(request)
+            with self._admission.stream(identity.name) if identity else nullcontext():
+                yield lambda: self._recheck(method, rule, context)
+            code = "OK"
+        except aio.AbortError:
+            code = _code_name(context)
+            raise
+        except Exception as error:
+            code = errors.code_of(error).name
+            await _abort(context, errors.status_of(error, method))
+        finally:
+            self._observe(method, code, self._monotonic() - began)
+
+    def _identify(self, method: str, rule: Rule | None, context: Context) -> Identity | None:
+        if rule is None:
+            raise Denied(f"{method} has no rule of access, so nobody may call it", reason="NO_RULE")
+        if rule.door is not Door.TOKEN:
+            return None
+        return self._directory.identify(bearer(_authorization(context)), self._clock.now())
+
+    def _recheck(self, method: str, rule: Rule | None, context: Context) -> None:
+        self._identify(method, rule, context)
+
+    def _admit(self, method: str, rule: Rule | None, identity: Identity | None) -> None:
+        if rule is not None and identity is not None:
+            permissions.admit(identity, rule.scope, rule.role, method.rpartition("/")[2])
+            self._admission.call(identity.name)
+            caller.enter(identity)
+
+    async def _limited(self, inner: Unary, request: Any, context: Context, *, finish: bool) -> Any:
+        """A caller who hangs up must not stop a change half way: it goes on and its result is dropped."""
+        try:
+            async with asyncio.timeout(self._limits.call_seconds) as timeout:
+                if not finish:
+                    return await inner(request, context)
+                task = asyncio.ensure_future(inner(request, context))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+                return await asyncio.shield(task)
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            raise errors.Expired(
+                f"the call took longer than {self._limits.call_seconds:g} s; it may still take effect"
+            ) from None
+
+    def _row(
+        self, method: str, identity: Identity, request: Message, answer: Message | None, code: str
+    ) -> AuditRow:
+        return AuditRow(
+            time=self._clock.now(),
+            actor=identity.name,
+            method=method.rpartition("/")[2],
+            resource=audit.resource(request, answer),
+            what=audit.what(request),
+            code=code,
+        )
+
+
+def _require_message(request: Any) -> None:
+    if isinstance(request, Undecodable):
+        message = "cannot be read: it is not the message that this call takes; are client and server of one version?"
+        raise Invalid((Violation("request", message),), reason="UNREADABLE")
+
+
+def _authorization(context: Context) -> str | None:
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization":
+            return value if isinstance(value, str) else value.decode(errors="replace")
+    return None
+
+
+def _code_name(context: Context) -> str:
+    code = context.code()
+    if isinstance(code, grpc.StatusCode):
+        return code.name
+    return next((c.name for c in grpc.StatusCode if c.value[0] == code), "UNKNOWN")
+
+
+async def _abort(context: Context, status: status_pb2.Status) -> NoReturn:
+    code = next(c for c in grpc.StatusCode if c.value[0] == status.code)
+    trailer = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(code, status.message, trailing_metadata=trailer)
+    raise AssertionError("abort always raises")

@@ -1,0 +1,50 @@
+"""Every limit on what callers may send or hold, in one place; the manual's table is made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NAME_CHARS = 511
+WORKSPACE_CHARS = 255
+COMMAND_CHARS = 2047  # workspace, entrypoint and parameters together, as in HAI
+SPEC_BYTES = 256 * 1024
+VALUE_BYTES = 128 * 1024 - 1  # one variable `NAME=value`: Linux refuses longer ones at exec
+IMAGE_CHARS = 255
+URL_CHARS = 2048
+NODES = 10_000
+GPUS = 1024
+CPUS = 4096
+MEMORY_GB = 1_000_000
+SERVICES = 64
+ROLES = 64
+TAGS = 64
+TAG_CHARS = 64
+RETRIES = 1000
+SECONDS = 366 * 24 * 3600
+ACK_SECONDS = 300.0
+SAVE_SECONDS = 3600.0
+DESCRIPTION_CHARS = 255
+REASON_CHARS = 511
+FILTER_CHARS = 4096
+PAGE_SIZE = 1000
+DEFAULT_PAGE_SIZE = 50
+QUEUE_TASKS = 2000  # in one answer of ListQueue
+UNFINISHED_TASKS = 10_000
+PRIORITY_SECONDS = 10.0  # between two changes of one task's priority by its user
+BUNDLE_BYTES = 1024 * 1024  # one message of a stream
+PAGE_BYTES = 3 * 1024 * 1024  # one page; clients take 4 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Limits on calls; generous: they stop runaway loops, not people."""
+
+    calls_per_second: float = 5000.0  # per user, sustained
+    calls_at_once: float = 10_000.0  # per user, in one burst
+    open_streams: int = 100  # per user
+    call_seconds: float = 60.0  # a unary call without a shorter deadline of its own
+    message_bytes: int = 4 * 1024 * 1024
+    streams_per_connection: int = 1000
+
+
+DEFAULTS = CallLimits()

@@ -1,0 +1,94 @@
+"""LogService: what programs print, from a cursor on, over all ranks and runs of a task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from hai.v1 import log_service_pb2 as pb
+from hai.v1.log_service_pb2_grpc import LogServiceServicer
+from hai_backend.domain.task import TaskState
+from hai_backend.logs.lines import LogLine
+from hai_backend.services import caller, limits
+from hai_backend.services.convert_time import moment, timestamp
+from hai_backend.services.ports import Ledger, Logs
+from hai_backend.services.rules import Rules
+from hai_backend.services.task_access import TaskAccess
+from hai_backend.services.wrapping import Context
+
+
+class LogService(LogServiceServicer):
+    """See proto/hai/v1/log_service.proto for what each call means."""
+
+    def __init__(self, logs: Logs, ledger: Ledger, access: TaskAccess) -> None:
+        self._logs = logs
+        self._ledger = ledger
+        self._access = access
+
+    async def TailLogs(
+        self, request: pb.TailLogsRequest, context: Context
+    ) -> AsyncIterator[pb.TailLogsResponse]:
+        _check(request)
+        await self._access.visible(caller.current(), request.id)
+        cursor, sent = request.cursor, False
+        while True:
+            ended = await self._ended(
+                request.id
+            )  # before reading: what was printed before the end is read
+            lines, cursor = await asyncio.to_thread(self._read, request, cursor)
+            if lines or not sent:
+                yield pb.TailLogsResponse(lines=map(_line, lines), cursor=cursor)
+                sent = True
+            if lines:
+                continue
+            if ended or not request.follow:
+                return
+            await self._more(request.id, cursor)
+
+    def _read(self, request: pb.TailLogsRequest, cursor: str) -> tuple[list[LogLine], str]:
+        return self._logs.read(
+            request.id,
+            ranks=tuple(request.ranks),
+            run=request.run,
+            tail_lines=request.tail_lines,
+            since=moment(request.since) if request.HasField("since") else None,
+            cursor=cursor,
+            max_bytes=limits.BUNDLE_BYTES,
+        )
+
+    async def _ended(self, task_id: int) -> bool:
+        if task_id in self._ledger.unfinished():
+            return False
+        return (await self._ledger.get(task_id)).state is TaskState.FINISHED
+
+    async def _more(self, task_id: int, cursor: str) -> None:
+        """Return when there is a line after the cursor, or the task has ended."""
+        lines = asyncio.ensure_future(self._logs.wait(task_id, cursor))
+        ended = asyncio.ensure_future(self._end(task_id))
+        try:
+            await asyncio.wait((lines, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lines.cancel()
+            ended.cancel()
+            await asyncio.gather(lines, ended, return_exceptions=True)
+
+    async def _end(self, task_id: int) -> None:
+        feed = self._ledger.feed
+        version = feed.version
+        while task_id in self._ledger.unfinished():
+            version = await feed.beyond(version)
+
+
+def _check(request: pb.TailLogsRequest) -> None:
+    rules = Rules()
+    for i, rank in enumerate(request.ranks):
+        rules.number(f"ranks[{i}]", rank, 0, limits.NODES)
+    rules.number("run", request.run, 0, 2**31 - 1)
+    rules.number("tail_lines", request.tail_lines, 0, 2**31 - 1)
+    rules.check()
+
+
+def _line(line: LogLine) -> pb.LogLine:
+    return pb.LogLine(
+        run=line.run, rank=line.rank, time=timestamp(line.time), text=line.text, redraw=line.redraw
+    )

@@ -1,0 +1,123 @@
+"""Nodes with their tenants, and a version for each: when it or its tenants changed last.
+
+All streams and answers share one board; it is counted anew only when a task or a node changed. Versions are
+microseconds, so they grow over restarts of the server too, after which every node counts as changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hai.v1 import node_pb2 as pb
+from hai_backend.domain.node import Node
+from hai_backend.domain.task import Task
+from hai_backend.loops.clock import Clock
+from hai_backend.services.convert_node import node_to_proto
+from hai_backend.services.holding import holders
+from hai_backend.services.ports import Cluster, Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A rank on a node."""
+
+    task_id: int
+    user: str
+    run: int
+    rank: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    node: Node
+    tenants: tuple[Tenant, ...]
+
+
+class NodeBoard:
+    """Ask `refresh` first; the rest answers from then."""
+
+    def __init__(self, cluster: Cluster, ledger: Ledger, clock: Clock) -> None:
+        self._cluster = cluster
+        self._ledger = ledger
+        self._clock = clock
+        self._seen = (-1, -1)
+        self._entries: dict[str, tuple[int, Entry]] = {}
+        self.version = 0
+
+    def refresh(self) -> None:
+        """Count anew if anything changed."""
+        seen = (self._cluster.feed.version, self._ledger.feed.version)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        tenants = _tenants(self._ledger.unfinished().values())
+        fresh = {
+            n.name: Entry(n, tuple(tenants.get(n.name, ()))) for n in self._cluster.nodes().values()
+        }
+        changed = [name for name, entry in fresh.items() if self._known(name) != entry]
+        if changed or len(fresh) != len(self._entries):
+            self.version = max(self.version + 1, int(self._clock.now() * 1e6))
+        kept = {name: self._entries[name] for name in fresh if name in self._entries}
+        self._entries = {**kept, **{name: (self.version, fresh[name]) for name in changed}}
+
+    def _known(self, name: str) -> Entry | None:
+        known = self._entries.get(name)
+        return known[1] if known else None
+
+    def nodes(self, group: str = "", after: int = 0) -> list[tuple[int, Entry]]:
+        """Nodes of a group (empty: all) that changed after a version, by name."""
+        return [
+            (version, entry)
+            for name, (version, entry) in sorted(self._entries.items())
+            if version > after and group in ("", entry.node.group)
+        ]
+
+    def node(self, name: str) -> tuple[int, Entry] | None:
+        """One node."""
+        return self._entries.get(name)
+
+    async def beyond(self, version: int) -> None:
+        """Return as soon as a node has a larger version."""
+        while True:
+            self.refresh()
+            if self.version > version:
+                return
+            await self._change()
+
+    async def _change(self) -> None:
+        waits = [
+            asyncio.ensure_future(self._cluster.feed.beyond(self._seen[0])),
+            asyncio.ensure_future(self._ledger.feed.beyond(self._seen[1])),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
+def entry_to_proto(version: int, entry: Entry, sees: Callable[[int], bool]) -> pb.Node:
+    """`sees` says whether the caller may know the name of a task."""
+    tenants = [
+        pb.NodeTenant(
+            task_id=t.task_id,
+            task_name=t.name if sees(t.task_id) else "",
+            user=t.user,
+            run=t.run,
+            rank=t.rank,
+        )
+        for t in entry.tenants
+    ]
+    return node_to_proto(entry.node, tenants, version)
+
+
+def _tenants(tasks: Iterable[Task]) -> dict[str, list[Tenant]]:
+    found: dict[str, list[Tenant]] = {}
+    for task, run, rank in holders(tasks):
+        tenant = Tenant(task.id, task.user, run.number, rank.index, task.spec.name)
+        found.setdefault(rank.node, []).append(tenant)
+    return found

@@ -1,0 +1,96 @@
+"""Collects every broken rule of a request, so that a caller hears of all of them at once."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TypeVar
+
+from hai_backend.domain.errors import Invalid, Violation
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+USER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class Rules:
+    """`add` for what is broken; `check` raises when anything was."""
+
+    def __init__(self) -> None:
+        self._violations: list[Violation] = []
+        self._reasons: set[str] = set()
+
+    def add(self, field: str, message: str, reason: str = "INVALID") -> None:
+        """One broken rule."""
+        self._violations.append(Violation(field, message))
+        self._reasons.add(reason)
+
+    @property
+    def broken(self) -> bool:
+        return bool(self._violations)
+
+    def check(self) -> None:
+        """Raise Invalid with everything; its reason is that of the violations when they agree."""
+        if self._violations:
+            reason = self._reasons.pop() if len(self._reasons) == 1 else "INVALID"
+            raise Invalid(tuple(self._violations), reason=reason)
+
+    def text(self, field: str, value: str, most: int) -> str:
+        """Any text a program may get: no NUL, not too long."""
+        if len(value) > most:
+            self.add(field, f"has {len(value)} characters; at most {most} are allowed")
+        if "\0" in value:
+            self.add(field, "contains a NUL byte, which no program can receive")
+        return value
+
+    def line(self, field: str, value: str, most: int) -> str:
+        """Text that is shown to people: no control characters either."""
+        if len(value) > most:
+            self.add(field, f"has {len(value)} characters; at most {most} are allowed")
+        if _CONTROL.search(value):
+            self.add(field, "contains control characters or line breaks")
+        return value
+
+    def matching(self, field: str, value: str, pattern: re.Pattern[str], wanted: str) -> str:
+        """Text of a given form; `wanted` says it in words."""
+        if not pattern.fullmatch(value):
+            self.add(field, f"{_shown(value)} must be {wanted}")
+        return value
+
+    def number(self, field: str, value: int, least: int, most: int) -> int:
+        """A whole number within limits."""
+        if not least <= value <= most:
+            self.add(field, f"must be from {least} to {most}, not {value}")
+        return value
+
+    def seconds(self, field: str, value: float, most: float) -> float:
+        """More than nothing, at most `most`; not a NaN."""
+        if not (math.isfinite(value) and 0 < value <= most):
+            self.add(field, f"must be more than 0 and at most {most:g} seconds, not {value:g}")
+        return value
+
+    def choice(self, field: str, value: str, kind: type[Choice], default: Choice) -> Choice:
+        """A word of a closed set; empty: the default."""
+        try:
+            return kind(value) if value else default
+        except ValueError:
+            self.add(
+                field, f"{_shown(value)} must be one of {', '.join(kind)}{nearest(value, kind)}"
+            )
+            return default
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean …?`, or nothing."""
+    found = get_close_matches(word[:64], list(known), n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= 40 else value[:37] + "...")

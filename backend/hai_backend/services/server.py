@@ -1,0 +1,196 @@
+"""The gRPC server: where it listens, what it answers, and what it refuses to be.
+
+It never shares its port: a second server on it is an error, not a silent rival. Plaintext is for this machine only,
+unless the operator says `insecure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from hai.v1 import (
+    agent_service_pb2,
+    agent_service_pb2_grpc,
+    log_service_pb2,
+    log_service_pb2_grpc,
+    node_service_pb2,
+    node_service_pb2_grpc,
+    server_service_pb2,
+    server_service_pb2_grpc,
+    task_service_pb2,
+    task_service_pb2_grpc,
+    user_service_pb2,
+    user_service_pb2_grpc,
+)
+from hai_backend.domain.errors import Invalid, Unavailable, Violation
+from hai_backend.services.limits import DEFAULTS, CallLimits
+
+_LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where and how to listen. `cert` and `key` are files; both or none."""
+
+    address: str
+    cert: str = ""
+    key: str = ""
+    insecure: bool = False
+    limits: CallLimits = field(default=DEFAULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Servicers:
+    """One of each service."""
+
+    tasks: task_service_pb2_grpc.TaskServiceServicer
+    nodes: node_service_pb2_grpc.NodeServiceServicer
+    users: user_service_pb2_grpc.UserServiceServicer
+    logs: log_service_pb2_grpc.LogServiceServicer
+    server: server_service_pb2_grpc.ServerServiceServicer
+    agents: agent_service_pb2_grpc.AgentServiceServicer | None = None
+
+
+class Listening:
+    """A server that holds its port from the moment it is made. Health tells when it is about to leave."""
+
+    def __init__(
+        self, server: aio.Server, address: str, names: Sequence[str], health: HealthServicer
+    ) -> None:
+        self.address = address
+        self._server = server
+        self._names = names
+        self._health = health
+
+    async def start(self) -> None:
+        """Answer calls."""
+        for name in self._names:
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        """Take no new calls, let running ones finish for `grace` seconds, then cut streams."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+    async def wait(self) -> None:
+        """Return when the server has stopped."""
+        await self._server.wait_for_termination()
+
+
+def build_server(
+    endpoint: Endpoint, servicers: Servicers, interceptors: Sequence[aio.ServerInterceptor]
+) -> Listening:
+    """A server that holds its port but has not started. Raises Invalid or Unavailable."""
+    credentials = _credentials(endpoint)
+    server = aio.server(interceptors=list(interceptors), options=_options(endpoint.limits))
+    names, health = _add(server, servicers), HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    reflection.enable_server_reflection([*names, health_name(), reflection.SERVICE_NAME], server)
+    return Listening(server, _bind(server, endpoint.address, credentials), names, health)
+
+
+def health_name() -> str:
+    """The full name of the health service."""
+    return str(health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+
+
+def _options(limits: CallLimits) -> list[tuple[str, Any]]:
+    return [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", limits.message_bytes),
+        ("grpc.max_send_message_length", limits.message_bytes),
+        ("grpc.max_concurrent_streams", limits.streams_per_connection),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ]
+
+
+def _add(server: aio.Server, servicers: Servicers) -> list[str]:
+    """Register the services; answers with their full names."""
+    rows: list[tuple[Any, Callable[..., None], Any]] = [
+        (
+            task_service_pb2,
+            task_service_pb2_grpc.add_TaskServiceServicer_to_server,
+            servicers.tasks,
+        ),
+        (
+            node_service_pb2,
+            node_service_pb2_grpc.add_NodeServiceServicer_to_server,
+            servicers.nodes,
+        ),
+        (
+            user_service_pb2,
+            user_service_pb2_grpc.add_UserServiceServicer_to_server,
+            servicers.users,
+        ),
+        (log_service_pb2, log_service_pb2_grpc.add_LogServiceServicer_to_server, servicers.logs),
+        (
+            server_service_pb2,
+            server_service_pb2_grpc.add_ServerServiceServicer_to_server,
+            servicers.server,
+        ),
+        (
+            agent_service_pb2,
+            agent_service_pb2_grpc.add_AgentServiceServicer_to_server,
+            servicers.agents,
+        ),
+    ]
+    names = []
+    for module, register, servicer in rows:
+        if servicer is not None:
+            register(servicer, server)
+            names += [s.full_name for s in module.DESCRIPTOR.services_by_name.values()]
+    return names
+
+
+def _credentials(endpoint: Endpoint) -> grpc.ServerCredentials | None:
+    if bool(endpoint.cert) != bool(endpoint.key):
+        raise _invalid("tls", "a certificate needs a key and the other way round; set both or none")
+    if endpoint.cert:
+        pair = (_read(endpoint.key), _read(endpoint.cert))
+        return grpc.ssl_server_credentials([pair])
+    if not endpoint.insecure and not endpoint.address.startswith(_LOOPBACK):
+        raise _invalid(
+            "listen",
+            f"{endpoint.address} can be reached from other machines, and tokens would travel in plain text; "
+            "set tls_cert and tls_key, listen on 127.0.0.1, or allow it with --insecure",
+        )
+    return None
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _invalid("tls", f"cannot read {path}: {error.strerror}") from error
+
+
+def _bind(server: aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
+    """Where it really listens: port 0 becomes the one that was free."""
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise Unavailable(
+            f"cannot listen on {address}: the address is taken (by another server?) or not one of this machine",
+            reason="CANNOT_LISTEN",
+        ) from error
+    return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _invalid(field: str, message: str) -> Invalid:
+    return Invalid((Violation(field, message),), reason="BAD_SETTINGS")

@@ -1,0 +1,36 @@
+"""ServerService: what answers here. Needs no token, so it says nothing that a stranger may not know."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from hai.v1 import server_service_pb2 as pb
+from hai.v1.server_service_pb2_grpc import ServerServiceServicer
+from hai_backend.loops.clock import Clock
+from hai_backend.services.convert_time import timestamp
+from hai_backend.services.wrapping import Context
+
+PROTOCOL = "hai.v1"
+
+
+class ServerService(ServerServiceServicer):
+    """See proto/hai/v1/server_service.proto."""
+
+    def __init__(self, cluster: str, launcher: str, clock: Clock) -> None:
+        self._cluster = cluster
+        self._launcher = launcher
+        self._clock = clock
+        self._started = clock.now()
+        self._version = version("hai-platform")
+
+    async def GetServerInfo(
+        self, request: pb.GetServerInfoRequest, context: Context
+    ) -> pb.ServerInfo:
+        return pb.ServerInfo(
+            version=self._version,
+            protocol=PROTOCOL,
+            cluster=self._cluster,
+            launcher=self._launcher,
+            time=timestamp(self._clock.now()),
+            start_time=timestamp(self._started),
+        )

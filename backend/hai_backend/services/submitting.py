@@ -1,0 +1,92 @@
+"""Everything that a submission is judged by, gathered for validate()."""
+
+from __future__ import annotations
+
+from hai.v1 import task_service_pb2 as pb
+from hai_backend.auth.directory import Directory
+from hai_backend.auth.permissions import Identity
+from hai_backend.domain.errors import Conflict, Invalid, Violation
+from hai_backend.domain.spec import TaskSpec
+from hai_backend.domain.task import Task, TaskState
+from hai_backend.loops.clock import Clock
+from hai_backend.sched.policy import Policy
+from hai_backend.services.capacity import Capacity
+from hai_backend.services.ports import Ledger
+from hai_backend.services.validate import validate
+from hai_backend.services.validate_fit import SubmitContext
+from hai_backend.store.base import Store, TaskFilter, TaskQuery
+
+_REQUEST_ID_CHARS = 64
+
+
+class Submitting:
+    """Checks submissions; `check` touches nothing."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        store: Store,
+        directory: Directory,
+        capacity: Capacity,
+        policy: Policy,
+        clock: Clock,
+        *,
+        default_group: str = "default",
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._directory = directory
+        self._capacity = capacity
+        self._policy = policy
+        self._clock = clock
+        self._default_group = default_group
+
+    def context(self, identity: Identity, user: str) -> SubmitContext:
+        """What tasks of `user` are judged by, asked for by `identity`."""
+        return SubmitContext(
+            user=user,
+            capacity=self._capacity.groups(),
+            has_right=identity.has_right,
+            quotas=self._directory.quota_rows_of(user, self._clock.now()),
+            policy=self._policy,
+            unfinished=self._ledger.unfinished_of(user),
+            default_group=self._default_group,
+        )
+
+    async def submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
+        """Durable on return. Raises Invalid, Exhausted or Conflict."""
+        spec = self._checked(identity, request)
+        return await self._ledger.submit(identity.name, spec, request.request_id)
+
+    async def check(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
+        """The task as it would be, with id 0. Raises what `submit` would."""
+        spec = self._checked(identity, request)
+        await self._name_is_free(identity.name, spec.name)
+        now = self._clock.now()
+        return Task(
+            0,
+            identity.name,
+            spec,
+            TaskState.WAITING_INIT,
+            spec.priority,
+            now,
+            tags=spec.options.tags,
+        )
+
+    def _checked(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
+        if len(request.request_id) > _REQUEST_ID_CHARS or not request.request_id.isprintable():
+            violation = Violation(
+                "request_id", f"must be a UUID, or at most {_REQUEST_ID_CHARS} letters"
+            )
+            raise Invalid((violation,))
+        return validate(request.spec, self.context(identity, identity.name))
+
+    async def _name_is_free(self, user: str, name: str) -> None:
+        unfinished = frozenset(TaskState) - {TaskState.FINISHED}
+        wanted = TaskFilter(users=frozenset({user}), names=(name,), states=unfinished)
+        page = await self._store.find_tasks(TaskQuery(wanted, page_size=100))
+        for task in page.tasks:
+            if task.spec.name == name:  # a star in a name is a wildcard to the filter
+                raise Conflict(
+                    f"you have an unfinished task {name!r} already: {task.id}", reason="NAME_TAKEN"
+                )

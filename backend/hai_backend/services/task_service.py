@@ -1,0 +1,228 @@
+"""TaskService: submit, look, ask, follow."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from hai.v1 import task_pb2
+from hai.v1 import task_service_pb2 as pb
+from hai.v1.task_service_pb2_grpc import TaskServiceServicer
+from hai_backend.auth.directory import Directory
+from hai_backend.domain.plan import Wait
+from hai_backend.domain.task import Task
+from hai_backend.loops.clock import Clock
+from hai_backend.services import caller, filters, limits, moving
+from hai_backend.services.bundling import by_size
+from hai_backend.services.convert_task import event_to_proto, redacted, run_to_proto, task_to_proto
+from hai_backend.services.explain import Facts, explain, suspensions
+from hai_backend.services.ports import Cluster, Ledger, Scheduling
+from hai_backend.services.steering import PriorityPace, checked_delay, checked_outcome, new_tags
+from hai_backend.services.submitting import Submitting
+from hai_backend.services.task_access import TaskAccess, within_sight
+from hai_backend.services.validate import checked_level
+from hai_backend.services.watching import Bundle, TaskWatch
+from hai_backend.services.wrapping import Context
+from hai_backend.store.base import Store, TaskQuery
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRooms:
+    """What TaskService stands on."""
+
+    ledger: Ledger
+    store: Store
+    scheduling: Scheduling
+    cluster: Cluster
+    directory: Directory
+    submitting: Submitting
+    clock: Clock
+
+
+class TaskService(TaskServiceServicer):
+    """See proto/hai/v1/task_service.proto for what each call means."""
+
+    def __init__(self, rooms: TaskRooms) -> None:
+        self._rooms = rooms
+        self._ledger = rooms.ledger
+        self._access = TaskAccess(rooms.ledger, rooms.directory)
+        self._pace = PriorityPace(rooms.clock)
+        self._labelling = asyncio.Lock()
+
+    async def CreateTask(self, request: pb.CreateTaskRequest, context: Context) -> task_pb2.Task:
+        submit = (
+            self._rooms.submitting.check if request.validate_only else self._rooms.submitting.submit
+        )
+        return self._answer(await submit(caller.current(), request))
+
+    async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> task_pb2.Task:
+        return self._answer(await self._access.visible(caller.current(), request.id))
+
+    async def ListTasks(
+        self, request: pb.ListTasksRequest, context: Context
+    ) -> pb.ListTasksResponse:
+        query, full = self._query(request), request.view == pb.TASK_VIEW_FULL
+        while True:
+            page = await self._rooms.store.find_tasks(query)
+            answer = pb.ListTasksResponse(
+                tasks=[self._message(task, full=full) for task in page.tasks],
+                next_page_token=page.next_page_token,
+                total=page.total or 0,
+            )
+            if query.page_size == 1 or answer.ByteSize() <= limits.PAGE_BYTES:
+                return answer
+            query = replace(query, page_size=query.page_size // 2)
+
+    async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:
+        task = await self._access.visible(caller.current(), request.id)
+        runs = await self._rooms.store.task_runs(task.id)
+        return pb.ListRunsResponse(runs=map(run_to_proto, runs))
+
+    async def ListTaskEvents(
+        self, request: pb.ListTaskEventsRequest, context: Context
+    ) -> pb.ListTaskEventsResponse:
+        task = await self._access.visible(caller.current(), request.id)
+        events = await self._rooms.store.task_events(task.id, request.after)
+        return pb.ListTaskEventsResponse(events=[event_to_proto(*numbered) for numbered in events])
+
+    async def WatchTasks(
+        self, request: pb.WatchTasksRequest, context: Context
+    ) -> AsyncIterator[pb.WatchTasksResponse]:
+        identity, rooms = caller.current(), self._rooms
+        wanted = filters.parse(request.filter, identity.name, rooms.clock.now())
+        watch = TaskWatch(
+            rooms.store,
+            self._ledger.feed,
+            within_sight(wanted, identity),
+            rooms.directory.groups_of,
+        )
+        sent = request.after_version
+        async for bundle in watch.bundles(request.after_version):
+            for answer in self._answers(bundle, sent):
+                yield answer
+            sent = bundle.version
+
+    async def StopTask(self, request: pb.StopTaskRequest, context: Context) -> task_pb2.Task:
+        task = await self._access.steerable(caller.current(), request.id)
+        outcome = checked_outcome(request.outcome)
+        return self._answer(await self._ledger.stop(task.id, caller.current().name, outcome))
+
+    async def SuspendTask(self, request: pb.SuspendTaskRequest, context: Context) -> task_pb2.Task:
+        task, by = await self._access.steerable(caller.current(), request.id), caller.current().name
+        delay = checked_delay(request.delay_seconds)
+        return self._answer(await self._ledger.suspend(task.id, by, hold=request.hold, delay=delay))
+
+    async def ResumeTask(self, request: pb.ResumeTaskRequest, context: Context) -> task_pb2.Task:
+        task = await self._access.steerable(caller.current(), request.id)
+        return self._answer(await self._ledger.resume(task.id, caller.current().name))
+
+    async def UpdateTaskPriority(
+        self, request: pb.UpdateTaskPriorityRequest, context: Context
+    ) -> task_pb2.Task:
+        identity = caller.current()
+        task = await self._access.steerable(identity, request.id)
+        judged_by = self._rooms.submitting.context(identity, task.user)
+        level = checked_level(task.spec.resource, request.priority, judged_by)
+        self._pace.check(identity, task.id)
+        changed = await self._ledger.set_priority(task.id, identity.name, level)
+        self._pace.changed(task.id)
+        return self._answer(changed)
+
+    async def MoveTask(self, request: pb.MoveTaskRequest, context: Context) -> task_pb2.Task:
+        task = await self._access.steerable(caller.current(), request.id)
+        others = moving.siblings(task, self._ledger.unfinished().values())
+        for task_id, rank in moving.new_ranks(task, others, request.before):
+            task = await self._ledger.set_rank(task_id, caller.current().name, rank)
+        return self._answer(task)
+
+    async def TagTask(self, request: pb.TagTaskRequest, context: Context) -> task_pb2.Task:
+        async with self._labelling:  # read, change, write
+            task = await self._access.steerable(caller.current(), request.id)
+            tags = new_tags(task, request)
+            return self._answer(
+                await self._ledger.set_labels(task.id, caller.current().name, tags=tags)
+            )
+
+    async def StarTask(self, request: pb.StarTaskRequest, context: Context) -> task_pb2.Task:
+        async with self._labelling:
+            task, by = (
+                await self._access.steerable(caller.current(), request.id),
+                caller.current().name,
+            )
+            return self._answer(await self._ledger.set_labels(task.id, by, starred=request.starred))
+
+    async def ExplainTask(
+        self, request: pb.ExplainTaskRequest, context: Context
+    ) -> pb.ExplainTaskResponse:
+        identity, rooms = caller.current(), self._rooms
+        task = await self._access.visible(identity, request.id)
+        facts = Facts(
+            task=task,
+            wait=rooms.scheduling.waits().get(task.id),
+            unfinished=self._ledger.unfinished(),
+            nodes=rooms.cluster.nodes(),
+            quotas=rooms.directory.quota_rows_of(task.user, rooms.clock.now()),
+            history=suspensions(await rooms.store.task_events(task.id)),
+            now=rooms.clock.now(),
+            sees=lambda other: self._access.sees(identity, other),
+        )
+        return explain(facts)
+
+    async def ListQueue(
+        self, request: pb.ListQueueRequest, context: Context
+    ) -> pb.ListQueueResponse:
+        identity, waits = caller.current(), self._rooms.scheduling.waits()
+        queue = (
+            t
+            for t in self._ledger.unfinished().values()
+            if t.waiting and _in_group(t, request.group)
+        )
+        first = heapq.nsmallest(limits.QUEUE_TASKS, queue, key=lambda t: _queue_order(waits, t))
+        messages = (
+            self._message(t) if self._access.sees(identity, t) else redacted(t, waits.get(t.id))
+            for t in first
+        )
+        return pb.ListQueueResponse(tasks=next(by_size(messages, limits.PAGE_BYTES)))
+
+    def _message(self, task: Task, *, full: bool = False) -> task_pb2.Task:
+        return task_to_proto(task, self._rooms.scheduling.waits().get(task.id), full=full)
+
+    def _answer(self, task: Task) -> task_pb2.Task:
+        return self._message(task, full=True)
+
+    def _answers(self, bundle: Bundle, sent: int) -> Iterator[pb.WatchTasksResponse]:
+        """One bundle in answers of bearable size; only the last says that all of it was sent."""
+        *parts, last = by_size(map(self._message, bundle.tasks))
+        for part in parts:
+            yield pb.WatchTasksResponse(
+                tasks=part, version=part[-1].version if bundle.ordered else sent
+            )
+        yield pb.WatchTasksResponse(tasks=last, version=bundle.version)
+
+    def _query(self, request: pb.ListTasksRequest) -> TaskQuery:
+        identity = caller.current()
+        column, descending = filters.parse_order(request.order_by)
+        return TaskQuery(
+            filter=within_sight(
+                filters.parse(request.filter, identity.name, self._rooms.clock.now()), identity
+            ),
+            order_by=column,
+            descending=descending,
+            page_size=filters.page_size(request.page_size),
+            page_token=request.page_token,
+            count=request.count,
+        )
+
+
+def _in_group(task: Task, group: str) -> bool:
+    return group in ("", task.spec.resource.group)
+
+
+def _queue_order(waits: Mapping[int, Wait], task: Task) -> tuple[str, float, float, int]:
+    """By group, then by place; tasks without one come last."""
+    wait = waits.get(task.id)
+    place = wait.place if wait and wait.place else math.inf
+    return task.spec.resource.group, place, task.created_at, task.id

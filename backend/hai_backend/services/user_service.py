@@ -1,0 +1,131 @@
+"""UserService: users, quotas and tokens. Who may change them stands in methods.py; who may see them, here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hai.v1 import user_pb2
+from hai.v1 import user_service_pb2 as pb
+from hai.v1.user_service_pb2_grpc import UserServiceServicer
+from hai_backend.auth.directory import Directory
+from hai_backend.auth.permissions import Identity, require_self_or_admin
+from hai_backend.domain.errors import Denied, NotFound
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.user import Quota
+from hai_backend.loops.clock import Clock
+from hai_backend.services import caller, limits
+from hai_backend.services.convert_user import (
+    expiry,
+    quota_from_proto,
+    quota_to_proto,
+    scope_from_proto,
+    token_to_proto,
+    user_from_proto,
+    user_to_proto,
+)
+from hai_backend.services.holding import held_by
+from hai_backend.services.ports import Ledger
+from hai_backend.services.rules import Rules
+from hai_backend.services.validate import level
+from hai_backend.services.wrapping import Context
+
+
+class UserService(UserServiceServicer):
+    """See proto/hai/v1/user_service.proto for what each call means."""
+
+    def __init__(self, directory: Directory, ledger: Ledger, clock: Clock) -> None:
+        self._directory = directory
+        self._ledger = ledger
+        self._clock = clock
+
+    async def WhoAmI(self, request: pb.WhoAmIRequest, context: Context) -> pb.WhoAmIResponse:
+        identity = caller.current()
+        rows = self._directory.quota_rows_of(identity.name, self._clock.now())
+        return pb.WhoAmIResponse(
+            user=user_to_proto(identity.user),
+            quotas=self._with_use(Quota(r.user, False, r.group, r.priority, r.nodes) for r in rows),
+            tokens=map(token_to_proto, self._directory.tokens_of(identity.name)),
+        )
+
+    async def ListUsers(
+        self, request: pb.ListUsersRequest, context: Context
+    ) -> pb.ListUsersResponse:
+        return pb.ListUsersResponse(users=map(user_to_proto, self._directory.users()))
+
+    async def CreateUser(self, request: pb.CreateUserRequest, context: Context) -> user_pb2.User:
+        user = user_from_proto(request.user, self._clock.now())
+        return user_to_proto(await self._directory.create_user(user))
+
+    async def UpdateUser(self, request: pb.UpdateUserRequest, context: Context) -> user_pb2.User:
+        user = user_from_proto(request.user, self._clock.now())
+        return user_to_proto(await self._directory.update_user(user))
+
+    async def ListQuotas(
+        self, request: pb.ListQuotasRequest, context: Context
+    ) -> pb.ListQuotasResponse:
+        identity, subject = caller.current(), request.subject
+        if subject and not _concerns(identity, subject):
+            raise Denied(
+                f"quotas of {subject} are for {subject} and operators only", reason="ROLE_TOO_LOW"
+            )
+        quotas = (q for q in self._directory.quotas() if _concerns(identity, q.subject))
+        return pb.ListQuotasResponse(
+            quotas=self._with_use(q for q in quotas if subject in ("", q.subject))
+        )
+
+    async def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> user_pb2.Quota:
+        quota = quota_from_proto(request.quota, self._clock.now())
+        if not quota.subject_is_group:
+            self._directory.user(quota.subject)
+        return self._with_use([await self._directory.set_quota(quota)])[0]
+
+    async def DeleteQuota(
+        self, request: pb.DeleteQuotaRequest, context: Context
+    ) -> pb.DeleteQuotaResponse:
+        rules = Rules()
+        priority = level("priority", request.priority, rules)
+        rules.check()
+        await self._directory.delete_quota(
+            request.subject, request.subject_is_group, request.group, priority
+        )
+        return pb.DeleteQuotaResponse()
+
+    async def ListTokens(
+        self, request: pb.ListTokensRequest, context: Context
+    ) -> pb.ListTokensResponse:
+        user = request.user or caller.current().name
+        require_self_or_admin(caller.current(), user, "tokens")
+        return pb.ListTokensResponse(tokens=map(token_to_proto, self._directory.tokens_of(user)))
+
+    async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> user_pb2.Token:
+        user = request.user or caller.current().name
+        require_self_or_admin(caller.current(), user, "tokens")
+        now, rules = self._clock.now(), Rules()
+        scope = scope_from_proto(request.scope, rules)
+        description = rules.line("description", request.description, limits.DESCRIPTION_CHARS)
+        expires = expiry("expire_time", request, now, rules)
+        rules.check()
+        token, secret = await self._directory.create_token(
+            user, scope, now, description=description, expires_at=expires
+        )
+        return token_to_proto(token, secret)
+
+    async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> user_pb2.Token:
+        identity, token = caller.current(), self._directory.token(request.id)
+        if token.user != identity.name and not identity.administers:
+            raise NotFound(f"there is no token {request.id}")
+        return token_to_proto(await self._directory.revoke_token(token.id))
+
+    def _with_use(self, quotas: Iterable[Quota]) -> list[user_pb2.Quota]:
+        """Quotas of groups count for each member alone, so they have no use of their own."""
+        held = held_by(self._ledger.unfinished().values())
+        return [
+            quota_to_proto(
+                q, 0 if q.subject_is_group else held[q.subject, q.group, Priority(q.priority)]
+            )
+            for q in quotas
+        ]
+
+
+def _concerns(identity: Identity, subject: str) -> bool:
+    return identity.operates or subject == identity.name or subject in identity.user.groups

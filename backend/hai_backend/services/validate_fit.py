@@ -1,0 +1,91 @@
+"""Could this task ever run, with today's nodes and the user's quota of today? The same sums as in the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec
+from hai_backend.sched.policy import Policy
+from hai_backend.sched.pool import Amount
+from hai_backend.sched.quota import UNIT, Limit, Quotas, allows, units_of
+from hai_backend.services.capacity import GroupCapacity
+from hai_backend.services.rules import Rules
+
+_GB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitContext:
+    """What a submission is judged by, beside its own text."""
+
+    user: str
+    capacity: Mapping[str, GroupCapacity]
+    has_right: Callable[[str], bool] = lambda right: False
+    quotas: tuple[QuotaRow, ...] = ()  # of this user
+    policy: Policy = field(default_factory=Policy)
+    unfinished: int = 0
+    default_group: str = "default"
+
+
+def check_fit(spec: TaskSpec, context: SubmitContext, rules: Rules) -> None:
+    """Add a violation for everything that keeps the task from ever starting."""
+    resource = spec.resource
+    group = context.capacity[resource.group]
+    _check_parts("resource", resource, group, rules)
+    for i, role in enumerate(spec.roles):
+        _check_parts(f"roles[{i}]", role, group, rules)
+    ask = _ask(resource, group)
+    room = group.room(resource.zone, ask)
+    if room < resource.node_count:
+        where = f"group {group.name}" + (f"#{resource.zone}" if resource.zone else "")
+        message = f"asks for {_nodes(resource.node_count)}; {where} has room for {room}"
+        rules.add("resource.node_count", message, "GROUP_TOO_SMALL")
+    if lacking := quota_lack(resource, spec.priority, context):
+        rules.add("resource.node_count", lacking, "QUOTA_EXCEEDED")
+
+
+def quota_lack(resource: ResourceSpec, priority: Priority, context: SubmitContext) -> str:
+    """Why the quota could never allow it, were nothing else held; empty when it could."""
+    group = context.capacity[resource.group]
+    rows = (row for row in context.quotas if row.group == resource.group)
+    quotas = Quotas(rows, context.policy)
+    units = units_of(resource.node_count, _ask(resource, group), group.largest)
+    levels = quotas.candidates(context.user) if priority is Priority.AUTO else [priority]
+    limits = {level: quotas.limits(context.user, level) for level in levels}
+    if any(allows(found, units) for found in limits.values()):
+        return ""
+    best = max(levels, key=lambda level: _allowed(limits[level]), default=priority)
+    return (
+        f"asks for {_nodes(resource.node_count)}; the quota of {context.user} in group {group.name} at {best.name} "
+        f"is {_allowed(limits.get(best, ())) / UNIT:g}; ask for fewer, or ask an admin for more"
+    )
+
+
+def _allowed(limits: Iterable[Limit]) -> int:
+    return min((limit.allowed for limit in limits), default=0)
+
+
+def _ask(resource: ResourceSpec, group: GroupCapacity) -> Amount | None:
+    if not group.packed or not (resource.gpu or resource.cpu or resource.memory):
+        return None
+    return (resource.gpu, resource.cpu, resource.memory * _GB)
+
+
+def _check_parts(
+    path: str, part: ResourceSpec | RoleSpec, group: GroupCapacity, rules: Rules
+) -> None:
+    if group.packed:
+        return
+    for name in ("gpu", "cpu", "memory"):
+        if getattr(part, name):
+            message = (
+                f"is for groups whose nodes are shared; nodes of group {group.name} are given whole"
+            )
+            rules.add(f"{path}.{name}", message)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"

@@ -1,0 +1,54 @@
+"""Who sees and who may change a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hai_backend.auth.permissions import Identity, require_self_or_admin, require_steering, sees
+from hai_backend.domain.errors import Denied
+from hai_backend.domain.user import Role, TokenScope, User
+from hai_backend.testing import a_task
+
+ADA = Identity(User("ada", groups=("vision",)))
+BOB = Identity(User("bob", groups=("vision",)))
+EVE = Identity(User("eve", groups=("speech",)))
+OPERATOR = Identity(User("olga", Role.OPERATOR))
+CAREFUL = replace(OPERATOR, scope=TokenScope.SUBMIT)
+PRIVATE = a_task(user="ada")
+SHARED = a_task(user="ada", shared_in_group=True)
+
+
+@pytest.mark.parametrize(
+    ("who", "task", "sight", "change"),
+    [
+        pytest.param(ADA, PRIVATE, True, True, id="one's own"),
+        pytest.param(BOB, PRIVATE, False, False, id="a colleague's private one"),
+        pytest.param(BOB, SHARED, True, False, id="a colleague's shared one"),
+        pytest.param(EVE, SHARED, False, False, id="a stranger's shared one"),
+        pytest.param(OPERATOR, PRIVATE, True, True, id="an operator"),
+        pytest.param(CAREFUL, PRIVATE, True, False, id="an operator's token for own tasks"),
+    ],
+)
+def test_sight_and_change(who: Identity, task: object, sight: bool, change: bool) -> None:
+    assert sees(who, task, ("vision",)) is sight  # type: ignore[arg-type]
+    if change:
+        require_steering(who, task)  # type: ignore[arg-type]
+        return
+    with pytest.raises(Denied, match="belongs to ada"):
+        require_steering(who, task)  # type: ignore[arg-type]
+
+
+def test_rights() -> None:
+    assert Identity(User("ada", rights=("assign_nodes",))).has_right("assign_nodes")
+    assert not ADA.has_right("assign_nodes")
+    assert OPERATOR.has_right("assign_nodes")
+
+
+def test_things_of_people() -> None:
+    require_self_or_admin(ADA, "ada", "tokens")
+    require_self_or_admin(Identity(User("root", Role.ADMIN)), "ada", "tokens")
+    for who in (BOB, OPERATOR):
+        with pytest.raises(Denied, match="tokens of ada"):
+            require_self_or_admin(who, "ada", "tokens")

@@ -1,0 +1,233 @@
+"""A real gRPC server on a free port, over the real ledger, cluster and directory and the store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc import aio
+
+from hai.v1 import task_spec_pb2
+from hai.v1.log_service_pb2_grpc import LogServiceStub
+from hai.v1.node_service_pb2_grpc import NodeServiceStub
+from hai.v1.server_service_pb2_grpc import ServerServiceStub
+from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai.v1.user_service_pb2_grpc import UserServiceStub
+from hai_backend.auth.directory import Directory
+from hai_backend.domain.node import Node
+from hai_backend.domain.plan import Wait
+from hai_backend.domain.user import Role, TokenScope, User
+from hai_backend.logs.store import LogStore
+from hai_backend.loops.cluster import Cluster
+from hai_backend.loops.feed import Feed
+from hai_backend.loops.ledger import Ledger
+from hai_backend.services import watching
+from hai_backend.services.assemble import Parts, Service, serve
+from hai_backend.services.limits import CallLimits
+from hai_backend.services.server import Endpoint
+from hai_backend.store.memory import MemoryStore
+from hai_backend.testing import ManualClock
+
+PEOPLE = {
+    "root": User("root", Role.ADMIN),
+    "olga": User("olga", Role.OPERATOR),
+    "ada": User("ada", groups=("vision",)),
+    "bob": User("bob", groups=("vision",)),
+    "eve": User("eve", groups=("speech",)),
+}
+
+
+class Waits:
+    """Stands for the scheduling loop: tests say what the last pass answered."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Wait] = {}
+
+    def waits(self) -> Mapping[int, Wait]:
+        return self.found
+
+
+@dataclass
+class Platform:
+    """Everything below the services, and callers of them."""
+
+    store: MemoryStore
+    clock: ManualClock
+    directory: Directory
+    ledger: Ledger
+    cluster: Cluster
+    scheduling: Waits
+    logs: LogStore
+    service: Service | None = None
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    limits: CallLimits = field(default_factory=CallLimits)
+    _channels: list[aio.Channel] = field(default_factory=list)
+
+    async def start(self) -> None:
+        await self.directory.load()
+        for user in PEOPLE.values():
+            await self.directory.create_user(user)
+        await self.cluster.seen([Node(f"n{i}", gpus=8) for i in range(4)])
+        await self.ledger.load()
+        self.service = await serve(self.parts(), Endpoint("127.0.0.1:0", limits=self.limits))
+
+    def parts(self) -> Parts:
+        return Parts(
+            store=self.store,
+            clock=self.clock,
+            directory=self.directory,
+            ledger=self.ledger,
+            scheduling=self.scheduling,
+            cluster=self.cluster,
+            logs=self.logs,
+            observe=lambda method, code, seconds: self.calls.append((method, code)),
+        )
+
+    async def token(self, user: str, scope: TokenScope = TokenScope.ALL, **more: Any) -> str:
+        return (await self.directory.create_token(user, scope, self.clock.now(), **more))[1]
+
+    async def caller(self, user: str, scope: TokenScope = TokenScope.ALL) -> Caller:
+        return self.with_token(await self.token(user, scope))
+
+    def with_token(self, token: str | None) -> Caller:
+        assert self.service is not None
+        # A subchannel of its own: channels to one address share connections otherwise.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channel = aio.insecure_channel(self.service.address, options=options)
+        self._channels.append(channel)
+        return Caller(channel, token)
+
+    async def stop(self) -> None:
+        for channel in self._channels:
+            await channel.close()
+        if self.service is not None:
+            await self.service.stop(0)
+
+
+class Caller:
+    """Stubs whose calls carry a token: `await caller.tasks.GetTask(request)`."""
+
+    def __init__(self, channel: aio.Channel, token: str | None) -> None:
+        self.channel = channel
+        self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self.tasks = self._bound(TaskServiceStub(channel))
+        self.nodes = self._bound(NodeServiceStub(channel))
+        self.users = self._bound(UserServiceStub(channel))
+        self.logs = self._bound(LogServiceStub(channel))
+        self.server = self._bound(ServerServiceStub(channel))
+
+    def _bound(self, stub: Any) -> Any:
+        return _Bound(stub, self._metadata)
+
+
+class _Bound:
+    def __init__(self, stub: Any, metadata: Any) -> None:
+        self._stub = stub
+        self._metadata = metadata
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._stub, name)
+        return lambda request, timeout=20: call(request, metadata=self._metadata, timeout=timeout)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a caller learns from a refused call."""
+
+    code: grpc.StatusCode
+    reason: str
+    message: str
+    violations: tuple[tuple[str, str], ...]
+    details: tuple[Any, ...]
+
+
+@asynccontextmanager
+async def refused() -> AsyncIterator[list[Refusal]]:
+    """The calls inside must be refused: `async with refused() as why: …`; `why[0]` tells."""
+    found: list[Refusal] = []
+    with pytest.raises(aio.AioRpcError) as caught:
+        yield found
+    found.append(refusal(caught.value))
+
+
+def refusal(error: aio.AioRpcError) -> Refusal:
+    trailers = dict(error.trailing_metadata() or ())
+    status = status_pb2.Status.FromString(trailers.get("grpc-status-details-bin", b""))
+    details = [_unpacked(detail) for detail in status.details]
+    infos = [d for d in details if isinstance(d, error_details_pb2.ErrorInfo)]
+    bad = [d for d in details if isinstance(d, error_details_pb2.BadRequest)]
+    return Refusal(
+        error.code(),
+        infos[0].reason if infos else "",
+        error.details() or "",
+        tuple((v.field, v.description) for b in bad for v in b.field_violations),
+        tuple(details),
+    )
+
+
+def _unpacked(packed: Any) -> Any:
+    for kind in (
+        error_details_pb2.ErrorInfo,
+        error_details_pb2.BadRequest,
+        error_details_pb2.RetryInfo,
+    ):
+        if packed.Is(kind.DESCRIPTOR):
+            message = kind()
+            packed.Unpack(message)
+            return message
+    raise AssertionError(packed)
+
+
+def a_request_spec(name: str = "t", **resource: Any) -> task_spec_pb2.TaskSpec:
+    """The smallest spec that passes."""
+    spec = task_spec_pb2.TaskSpec(version=2, name=name)
+    spec.spec.entrypoint = "train.py"
+    for key, value in resource.items():
+        setattr(spec.resource, key, value)
+    return spec
+
+
+@pytest.fixture
+def make_spec() -> Any:
+    return a_request_spec
+
+
+@pytest.fixture
+def expect_refusal() -> Any:
+    return refused
+
+
+@pytest.fixture
+def call_limits() -> CallLimits:
+    return CallLimits()
+
+
+@pytest.fixture
+async def platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_limits: CallLimits
+) -> AsyncIterator[Platform]:
+    monkeypatch.setattr(watching, "BUNDLE_SECONDS", 0.0)
+    store, clock = MemoryStore(), ManualClock()
+    ledger = Ledger(
+        store, clock, Feed(), perform=lambda task, what: None, changed=lambda *change: None
+    )
+    cluster = Cluster(store, clock, changed=lambda: None)
+    made = Platform(
+        store,
+        clock,
+        Directory(store),
+        ledger,
+        cluster,
+        Waits(),
+        LogStore(tmp_path, 1 << 20),
+        limits=call_limits,
+    )
+    await made.start()
+    yield made
+    await made.stop()

@@ -1,0 +1,289 @@
+"""The gate on a real server: hostile input, limits, audit, and changes whose caller hung up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from hai.v1 import server_service_pb2, user_service_pb2
+from hai.v1 import task_service_pb2 as pb
+from hai_backend.domain.errors import Exhausted, Invalid, Unavailable
+from hai_backend.domain.user import TokenScope, User
+from hai_backend.services.admission import Admission
+from hai_backend.services.assemble import serve
+from hai_backend.services.limits import CallLimits
+from hai_backend.services.server import Endpoint
+
+C = grpc.StatusCode
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param((), id="nothing"),
+        pytest.param((("authorization", ""),), id="empty"),
+        pytest.param((("authorization", "Bearer"),), id="no token"),
+        pytest.param((("authorization", "Bearer hai_wrong"),), id="wrong"),
+        pytest.param((("authorization", "Bearer " + "x" * 4000),), id="long"),
+        pytest.param((("authorization", "Bearer ' OR 1=1 --"),), id="sql"),
+        pytest.param((("authorization-bin", b"\xff\x00"),), id="binary"),
+    ],
+)
+async def test_strangers_are_not_let_in(platform: Any, metadata: Any) -> None:
+    call = platform.with_token(None).channel.unary_unary("/hai.v1.UserService/WhoAmI")
+    with pytest.raises(aio.AioRpcError) as caught:
+        await call(b"", metadata=metadata, timeout=10)
+    assert caught.value.code() is C.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "code"),
+    [
+        pytest.param(
+            "/hai.v1.TaskService/GetTask", b"\xff\xff\xff", C.INVALID_ARGUMENT, id="no message"
+        ),
+        pytest.param("/hai.v1.TaskService/DropTables", b"", C.UNIMPLEMENTED, id="no method"),
+        pytest.param("/hai.v2.TaskService/GetTask", b"", C.UNIMPLEMENTED, id="no service"),
+        pytest.param(
+            "/hai.v1.AgentService/Attach", b"", C.UNIMPLEMENTED, id="a service that is not offered"
+        ),
+        pytest.param(
+            "/hai.v1.TaskService/CreateTask",
+            b"\0" * (5 << 20),
+            C.RESOURCE_EXHAUSTED,
+            id="too large",
+        ),
+    ],
+)
+async def test_garbage_is_refused_and_the_server_lives_on(
+    platform: Any, method: str, body: bytes, code: C
+) -> None:
+    token = await platform.token("ada")
+    channel = platform.with_token(token).channel
+    metadata = (("authorization", f"Bearer {token}"),)
+    with pytest.raises(aio.AioRpcError) as caught:
+        await channel.unary_unary(method)(body, metadata=metadata, timeout=10)
+    assert caught.value.code() is code
+    await platform.with_token(token).users.WhoAmI(user_service_pb2.WhoAmIRequest())
+
+
+async def test_garbage_of_strangers_is_not_even_read(platform: Any) -> None:
+    with pytest.raises(aio.AioRpcError) as caught:
+        await platform.with_token(None).channel.unary_unary("/hai.v1.TaskService/GetTask")(
+            b"\xff", timeout=10
+        )
+    assert caught.value.code() is C.UNAUTHENTICATED
+
+
+async def test_strangers_learn_what_answers_here(platform: Any) -> None:
+    nobody = platform.with_token(None)
+    info = await nobody.server.GetServerInfo(server_service_pb2.GetServerInfoRequest())
+    assert (info.protocol, info.launcher) == ("hai.v1", "process")
+    health = health_pb2_grpc.HealthStub(nobody.channel)
+    for service in ("", "hai.v1.TaskService"):
+        answer = await health.Check(health_pb2.HealthCheckRequest(service=service))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    watch = health.Watch(health_pb2.HealthCheckRequest(service=""))
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+    watch.cancel()
+
+
+async def test_reflection_lists_the_services(platform: Any) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(platform.with_token(None).channel)
+    call = stub.ServerReflectionInfo()
+    await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+    answer = await call.read()
+    await call.done_writing()
+    names = {service.name for service in answer.list_services_response.service}
+    assert {"hai.v1.TaskService", "hai.v1.ServerService", "grpc.health.v1.Health"} <= names
+    call.cancel()
+
+
+async def test_every_change_is_audited_without_secrets(
+    platform: Any, make_spec: Any, expect_refusal: Any
+) -> None:
+    ada = await platform.caller("ada")
+    spec = make_spec("one")
+    spec.spec.environments["PASSWORD"] = "hunter2"
+    created = await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=spec))
+    await ada.tasks.GetTask(pb.GetTaskRequest(id=created.id))
+    await ada.tasks.SuspendTask(pb.SuspendTaskRequest(id=created.id, hold=True))
+    token = await ada.users.CreateToken(
+        user_service_pb2.CreateTokenRequest(scope=2, description="ci")
+    )
+    async with expect_refusal():
+        await ada.users.CreateUser(user_service_pb2.CreateUserRequest())
+    await platform.service.stop(0)
+    rows = [(r.actor, r.method, r.resource, r.code) for r in reversed(await platform.store.audit())]
+    assert rows == [
+        ("ada", "CreateTask", "1", "OK"),
+        ("ada", "SuspendTask", "1", "OK"),
+        ("ada", "CreateToken", str(token.id), "OK"),
+        ("ada", "CreateUser", "", "PERMISSION_DENIED"),
+    ]
+    text = str(await platform.store.audit())
+    assert "hunter2" not in text
+    assert token.secret not in text
+    assert "hold=True" in text
+
+
+async def test_a_change_goes_on_when_its_caller_hangs_up(
+    platform: Any, make_spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    save = platform.store.save_user
+
+    async def slow(user: User) -> None:
+        reached.set()
+        await go_on.wait()
+        await save(user)
+        done.set()
+
+    monkeypatch.setattr(platform.store, "save_user", slow)
+    root = await platform.caller("root")
+    request = user_service_pb2.CreateUserRequest()
+    request.user.name, request.user.role, request.user.active = "zoe", 1, True
+    call = root.users.CreateUser(request)
+    await reached.wait()
+    call.cancel()
+    go_on.set()
+    await asyncio.wait_for(done.wait(), 10)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert platform.directory.user("zoe").name == "zoe"
+
+
+async def test_calls_are_counted_by_method_and_code(platform: Any, expect_refusal: Any) -> None:
+    ada = await platform.caller("ada")
+    await ada.users.WhoAmI(user_service_pb2.WhoAmIRequest())
+    async with expect_refusal():
+        await ada.tasks.GetTask(pb.GetTaskRequest(id=99))
+    assert platform.calls == [
+        ("/hai.v1.UserService/WhoAmI", "OK"),
+        ("/hai.v1.TaskService/GetTask", "NOT_FOUND"),
+    ]
+
+
+async def test_a_revoked_token_ends_its_open_streams(platform: Any, make_spec: Any) -> None:
+    secret = await platform.token("ada")
+    watch = platform.with_token(secret).tasks.WatchTasks(pb.WatchTasksRequest())
+    await watch.read()
+    await platform.directory.revoke_token(platform.directory.tokens_of("ada")[0].id)
+    other = await platform.caller("ada")
+    await other.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("one")))
+    with pytest.raises(aio.AioRpcError) as caught:
+        await watch.read()
+    assert caught.value.code() is C.UNAUTHENTICATED
+
+
+async def test_a_token_in_the_past_is_not_made(platform: Any, expect_refusal: Any) -> None:
+    ada = await platform.caller("ada")
+    request = user_service_pb2.CreateTokenRequest(scope=1, expire_time=Timestamp(seconds=1))
+    async with expect_refusal() as why:
+        await ada.users.CreateToken(request)
+    assert "server's clock" in why[0].violations[0][1]
+
+
+class Ticks:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_bucket_refills() -> None:
+    ticks = Ticks()
+    admission = Admission(CallLimits(calls_per_second=10, calls_at_once=2), ticks)
+    admission.call("ada")
+    admission.call("ada")
+    admission.call("bob")
+    with pytest.raises(Exhausted, match=r"try again in 0\.1") as caught:
+        admission.call("ada")
+    ticks.now += caught.value.retry_after or 0.0
+    admission.call("ada")
+
+
+def test_streams_are_counted_while_they_are_open() -> None:
+    admission = Admission(CallLimits(open_streams=1), Ticks())
+    two = (admission.stream("ada"), admission.stream("bob"))
+    with two[0], two[1], pytest.raises(Exhausted, match="close some"), admission.stream("ada"):
+        pass
+    with admission.stream("ada"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        pytest.param(Endpoint("0.0.0.0:0"), "plain text", id="plaintext off loopback"),
+        pytest.param(Endpoint("[::]:0"), "plain text", id="plaintext on all of IPv6"),
+        pytest.param(Endpoint("127.0.0.1:0", cert="/nowhere"), "needs a key", id="half a pair"),
+        pytest.param(
+            Endpoint("127.0.0.1:0", cert="/no/c", key="/no/k"),
+            "cannot read /no/k",
+            id="no such file",
+        ),
+    ],
+)
+async def test_where_it_does_not_listen(platform: Any, endpoint: Endpoint, words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        await serve(platform.parts(), endpoint)
+
+
+async def test_a_second_server_on_the_port_is_an_error(platform: Any) -> None:
+    with pytest.raises(Unavailable, match="the address is taken"):
+        await serve(platform.parts(), Endpoint(platform.service.address))
+
+
+async def test_plaintext_off_loopback_when_the_operator_says_so(platform: Any) -> None:
+    service = await serve(platform.parts(), Endpoint("0.0.0.0:0", insecure=True))
+    assert service.address.startswith("0.0.0.0:")
+    await service.stop(0)
+
+
+async def test_a_narrow_scope_is_told_what_it_lacks(
+    platform: Any, make_spec: Callable[..., Any], expect_refusal: Any
+) -> None:
+    reader = await platform.caller("ada", TokenScope.READ)
+    async with expect_refusal() as why:
+        await reader.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("x")))
+    assert (why[0].reason, "scope SUBMIT" in why[0].message) == ("SCOPE_TOO_SMALL", True)
+
+
+class TestSmallLimits:
+    @pytest.fixture
+    def call_limits(self) -> CallLimits:
+        return replace(CallLimits(), open_streams=2, call_seconds=0.05)
+
+    async def test_open_streams(self, platform: Any) -> None:
+        ada = await platform.caller("ada")
+        streams = [ada.tasks.WatchTasks(pb.WatchTasksRequest()) for _ in range(2)]
+        for stream in streams:
+            await stream.read()
+        with pytest.raises(aio.AioRpcError) as caught:
+            await ada.tasks.WatchTasks(pb.WatchTasksRequest()).read()
+        assert caught.value.code() is C.RESOURCE_EXHAUSTED
+        for stream in streams:
+            stream.cancel()
+
+    async def test_a_call_without_a_deadline_gets_one(
+        self, platform: Any, expect_refusal: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def hang(query: Any) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(platform.store, "find_tasks", hang)
+        ada = await platform.caller("ada")
+        async with expect_refusal() as why:
+            await ada.tasks.ListTasks(pb.ListTasksRequest(), timeout=None)
+        assert (why[0].code, why[0].reason) == (C.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED")

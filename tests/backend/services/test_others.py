@@ -1,0 +1,168 @@
+"""NodeService, UserService and LogService as callers see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import pytest
+
+from hai.v1 import log_service_pb2, node_pb2, user_pb2
+from hai.v1 import node_service_pb2 as npb
+from hai.v1 import user_service_pb2 as upb
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.logs.lines import stamp
+from hai_backend.tasks import events as ev
+from hai_backend.testing import a_spec
+
+C = grpc.StatusCode
+
+
+@dataclass(frozen=True)
+class Key:
+    task_id: int
+    run: int
+    rank: int
+
+
+async def running(platform: Any, user: str, *nodes: str) -> None:
+    task = await platform.ledger.submit(user, a_spec(f"of {user}", len(nodes)), "")
+    await platform.ledger.apply(task.id, ev.RunPlaced(nodes, Priority.NORMAL, "fits"))
+
+
+async def test_tenants_are_named_to_those_who_may_know(platform: Any) -> None:
+    await running(platform, "bob", "n0", "n1")
+    ada, olga = await platform.caller("ada"), await platform.caller("olga")
+    for caller, name in ((ada, ""), (olga, "of bob")):
+        node = await caller.nodes.GetNode(npb.GetNodeRequest(name="n1"))
+        tenants = [(t.task_id, t.task_name, t.user, t.run, t.rank) for t in node.tenants]
+        assert tenants == [(1, name, "bob", 1, 1)]
+
+
+async def test_a_watch_sees_nodes_and_tenants_change_and_resumes(platform: Any) -> None:
+    ada, olga = await platform.caller("ada"), await platform.caller("olga")
+    watch = ada.nodes.WatchNodes(npb.WatchNodesRequest())
+    first = await watch.read()
+    assert [n.name for n in first.nodes] == ["n0", "n1", "n2", "n3"]
+    await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n2", reason="fan"))
+    second = await watch.read()
+    assert [(n.name, n.cordoned, n.reason) for n in second.nodes] == [("n2", True, "fan (olga)")]
+    watch.cancel()
+    await running(platform, "ada", "n0")
+    again = ada.nodes.WatchNodes(npb.WatchNodesRequest(after_version=second.version))
+    third = await again.read()
+    assert [(n.name, len(n.tenants)) for n in third.nodes] == [("n0", 1)]
+    assert first.version < second.version < third.version
+    again.cancel()
+
+
+async def test_groups_and_their_numbers(platform: Any) -> None:
+    await running(platform, "ada", "n0")
+    await platform.ledger.submit("ada", a_spec("waits"), "")
+    olga = await platform.caller("olga")
+    await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n1"))
+    changed = await olga.nodes.UpdateGroup(npb.UpdateGroupRequest(name="default", packed=True))
+    expected = node_pb2.Group(
+        name="default", packed=True, nodes=4, usable_nodes=3, free_nodes=2, waiting_tasks=1
+    )
+    assert changed == expected
+    assert list((await olga.nodes.ListGroups(npb.ListGroupsRequest())).groups) == [expected]
+
+
+async def test_a_new_node_makes_room_for_submissions(
+    platform: Any, make_spec: Any, expect_refusal: Any
+) -> None:
+    from hai.v1 import task_service_pb2 as pb
+
+    ada = await platform.caller("ada")
+    request = pb.CreateTaskRequest(spec=make_spec("big", node_count=5))
+    async with expect_refusal() as why:
+        await ada.tasks.CreateTask(request)
+    assert why[0].reason == "GROUP_TOO_SMALL"
+    await platform.cluster.seen([Node(f"n{i}", gpus=8) for i in range(5)])
+    await ada.tasks.CreateTask(request)
+
+
+async def test_quotas_with_their_use(platform: Any) -> None:
+    root, ada = await platform.caller("root"), await platform.caller("ada")
+    for subject, is_group, nodes in (("ada", False, 2), ("vision", True, 8), ("speech", True, 9)):
+        quota = user_pb2.Quota(
+            subject=subject, subject_is_group=is_group, group="default", priority=10, nodes=nodes
+        )
+        await root.users.SetQuota(upb.SetQuotaRequest(quota=quota))
+    await running(platform, "ada", "n0")
+    me = await ada.users.WhoAmI(upb.WhoAmIRequest())
+    assert [(q.subject, q.nodes, q.used) for q in me.quotas] == [("ada", 2, 1)]
+    seen = (await ada.users.ListQuotas(upb.ListQuotasRequest())).quotas
+    assert [q.subject for q in seen] == ["ada", "vision"]
+    assert len((await root.users.ListQuotas(upb.ListQuotasRequest())).quotas) == 3
+
+
+@pytest.mark.parametrize(
+    ("user", "fields"),
+    [
+        pytest.param(user_pb2.User(name="A b"), {"user.name", "user.role"}, id="name and role"),
+        pytest.param(user_pb2.User(name="", role=1), {"user.name"}, id="no name"),
+        pytest.param(
+            user_pb2.User(name="x" * 33, role=1, uid=-1),
+            {"user.name", "user.uid"},
+            id="long name, uid",
+        ),
+        pytest.param(
+            user_pb2.User(name="x", role=1, groups=["ok", "a b"]), {"user.groups[1]"}, id="group"
+        ),
+    ],
+)
+async def test_users_are_checked(
+    platform: Any, expect_refusal: Any, user: user_pb2.User, fields: set[str]
+) -> None:
+    root = await platform.caller("root")
+    async with expect_refusal() as why:
+        await root.users.CreateUser(upb.CreateUserRequest(user=user))
+    assert {field for field, _ in why[0].violations} == fields
+
+
+async def test_the_secret_of_a_token_is_told_once(platform: Any) -> None:
+    ada = await platform.caller("ada")
+    token = await ada.users.CreateToken(upb.CreateTokenRequest(scope=1, description="laptop"))
+    await platform.with_token(token.secret).users.WhoAmI(upb.WhoAmIRequest())
+    listed = (await ada.users.ListTokens(upb.ListTokensRequest())).tokens
+    assert [(t.description, t.secret) for t in listed] == [("laptop", ""), ("", "")]
+
+
+def _log(platform: Any, rank: int, *texts: str) -> None:
+    data = b"".join(stamp(1_000_000.0 + i) + text.encode() + b"\n" for i, text in enumerate(texts))
+    key = Key(1, 1, rank)
+    platform.logs.append(key, platform.logs.size(key), data)
+
+
+async def test_logs_are_followed_until_the_task_ends(platform: Any) -> None:
+    await platform.ledger.submit("ada", a_spec("one"), "")
+    ada = await platform.caller("ada")
+    _log(platform, 0, "first")
+    follow = ada.logs.TailLogs(log_service_pb2.TailLogsRequest(id=1, follow=True))
+    answer = await follow.read()
+    assert [(line.rank, line.text) for line in answer.lines] == [(0, "first")]
+    _log(platform, 0, "second")
+    assert [line.text for line in (await follow.read()).lines] == ["second"]
+    await platform.ledger.stop(1, "ada", None)
+    assert await follow.read() == grpc.aio.EOF
+    again = ada.logs.TailLogs(log_service_pb2.TailLogsRequest(id=1, cursor=answer.cursor))
+    assert [line.text async for part in again for line in part.lines] == ["second"]
+
+
+async def test_logs_of_a_task_that_printed_nothing(platform: Any, expect_refusal: Any) -> None:
+    await platform.ledger.submit("ada", a_spec("one"), "")
+    ada, eve = await platform.caller("ada"), await platform.caller("eve")
+    parts = [p async for p in ada.logs.TailLogs(log_service_pb2.TailLogsRequest(id=1))]
+    assert [len(p.lines) for p in parts] == [0]
+    for caller, request, code in (
+        (eve, log_service_pb2.TailLogsRequest(id=1), C.NOT_FOUND),
+        (ada, log_service_pb2.TailLogsRequest(id=1, cursor="rubbish"), C.INVALID_ARGUMENT),
+        (ada, log_service_pb2.TailLogsRequest(id=1, ranks=[-1]), C.INVALID_ARGUMENT),
+    ):
+        async with expect_refusal() as why:
+            await caller.logs.TailLogs(request).read()
+        assert why[0].code is code

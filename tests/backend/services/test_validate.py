@@ -1,0 +1,501 @@
+"""Every rule of a submission: one named case each, with the path and what the message must say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai.v1 import task_spec_pb2 as pb
+from hai_backend.domain.errors import Exhausted, Invalid
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.spec import OnEnd, ServiceType, TaskType
+from hai_backend.sched.policy import Policy
+from hai_backend.services import limits
+from hai_backend.services.capacity import GroupCapacity
+from hai_backend.services.convert_spec import spec_to_proto
+from hai_backend.services.validate import validate
+from hai_backend.services.validate_fit import SubmitContext
+
+NODES = [Node(f"n{i}", zone="a" if i < 2 else "b", gpus=8) for i in range(4)]
+SMALL = [Node(f"s{i}", group="small", gpus=8, cpus=64, memory_bytes=256 << 30) for i in range(2)]
+CAPACITY = {
+    "default": GroupCapacity("default", False, NODES),
+    "small": GroupCapacity("small", True, SMALL),
+}
+
+
+def context(rights: tuple[str, ...] = (), **more: Any) -> SubmitContext:
+    return SubmitContext("ada", CAPACITY, lambda right: right in rights, **more)
+
+
+def spec(text: str = "") -> pb.TaskSpec:
+    """A spec that passes, changed by text in protobuf's own format."""
+    made = pb.TaskSpec(version=2, name="t")
+    made.spec.entrypoint = "train.py"
+    text_format.Merge(text, made)
+    return made
+
+
+def broken(given: pb.TaskSpec, judged_by: SubmitContext | None = None) -> dict[str, str]:
+    with pytest.raises(Invalid) as caught:
+        validate(given, judged_by or context())
+    return {v.field: v.message for v in caught.value.violations}
+
+
+LONG = "x" * 600
+SERVICE = 'name: "web" type: "http" port: 80'
+CASES = [
+    # text, path, message
+    ("version: 1", "version", "must be 2, not 1"),
+    ('name: ""', "name", "is required"),
+    ('name: "  "', "name", "is required"),
+    ('name: "a(b"', "name", "parentheses"),
+    ('name: "a)"', "name", "parentheses"),
+    (f'name: "{LONG}"', "name", "at most 511"),
+    (r'name: "a\033[2J"', "name", "control characters"),
+    (r'name: "a\nb"', "name", "control characters"),
+    (r'name: "a\000b"', "name", "control characters"),
+    ('task_type: "trainin"', "task_type", "did you mean training?"),
+    ("priority: 33", "priority", "33 is no priority"),
+    ("priority: -2", "priority", "-2 is no priority"),
+    ('spec { entrypoint: "" }', "spec.entrypoint", "is required"),
+    ('spec { entrypoint: "prog" }', "spec.entrypoint", "must end in .py or .sh"),
+    ('spec { entrypoint: "-c.py" }', "spec.entrypoint", "hyphen"),
+    (r'spec { entrypoint: "a\000.py" }', "spec.entrypoint", "NUL"),
+    ('spec { workspace: "/a b" }', "spec.workspace", "blanks"),
+    (r'spec { workspace: "/a\tb" }', "spec.workspace", "blanks"),
+    (f'spec {{ workspace: "/{LONG}" }}', "spec.workspace", "at most 255"),
+    (r'spec { workspace: "/a\000" }', "spec.workspace", "NUL"),
+    (f'spec {{ parameters: "{LONG * 4}" }}', "spec.parameters", "at most 2047"),
+    (r'spec { parameters: "ok" parameters: "a\000b" }', "spec.parameters[1]", "NUL"),
+    (
+        'spec { environments { key: "1A" value: "x" } }',
+        "spec.environments[1A]",
+        "a variable's name",
+    ),
+    (
+        'spec { environments { key: "A-B" value: "x" } }',
+        "spec.environments[A-B]",
+        "a variable's name",
+    ),
+    ('spec { environments { key: "" value: "x" } }', "spec.environments[]", "a variable's name"),
+    (
+        'spec { environments { key: "A=B" value: "x" } }',
+        "spec.environments[A=B]",
+        "a variable's name",
+    ),
+    (r'spec { environments { key: "A" value: "\000" } }', "spec.environments[A]", "NUL"),
+    (
+        'spec { environments { key: "HAI_CONTROL_FILE" value: "x" } }',
+        "spec.environments[HAI_CONTROL_FILE]",
+        "set by the platform",
+    ),
+    (
+        f'spec {{ environments {{ key: "A" value: "{"x" * 131072}" }} }}',
+        "spec.environments[A]",
+        "longer than",
+    ),
+    (
+        'spec { workspace: "/a" git_remote_repo: "https://x/y" }',
+        "spec.workspace",
+        "excludes spec.git_remote_repo",
+    ),
+    (
+        'spec { git_remote_repo: "--upload-pack=x" }',
+        "spec.git_remote_repo",
+        "address of a git repository",
+    ),
+    ('spec { git_remote_repo: "ext::sh" }', "spec.git_remote_repo", "address of a git repository"),
+    (
+        'spec { git_target_revision: "main" }',
+        "spec.git_target_revision",
+        "needs spec.git_remote_repo",
+    ),
+    (
+        'spec { git_remote_repo: "https://x/y" git_target_revision: "-x" }',
+        "spec.git_target_revision",
+        "branch, tag or commit",
+    ),
+    ('resource { image: "a b" }', "resource.image", "image name"),
+    (f'resource {{ image: "{LONG}" }}', "resource.image", "at most 255"),
+    ('resource { group: "#a" }', "resource.group", "group#zone"),
+    ('resource { group: "default#" }', "resource.group", "group#zone"),
+    ('resource { group: "defualt" }', "resource.group", "did you mean default?"),
+    ('resource { group: "default#c" }', "resource.group", "no zone 'c'; it has a, b"),
+    ('resource { group: "default#a b" }', "resource.group", "the zone must be"),
+    ("resource { node_count: 0 }", "resource.node_count", "from 1 to"),
+    ("resource { node_count: -1 }", "resource.node_count", "from 1 to"),
+    ("resource { node_count: 2000000 }", "resource.node_count", "from 1 to 10000"),
+    (
+        "resource { node_count: 5 }",
+        "resource.node_count",
+        "asks for 5 nodes; group default has room for 4",
+    ),
+    (
+        'resource { group: "default#a" node_count: 3 }',
+        "resource.node_count",
+        "group default#a has room for 2",
+    ),
+    ("resource { is_spot: true }", "resource.is_spot", "dev containers"),
+    ("resource { gpu: -1 }", "resource.gpu", "from 0"),
+    ("resource { cpu: -1 }", "resource.cpu", "from 0"),
+    ("resource { memory: -1 }", "resource.memory", "from 0"),
+    ("resource { gpu: 1 }", "resource.gpu", "given whole"),
+    ('resource { group: "small" gpu: 9 }', "resource.node_count", "room for 0"),
+    ('services { name: "Web" type: "http" port: 80 }', "services[0].name", "a-z, 0-9"),
+    ('services { name: "-w" type: "http" port: 80 }', "services[0].name", "a-z, 0-9"),
+    (
+        'services { name: "web" type: "udp" port: 80 }',
+        "services[0].type",
+        "one of http, tcp, local",
+    ),
+    ('services { name: "web" port: 80 }', "services[0].type", "is required"),
+    ('services { name: "web" type: "http" }', "services[0].port", "from 1 to 65535"),
+    ('services { name: "web" type: "tcp" port: 65536 }', "services[0].port", "from 1 to 65535"),
+    ('services { name: "web" type: "local" port: 80 }', "services[0].port", "local"),
+    (
+        f'services {{ {SERVICE} }} services {{ name: "w" type: "tcp" port: 80 }}',
+        "services[1].port",
+        "taken",
+    ),
+    (
+        f'services {{ {SERVICE} }} services {{ name: "web" type: "tcp" port: 81 }}',
+        "services[1].name",
+        "given twice",
+    ),
+    ('roles { name: "a" count: 6000 } roles { name: "b" count: 6000 }', "roles", "at most 10000"),
+    (f"services {{ {SERVICE} rank: 1 }}", "services[0].rank", "must be [0]"),
+    ('services { name: "w" type: "local" rank: 1 }', "services[0].rank", "from 0 to 0"),
+    ('services { name: "w" type: "local" rank: 0 rank: 0 }', "services[0].rank", "twice"),
+    (
+        f'services {{ {SERVICE} startup_script: "a; b" }}',
+        "services[0].startup_script",
+        "one command",
+    ),
+    (
+        rf'services {{ {SERVICE} startup_script: "a\nb" }}',
+        "services[0].startup_script",
+        "one command",
+    ),
+    (
+        'services { name: "w" type: "tcp" port: 1 rewrite_uri: true }',
+        "services[0].rewrite_uri",
+        "http services only",
+    ),
+    ('services { name: "jupyter" port: 80 }', "services[0].port", "built in"),
+    ('services { name: "ssh" startup_script: "x" }', "services[0].startup_script", "built in"),
+    ('options { tags: "ok" tags: "_mine" }', "options.tags[1]", "underscore"),
+    ('options { tags: "a,b" }', "options.tags[0]", "commas"),
+    ('options { tags: "a b" }', "options.tags[0]", "blanks"),
+    ('options { tags: "" }', "options.tags[0]", "must be a word"),
+    (f'options {{ tags: "{LONG}" }}', "options.tags[0]", "at most 64"),
+    ("options { mount_code: -1 }", "options.mount_code", "from 0"),
+    ("options { watchdog_time: -1 }", "options.watchdog_time", "from 0"),
+    ("options { timeout: -1 }", "options.timeout", "from 0"),
+    ("options { time_limit: -1 }", "options.time_limit", "from 0"),
+    ("options { max_retries: -1 }", "options.max_retries", "from 0 to 1000"),
+    ("options { max_retries: 1001 }", "options.max_retries", "from 0 to 1000"),
+    ('options { suspend_signal: "SIGKILL" }', "options.suspend_signal", "SIGTERM, SIGUSR1"),
+    ("options { ack_within: 301 }", "options.ack_within", "at most 300"),
+    ("options { ack_within: 0 }", "options.ack_within", "more than 0"),
+    ("options { ack_within: nan }", "options.ack_within", "more than 0"),
+    ("options { save_within: inf }", "options.save_within", "at most 3600"),
+    ('options { py_venv: "a b" }', "options.py_venv", "name[owner]"),
+    ('options { py_venv: "a[b" }', "options.py_venv", "name[owner]"),
+    ('options { py_venv: "../x" }', "options.py_venv", "name[owner]"),
+    (
+        "options { override_node_resource { cpu: -1 } }",
+        "options.override_node_resource.cpu",
+        "from 0",
+    ),
+    ("options { profile { time: -1 } }", "options.profile.time", "from 0"),
+    (
+        'options { profile { interval { key: "gpu" value: 0 } } }',
+        "options.profile.interval[gpu]",
+        "from 1",
+    ),
+    (
+        'spec { git_remote_repo: "https://x/y" } options { record_git_revision: true }',
+        "options.record_git_revision",
+        "excludes",
+    ),
+    ('options { assigned_nodes: "n0" }', "options.assigned_nodes", "lacks the right assign_nodes"),
+    ('options { sidecar: "A b" }', "options.sidecar[0]", "a-z, 0-9"),
+    ('roles { name: "A" count: 1 }', "roles[0].name", "a-z, 0-9"),
+    ('roles { name: "a" count: 0 }', "roles[0].count", "from 1"),
+    ('roles { name: "a" count: 1 } roles { name: "a" count: 1 }', "roles[1].name", "given twice"),
+    ('resource { node_count: 3 } roles { name: "a" count: 2 }', "roles", "have 2 ranks together"),
+    ('roles { name: "a" count: 1 entrypoint: "x" }', "roles[0].entrypoint", "must end in .py"),
+    ('roles { name: "a" count: 1 gpu: 1 }', "roles[0].gpu", "given whole"),
+    ('roles { name: "a" count: 1 gpu: -1 }', "roles[0].gpu", "from 0"),
+    (
+        'roles { name: "a" count: 1 environments { key: "1" value: "" } }',
+        "roles[0].environments[1]",
+        "a variable's name",
+    ),
+    ('policies { on_pod_failed: "explode" }', "policies.on_pod_failed", "one of restart, complete"),
+    ('policies { on_pod_evicted: "x" }', "policies.on_pod_evicted", "one of"),
+    ('policies { on_role_completed: "x" }', "policies.on_role_completed", "one of"),
+    ("policies { min_available: 2 }", "policies.min_available", "from 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [pytest.param(*case, id=f"{case[1]}: {case[2]} #{i}") for i, case in enumerate(CASES)],
+)
+def test_a_broken_rule_is_named_with_its_path(text: str, path: str, message: str) -> None:
+    every_service = ("custom_service:http:*", "custom_service:tcp:*", "custom_service:local:*")
+    found = broken(spec(text), context(every_service))
+    assert set(found) == {path}
+    assert message in found[path]
+
+
+def test_all_violations_come_at_once() -> None:
+    text = 'version: 1 name: "" priority: 3 resource { node_count: 0 } options { tags: "_x" ack_within: 0 }'
+    found = broken(spec(text))
+    assert set(found) == {
+        "version",
+        "name",
+        "priority",
+        "resource.node_count",
+        "options.tags[0]",
+        "options.ack_within",
+    }
+
+
+def test_defaults_are_filled_in() -> None:
+    made = validate(spec(), context())
+    assert made.task_type is TaskType.TRAINING
+    assert made.priority is Priority.AUTO
+    assert (made.resource.group, made.resource.zone, made.resource.node_count) == ("default", "", 1)
+    assert (made.resource.image, made.options.mount_code, made.options.watchdog_time) == (
+        "default",
+        2,
+        1800,
+    )
+    assert made.policies.on_pod_evicted is OnEnd.RESTART
+
+
+def test_group_and_zone_are_split_and_the_default_group_is_resolved() -> None:
+    assert validate(spec('resource { group: "default#b" }'), context()).resource.zone == "b"
+    elsewhere = SubmitContext("ada", {"small": CAPACITY["small"]}, default_group="small")
+    assert validate(spec(), elsewhere).resource.group == "small"
+
+
+@pytest.mark.parametrize("value", ["a b", '"', "$(x)", ";", "a\nb", "'", "\\", "ü", "-x", ""])
+def test_any_value_reaches_the_program_unchanged(value: str) -> None:
+    given = spec()
+    given.spec.parameters.append(value)
+    given.spec.environments["A"] = value
+    made = validate(given, context())
+    assert made.spec.parameters == (value,)
+    assert made.spec.environments == {"A": value}
+
+
+def test_built_in_services_and_permitted_ones() -> None:
+    text = 'services { name: "jupyter" } services { name: "ssh" } services { name: "web" type: "http" port: 80 }'
+    made = validate(spec(text), context(("custom_service:http:80",)))
+    assert [(s.name, s.type, s.port) for s in made.services] == [
+        ("jupyter", ServiceType.HTTP, 8888),
+        ("ssh", ServiceType.TCP, 22),
+        ("web", ServiceType.HTTP, 80),
+    ]
+    assert "lacks the right custom_service:http:80" in broken(spec(text))["services[2]"]
+
+
+def test_roles_give_the_number_of_nodes() -> None:
+    made = validate(spec('roles { name: "m" count: 1 } roles { name: "w" count: 3 }'), context())
+    assert made.resource.node_count == 4
+
+
+def test_assigned_nodes_must_exist_in_group_and_zone_and_number() -> None:
+    able = context(("assign_nodes",))
+    assert validate(spec('options { assigned_nodes: "n1" }'), able).options.assigned_nodes == (
+        "n1",
+    )
+    found = broken(spec('options { assigned_nodes: "n9" assigned_nodes: "n9" }'), able)
+    assert "no node 'n9'" in found["options.assigned_nodes[0]"]
+    assert "options.assigned_nodes" in found
+    found = broken(spec('resource { group: "default#a" } options { assigned_nodes: "n3" }'), able)
+    assert found == {"options.assigned_nodes[0]": "node n3 is not in zone a"}
+
+
+ROWS = (QuotaRow("ada", "default", Priority.HIGH, 2), QuotaRow("ada", "default", Priority.AUTO, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "policy", "reason"),
+    [
+        pytest.param(
+            "priority: 30 resource { node_count: 2 }", ROWS, Policy(), "", id="fits its level"
+        ),
+        pytest.param(
+            "priority: 30 resource { node_count: 3 }",
+            ROWS,
+            Policy(),
+            "QUOTA_EXCEEDED",
+            id="above its level",
+        ),
+        pytest.param(
+            "priority: 0 resource { node_count: 4 }",
+            ROWS,
+            Policy(),
+            "QUOTA_EXCEEDED",
+            id="above the total",
+        ),
+        pytest.param("resource { node_count: 2 }", ROWS, Policy(), "", id="AUTO finds a level"),
+        pytest.param(
+            "resource { node_count: 4 }", ROWS, Policy(), "QUOTA_EXCEEDED", id="AUTO finds none"
+        ),
+        pytest.param("resource { node_count: 4 }", (), Policy(), "", id="no rows: unlimited"),
+        pytest.param(
+            "priority: 10",
+            (),
+            Policy(default_quota=0),
+            "QUOTA_EXCEEDED",
+            id="the default quota counts",
+        ),
+        pytest.param(
+            "resource { node_count: 5 }",
+            (),
+            Policy(),
+            "GROUP_TOO_SMALL",
+            id="no such number of nodes",
+        ),
+        pytest.param('resource { group: "x" }', (), Policy(), "NO_SUCH_GROUP", id="no such group"),
+        pytest.param(
+            'resource { group: "x" } name: ""', (), Policy(), "INVALID", id="several reasons"
+        ),
+    ],
+)
+def test_what_can_never_run_is_refused(
+    text: str, rows: tuple[QuotaRow, ...], policy: Policy, reason: str
+) -> None:
+    judged_by = context(quotas=rows, policy=policy)
+    if not reason:
+        validate(spec(text), judged_by)
+        return
+    with pytest.raises(Invalid) as caught:
+        validate(spec(text), judged_by)
+    assert caught.value.reason == reason
+
+
+def test_parts_of_nodes_share_nodes_of_packed_groups() -> None:
+    assert (
+        validate(spec('resource { group: "small" gpu: 2 node_count: 8 }'), context()).resource.gpu
+        == 2
+    )
+    found = broken(spec('resource { group: "small" gpu: 2 node_count: 9 }'))
+    assert "room for 8" in found["resource.node_count"]
+
+
+def test_too_many_unfinished_tasks() -> None:
+    validate(spec(), context(unfinished=limits.UNFINISHED_TASKS - 1))
+    with pytest.raises(Exhausted, match="10000 is the limit"):
+        validate(spec(), context(unfinished=limits.UNFINISHED_TASKS))
+
+
+def test_a_spec_that_is_too_large_is_refused_before_it_is_read() -> None:
+    given = spec()
+    given.spec.parameters.extend(["x" * 1000] * 300)
+    assert "at most 262144" in broken(given)[""]
+
+
+def test_lists_that_are_too_long_are_one_violation() -> None:
+    given = spec()
+    given.options.tags.extend(f"t{i}" for i in range(1000))
+    for i in range(100):
+        given.services.add(name=f"s{i}")
+        given.roles.add(name=f"r{i}", count=0)
+    assert set(broken(given)) == {"options.tags", "services", "roles"}
+
+
+def _everything() -> pb.TaskSpec:
+    text = """
+        task_type: "jupyter" priority: 30
+        spec { workspace: "/w" parameters: "a b" environments { key: "A" value: "$x" } entrypoint_executable: true }
+        resource { image: "reg/x:1" group: "small" node_count: 2 is_spot: true gpu: 1 cpu: 2 memory: 3 }
+        services { name: "jupyter" } services { name: "x" type: "local" rank: 1 startup_script: "run" }
+        options {
+            whole_life_state: -5 mount_code: 0 py_venv: "e[bob]" override_node_resource { cpu: 1 memory: 2 }
+            profile { time: 5 recorder: "r" interval { key: "g" value: 1 } warmup: 1 trace: true follow_task: true }
+            tags: "a" tags: "b" watchdog_time: 0 record_git_revision: true shared_in_group: true
+            assigned_nodes: "s0" assigned_nodes: "s1" sidecar: "fs" fffs_enable_fuse: true timeout: 5
+            time_limit: 99 max_retries: 3 suspend_signal: "SIGUSR1" ack_within: 1 save_within: 60 env_fallback: true
+        }
+        roles { name: "m" count: 1 entrypoint: "x" parameters: "p" environments { key: "B" value: "" } gpu: 1 }
+        roles { name: "w" count: 1 cpu: 1 memory: 2 }
+        policies { on_pod_failed: "restart" on_pod_evicted: "fail" on_role_completed: "complete" min_available: 1 }
+    """
+    return spec(text)
+
+
+def test_a_spec_survives_the_way_there_and_back() -> None:
+    able = context(("assign_nodes", "custom_service:local:*"))
+    made = validate(_everything(), able)
+    assert validate(spec_to_proto(made), able) == made
+    plain = validate(spec(), able)
+    assert validate(spec_to_proto(plain), able) == plain
+
+
+_STRINGS = st.text(max_size=20)
+_NUMBERS = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(
+    st.lists(st.tuples(_STRINGS, _NUMBERS), max_size=3),
+    _STRINGS,
+    _NUMBERS,
+    st.floats(allow_nan=True),
+)
+def test_no_input_is_an_unexpected_error(
+    pairs: list[tuple[str, int]], text: str, number: int, seconds: float
+) -> None:
+    given = pb.TaskSpec(version=number, name=text, task_type=text, priority=number)
+    given.resource.group, given.resource.image = text, text
+    given.resource.node_count = number
+    given.options.py_venv, given.options.ack_within = text, seconds
+    for name, count in pairs:
+        given.spec.environments[name] = text
+        given.services.add(name=name, type=text, port=count, rank=[count])
+        given.roles.add(name=name, count=count, entrypoint=text, gpu=count)
+        given.options.tags.append(name)
+        given.options.assigned_nodes.append(name)
+    with pytest.raises(Invalid):
+        validate(given, context())
+
+
+def _fields(message: Any, path: str = "") -> list[str]:
+    found = []
+    for field in message.DESCRIPTOR.fields:
+        here = f"{path}{field.name}"
+        entry = field.message_type is not None and field.message_type.GetOptions().map_entry
+        inner = field.message_type is not None and not field.is_repeated and not entry
+        found += _fields(getattr(message, field.name), here + ".") if inner else [here]
+    return found
+
+
+def test_every_field_of_the_contract_is_carried_over() -> None:
+    """A field that is new in the proto and forgotten here would come back empty."""
+    able = context(("assign_nodes", "custom_service:local:*"))
+    back = spec_to_proto(validate(_everything(), able))
+    expected: Callable[[str], bool] = lambda path: "git_" not in path or "record" in path  # noqa: E731
+    missing = [p for p in _fields(_everything()) if expected(p) and not _present(back, p)]
+    assert missing == []
+
+
+def _present(message: Any, path: str) -> bool:
+    *parents, name = path.split(".")
+    for parent in parents:
+        message = getattr(message, parent)
+    return name in {field.name for field, _ in message.ListFields()} or (
+        message.DESCRIPTOR.fields_by_name[name].has_presence and message.HasField(name)
+    )
