@@ -22,7 +22,7 @@ from hai_backend.tasks import events as ev
 
 log = structlog.get_logger(__name__)
 
-_REST = 2.0  # after a pass, rest for so many times its duration: at most a third of a core
+_REST = 8.0  # after a pass, rest for so many times its duration: a large backlog takes a ninth of a core
 
 
 class People(Protocol):

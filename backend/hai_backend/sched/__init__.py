@@ -1,0 +1,8 @@
+"""Who runs where, and why the others wait: `schedule(snapshot, policy) -> Plan`, pure, deterministic, total."""
+
+from __future__ import annotations
+
+from hai_backend.sched.policy import Policy
+from hai_backend.sched.schedule import schedule
+
+__all__ = ["Policy", "schedule"]

@@ -1,0 +1,95 @@
+"""May this row take part at all? A bad one gets its Wait here and changes nothing for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+
+from hai_backend.domain.node import Node
+from hai_backend.domain.plan import WaitReason
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import SchedTask
+from hai_backend.sched.pool import Need, Pool, covers, ranks_in, size_of
+
+Verdict = tuple[WaitReason, str]
+"""Why a task waits, and the sentence for its user."""
+
+
+def fault(task: SchedTask) -> str:
+    """What is wrong with a waiting row; empty when nothing is."""
+    count, gpu, cpu, memory = task.node_count, task.gpu, task.cpu, task.memory
+    if not (type(count) is type(gpu) is type(cpu) is type(memory) is int):
+        return "node_count, gpu, cpu and memory must be whole numbers"
+    if type(task.priority) is not Priority:
+        return f"priority {task.priority!r} is none of {', '.join(p.name for p in Priority)}"
+    if count <= 0 or gpu < 0 or cpu < 0 or memory < 0:
+        return f"asks for {task.node_count} nodes with {task.gpu} gpus, {task.cpu} cpus, {task.memory} GB"
+    if not isfinite(task.custom_rank + task.created_at + task.not_before):
+        return "custom_rank, created_at or not_before is not a finite number"
+    if task.assigned_nodes and len(set(task.assigned_nodes)) != task.node_count:
+        return f"asks for {task.node_count} nodes but names {', '.join(task.assigned_nodes)}"
+    return ""
+
+
+def not_yet(task: SchedTask, now: float) -> Verdict | None:
+    """Held by its user, or backing off after a failure."""
+    if task.held:
+        return WaitReason.HELD, "held by its user; resume it to put it back in the queue"
+    if task.not_before > now:
+        return (
+            WaitReason.BACKING_OFF,
+            f"tried again in {task.not_before - now:.0f} s after its last failure",
+        )
+    return None
+
+
+class Feasibility:
+    """Could a need ever be met by the nodes of a group, and by those that are usable today?"""
+
+    def __init__(self, group: str, exists: bool, nodes: Mapping[str, Node], pool: Pool) -> None:
+        self._group, self._exists, self._nodes, self._pool = group, exists, nodes, pool
+        self._known: dict[Need, Verdict | None] = {}
+
+    def verdict(self, need: Need) -> Verdict | None:
+        """Why the need can not be met even with nobody else there; None when it can."""
+        if need not in self._known:
+            self._known[need] = self._judge(need)
+        return self._known[need]
+
+    def _judge(self, need: Need) -> Verdict | None:
+        if not self._exists:
+            return WaitReason.NO_SUCH_GROUP, f"there is no node group {self._group!r}"
+        where = f"group {self._group}{'#' + need.zone if need.zone else ''}"
+        missing = [name for name in need.only if name not in self._nodes]
+        if missing:
+            return WaitReason.NO_SUCH_NODE, f"{where} has no node {', '.join(missing)}"
+        most = self._most(need)
+        if most < need.count:
+            return WaitReason.GROUP_TOO_SMALL, f"needs {wanted(need)}; {where} has room for {most}"
+        usable = self._pool.usable(need)
+        if usable < need.count:
+            text = f"needs {wanted(need)}; {usable} of {most} in {where} are ready and not cordoned"
+            return WaitReason.NODES_UNUSABLE, text
+        return None
+
+    def _most(self, need: Need) -> int:
+        if need.only:
+            return sum(self._ranks(self._nodes[name], need) for name in need.only)
+        return sum(self._ranks(node, need) for node in self._nodes.values())
+
+    @staticmethod
+    def _ranks(node: Node, need: Need) -> int:
+        if need.zone not in ("", node.zone) or not covers(size_of(node), need.ask):
+            return 0
+        return 1 if need.whole or need.only else ranks_in(size_of(node), need.ask)
+
+
+def wanted(need: Need) -> str:
+    """A need in words: `4 nodes`, `2 x (1 gpu, 4 cpus)`."""
+    gpus, cpus, memory = need.ask
+    parts = [(gpus, "gpu"), (cpus, "cpu"), (memory >> 30, "GB")]
+    ask = ", ".join(f"{n} {word}{'s' if n > 1 and word != 'GB' else ''}" for n, word in parts if n)
+    nodes = f"{need.count} node{'s' if need.count > 1 else ''}"
+    if need.whole:
+        return f"{nodes} with {ask} each" if ask else nodes
+    return f"{need.count} x ({ask})"

@@ -1,0 +1,115 @@
+"""How many nodes may this user hold, at which level.
+
+Held is what stands on nodes now, leaving runs included, counted at the level at which each run was started; starts and
+promises of this pass are added. So at no instant does a user hold more than a row allows. A part of a node weighs what
+it takes of the group's largest node, in its scarcest resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.snapshot import QuotaRow, SchedTask
+from hai_backend.sched.order import Waiting
+from hai_backend.sched.policy import Policy
+from hai_backend.sched.pool import Amount
+
+UNIT = 1_000_000
+"""Weight of one whole node; integers, so that sums are exact."""
+
+
+def units_of(count: int, ask: Amount | None, largest: Amount) -> int:
+    """What `count` ranks weigh; `ask` None: whole nodes."""
+    if ask is None:
+        return count * UNIT
+    shares = [a * UNIT // most for a, most in zip(ask, largest, strict=True) if most > 0]
+    return count * min(UNIT, max([1, *shares]))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The tightest row for a task, in units: `row` is AUTO for the limit over all levels."""
+
+    row: Priority
+    allowed: int
+    held: int
+
+    @property
+    def room(self) -> int:
+        return self.allowed - self.held
+
+
+class Quotas:
+    """Limits of all users in one group, and what they hold there."""
+
+    def __init__(self, rows: Iterable[QuotaRow], policy: Policy) -> None:
+        self._policy = policy
+        self._rows: dict[str, dict[Priority, int]] = {}
+        self._held: dict[tuple[str, Priority], int] = {}
+        for row in rows:
+            of_user = self._rows.setdefault(row.user, {})
+            of_user[row.priority] = max(of_user.get(row.priority, 0), row.nodes * UNIT)
+
+    def hold(self, user: str, level: Priority, units: int) -> None:
+        """Count nodes as held by the user at a level, and in total."""
+        for row in (level, Priority.AUTO):
+            self._held[user, row] = self._held.get((user, row), 0) + units
+
+    def limits(self, user: str, level: Priority) -> list[Limit]:
+        """The limits that bind the user at a level; none: unlimited."""
+        rows = self._rows.get(user, {})
+        default = self._policy.default_quota
+        if not rows and default is None:
+            return []
+        found = [(level, rows.get(level, None if default is None else default * UNIT))]
+        found.append((Priority.AUTO, rows.get(Priority.AUTO)))
+        return [
+            Limit(r, most, self._held.get((user, r), 0)) for r, most in found if most is not None
+        ]
+
+    def candidates(self, user: str) -> list[Priority]:
+        """The levels that AUTO may become, best first."""
+        rows = self._rows.get(user, {})
+        free = self._policy.auto_level_when_unlimited
+        return [level for level in LEVELS if level in rows or level == free]
+
+
+def allows(limits: Iterable[Limit], units: int) -> bool:
+    """True when the limits could ever be met, were nothing held."""
+    return all(limit.allowed >= units for limit in limits)
+
+
+def has_room(limits: Iterable[Limit], units: int) -> bool:
+    """True when the limits are met now."""
+    return all(limit.room >= units for limit in limits)
+
+
+def resolve_auto(queue: Iterable[Waiting], quotas: Quotas) -> None:
+    """Give each waiting AUTO task its level: a user's first tasks get the highest, the surplus lower ones."""
+    claims: dict[tuple[str, Priority], int] = {}
+    auto = [waiting for waiting in queue if waiting.level is Priority.AUTO]
+    for waiting in sorted(auto, key=lambda waiting: own_order(waiting.task)):
+        user, units = waiting.task.user, waiting.need.units
+        waiting.level, possible = _auto_level(user, units, quotas, claims)
+        for row in (waiting.level, Priority.AUTO) if possible else ():
+            claims[user, row] = claims.get((user, row), 0) + units
+
+
+def own_order(task: SchedTask) -> tuple[float, float, int]:
+    """The order that a user gives to own tasks: the rank set by hand, then first submission."""
+    return (task.custom_rank, task.created_at, task.id)
+
+
+def _auto_level(
+    user: str, units: int, quotas: Quotas, claims: dict[tuple[str, Priority], int]
+) -> tuple[Priority, bool]:
+    """The level, and whether the task could ever start at it."""
+    levels = quotas.candidates(user)
+    possible = [level for level in levels if allows(quotas.limits(user, level), units)]
+    for level in possible:
+        limits = quotas.limits(user, level)
+        if all(limit.room >= units + claims.get((user, limit.row), 0) for limit in limits):
+            return level, True
+    return (possible or levels)[-1], bool(possible)
