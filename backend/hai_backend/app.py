@@ -20,7 +20,7 @@ from hai_backend.config import Settings
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.domain.user import TokenScope
-from hai_backend.gateway import Gateway, Rooms, open_gateway
+from hai_backend.gateway import open_gateway
 from hai_backend.launch.base import Launcher, RankKey
 from hai_backend.logs.store import LogStore
 from hai_backend.loops import measuring
@@ -35,6 +35,8 @@ from hai_backend.loops.scheduling import Scheduling
 from hai_backend.loops.timers import Timers
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.sched import Policy
+from hai_backend.services.agent_service import AgentPorts, AgentService
+from hai_backend.services.assemble import Parts, Service
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.limits import Limits
@@ -83,7 +85,7 @@ class App:
         )
         self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
         self.address = ""
-        self._gateway: Gateway | None = None
+        self._gateway: Service | None = None
         self._metrics_server: MetricsServer | None = None
         self._loops: set[asyncio.Task[None]] = set()
 
@@ -99,7 +101,7 @@ class App:
         for task in self.ledger.unfinished().values():
             self.timers.set(task)
         await self._listed(self._run(self.launching.run()))
-        self._gateway = await open_gateway(self._rooms())
+        self._gateway = await open_gateway(self.settings, self._parts())
         self.address = self._gateway.address
         self._leave_word()
         self._run(self.scheduling.run())
@@ -113,22 +115,33 @@ class App:
             listed.cancel()
             launching.result()
 
-    def _rooms(self) -> Rooms:
-        return Rooms(
-            settings=self.settings,
+    def _parts(self) -> Parts:
+        return Parts(
             store=self.store,
-            launcher=self.launcher.name,
             clock=self.clock,
-            policy=self.policy,
             directory=self.directory,
-            cluster=self.cluster,
             ledger=self.ledger,
             scheduling=self.scheduling,
+            cluster=self.cluster,
+            logs=self.logs,
+            agents=AgentService(self._agent_ports()),
+            policy=self.policy,
+            name=self.settings.cluster,
+            launcher=self.launcher.name,
+            observe=self.metrics.call,
+        )
+
+    def _agent_ports(self) -> AgentPorts:
+        return AgentPorts(
+            ledger=self.ledger,
             hub=self.hub,
             performer=self.performer,
             logs=self.logs,
-            metrics=self.metrics,
+            clock=self.clock,
             secret=self.secret,
+            node=self.cluster.nodes().get,
+            checkpoints=self.settings.home / "checkpoints",
+            saved=self.scheduling.saved,
         )
 
     def _leave_word(self) -> None:
@@ -146,7 +159,7 @@ class App:
         self.timers.close()
         self.hub.close()
         if self._gateway is not None:
-            await self._gateway.close(grace=1.0)
+            await self._gateway.stop(grace=1.0)
         if self._metrics_server is not None:
             self._metrics_server.close()
         await self.performer.close()

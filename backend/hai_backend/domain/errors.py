@@ -48,7 +48,9 @@ class Conflict(HaiError):
 class Exhausted(HaiError):
     reason = "LIMIT_REACHED"
 
-    def __init__(self, message: str, *, reason: str | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, reason: str | None = None, retry_after: float | None = None
+    ) -> None:
         super().__init__(message, reason=reason)
         self.retry_after = retry_after  # seconds; None: time alone does not help
 

@@ -80,9 +80,6 @@ class Ledger:
 
     async def submit(self, user: str, spec: TaskSpec, request_id: str) -> Task:
         """Put a validated task into the queue. Durable on return; the same request_id answers with the same task."""
-        return await to_the_end(self._submit(user, spec, request_id))
-
-    async def _submit(self, user: str, spec: TaskSpec, request_id: str) -> Task:
         now = self._clock.now()
         new = Task(
             id=0,

@@ -57,10 +57,15 @@ class Metrics:
             buckets=_CALLS,
             registry=self.registry,
         )
+        self._series: dict[tuple[str, str], Histogram] = {}  # `labels` is slow, calls are many
 
     def call(self, method: str, code: str, seconds: float) -> None:
         """An RPC was answered; streams count with their whole length."""
-        self._calls.labels(method.rpartition("/")[2], code).observe(seconds)
+        series = self._series.get((method, code))
+        if series is None:
+            series = self._calls.labels(method.rpartition("/")[2], code)
+            self._series[method, code] = series
+        series.observe(seconds)
 
     def passed(self, seconds: float) -> None:
         """A scheduling pass is over."""

@@ -108,9 +108,10 @@ class Gate(aio.ServerInterceptor):
             await _abort(context, errors.status_of(error, method))
         finally:
             self._observe(method, code, self._monotonic() - began)
-            audited = rule is not None and rule.mutates and isinstance(request, Message)
-            if audited and identity is not None:
-                await self._trail.add(self._row(method, identity, request, answer, code))
+            if rule is not None and rule.mutates and identity is not None:
+                told = "" if rule.in_timeline and code == "OK" else audit.what(request)
+                row = self._row(method, identity, request, answer, told, code)
+                await (self._trail.add_soon(row) if rule.in_timeline else self._trail.add(row))
 
     @asynccontextmanager
     async def _stream(
@@ -167,14 +168,20 @@ class Gate(aio.ServerInterceptor):
             ) from None
 
     def _row(
-        self, method: str, identity: Identity, request: Message, answer: Message | None, code: str
+        self,
+        method: str,
+        identity: Identity,
+        request: Message,
+        answer: Message | None,
+        told: str,
+        code: str,
     ) -> AuditRow:
         return AuditRow(
             time=self._clock.now(),
             actor=identity.name,
             method=method.rpartition("/")[2],
             resource=audit.resource(request, answer),
-            what=audit.what(request),
+            what=told,
             code=code,
         )
 

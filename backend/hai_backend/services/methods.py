@@ -25,12 +25,13 @@ class Rule:
     scope: TokenScope = TokenScope.READ
     role: Role = Role.USER
     mutates: bool = False  # audited, and finished even when the caller hangs up
+    in_timeline: bool = False  # a task's own timeline has it already, so the audit row may follow
 
 
 _OPEN = Rule(Door.OPEN)
 _AGENT = Rule(Door.RUN_TOKEN)
 _LOOK = Rule()
-_STEER = Rule(scope=TokenScope.SUBMIT, mutates=True)
+_STEER = Rule(scope=TokenScope.SUBMIT, mutates=True, in_timeline=True)
 _ACCOUNT = Rule(scope=TokenScope.ALL, mutates=True)
 _OPERATE = Rule(scope=TokenScope.ALL, role=Role.OPERATOR, mutates=True)
 _LOOK_AT_ALL = Rule(role=Role.OPERATOR)

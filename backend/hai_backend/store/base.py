@@ -152,6 +152,8 @@ class Store(Protocol):
     async def save_token(self, token: Token) -> None: ...
 
     # audit
-    async def add_audit(self, row: AuditRow) -> None: ...
+    async def add_audit(self, rows: Sequence[AuditRow]) -> None:
+        """Append rows, all of them or none."""
+
     async def audit(self, limit: int = 100) -> list[AuditRow]:
         """Newest first."""

@@ -29,9 +29,9 @@ class SaveTask:
 
 @dataclass(frozen=True, slots=True)
 class AddAudit:
-    """Append an audited call."""
+    """Append audited calls."""
 
-    row: AuditRow
+    rows: Sequence[AuditRow]
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,8 +165,8 @@ class MemoryStore:
                 raise Conflict(f"token {other.id} has the same secret; make a new one")
 
     # audit
-    async def add_audit(self, row: AuditRow) -> None:
-        self._audit.append(row)
+    async def add_audit(self, rows: Sequence[AuditRow]) -> None:
+        self._audit.extend(rows)
 
     async def audit(self, limit: int = 100) -> list[AuditRow]:
         return self._audit[::-1][:limit]

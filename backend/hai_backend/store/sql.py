@@ -108,8 +108,8 @@ class SqlStore:
         await self._do(lambda t: small.save_token(t, token))
 
     # audit
-    async def add_audit(self, row: AuditRow) -> None:
-        await self._database.write(AddAudit(row))
+    async def add_audit(self, rows: Sequence[AuditRow]) -> None:
+        await self._database.write(AddAudit(rows))
 
     async def audit(self, limit: int = 100) -> list[AuditRow]:
         return await self._read(lambda c: small.audit(c, limit))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -32,6 +33,9 @@ from hai_backend.store.waiting import BATCH_LIMIT, Waiting, settle
 from hai_backend.store.writes import apply
 
 _READERS = 4
+_CROWD, _GATHER_SECONDS = 4, 0.012
+"""After a batch of so many commands there is a crowd of callers: a short wait makes the next batch larger, and a commit
+costs as much for one command as for fifty. An idle store never waits."""
 _PRAGMAS = ("synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON", "cache_size=-16000")
 
 
@@ -109,6 +113,8 @@ class SqliteDatabase:
         while batch:
             outcomes = self._commit([waiting.command for waiting in batch])
             self._tell(settle, list(zip(batch, outcomes, strict=True)))
+            if len(batch) >= _CROWD:
+                time.sleep(_GATHER_SECONDS)
             batch = self._next_batch()
         self._tell(self._ended.set_result, None)
 

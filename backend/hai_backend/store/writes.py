@@ -54,8 +54,8 @@ class _Batch:
                     return self._create(task, events, request_id)
                 case SaveTask(task, events):
                     return self._save(task, events)
-                case AddAudit(row):
-                    self._audit.append(convert_small.audit_values(row))
+                case AddAudit(rows):
+                    self._audit += map(convert_small.audit_values, rows)
                 case Do(run):
                     return run(self._transaction)
         except HaiError as error:
