@@ -56,7 +56,7 @@ class App:
         self.clock = clock or SystemClock()
         self.secret = _secret(settings.home)
         self.metrics = Metrics()
-        self.directory = Directory(store)
+        self.directory = Directory(store, changed=self._ring)
         self.hub = Hub()
         self.logs = LogStore(settings.home / "logs", settings.log_bytes_per_rank)
         self.cluster = Cluster(store, self.clock, changed=self._ring)

@@ -6,7 +6,7 @@ A change is visible to the next call as soon as it is durable; revoking a token 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -37,8 +37,9 @@ class UserStore(Protocol):
 class Directory:
     """Call `load` once before anything else."""
 
-    def __init__(self, store: UserStore) -> None:
+    def __init__(self, store: UserStore, changed: Callable[[], None] = lambda: None) -> None:
         self._store = store
+        self._changed = changed  # who may run how much has changed: the scheduler looks again
         self._users: dict[str, User] = {}
         self._quotas: dict[quota_rules.Key, Quota] = {}
         self._tokens: dict[int, Token] = {}
@@ -119,10 +120,14 @@ class Directory:
     async def _save_user(self, user: User) -> User:
         await self._store.save_user(user)
         self._users[user.name] = user
-        self._rows_until = 0.0
+        self._recount()
         return user
 
     # how much
+
+    def _recount(self) -> None:
+        self._rows_until = 0.0
+        self._changed()
 
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
         """The rows that count now, of all users."""
@@ -155,7 +160,7 @@ class Directory:
         async with self._writing:
             await self._store.save_quota(quota)
             self._quotas[quota_rules.key(quota)] = quota
-            self._rows_until = 0.0
+            self._recount()
         return quota
 
     async def delete_quota(
@@ -166,7 +171,7 @@ class Directory:
             if not await self._store.delete_quota(subject, subject_is_group, group, priority):
                 raise NotFound(f"{subject} has no quota in group {group} at {priority.name}")
             self._quotas.pop((subject, subject_is_group, group, priority), None)
-            self._rows_until = 0.0
+            self._recount()
 
     # credentials
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hai_backend.auth.directory import Directory
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import RunState, StopCode, TaskState
+from hai_backend.domain.user import Quota, User
 from hai_backend.launch.base import NodesSeen, RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.tasks import events as ev
@@ -130,3 +132,13 @@ async def test_what_an_operator_decided_survives_a_restart(world: World) -> None
     assert again.cluster.nodes()["n0"].cordoned
     assert again.cluster.nodes()["n1"].state is NodeState.READY
     await again.stop()
+
+
+async def test_the_scheduler_looks_again_when_quotas_or_users_change(world: World) -> None:
+    rung: list[str] = []
+    directory = Directory(world.store, changed=lambda: rung.append("rung"))
+    await directory.create_user(User("ada"))
+    quota = Quota("ada", False, "default", Priority.HIGH, 2)
+    await directory.set_quota(quota)
+    await directory.delete_quota("ada", False, "default", Priority.HIGH)
+    assert len(rung) == 3
