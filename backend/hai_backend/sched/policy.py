@@ -35,10 +35,6 @@ class Policy:
     # use without a row, so that unlimited users do not all run at EXTREME_HIGH.
     auto_level_when_unlimited: Priority = Priority.NORMAL
 
-    # A run younger than this is not suspended for a task of its own level. A higher level may always suspend it.
-    # Tasks of one level do not suspend one another yet (time slices will), so nothing reads it today.
-    min_run_seconds: float = 900.0
-
     # What a suspension costs a node beside the work since its checkpoint: leaving, starting again, loading.
     restart_seconds: float = 60.0
 

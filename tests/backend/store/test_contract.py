@@ -552,6 +552,6 @@ async def test_a_refused_write_does_not_hurt_those_beside_it(store: Store) -> No
 
 async def test_audit_is_newest_first(store: Store) -> None:
     rows = [AuditRow(float(i), "alice", "StopTask", f"tasks/{i}", "stop", "OK") for i in range(70)]
-    await asyncio.gather(*(store.add_audit(row) for row in rows))
+    await asyncio.gather(*(store.add_audit([row]) for row in rows))
     assert await store.audit(2) == rows[:67:-1]
     assert len(await store.audit()) == 70
