@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench.figures import Figure, percentile
-from tests.bench.filling import fill
-
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai_backend.testing.server import ServerProcess
+from tests.bench.figures import Figure, percentile
+from tests.bench.filling import fill
 
 
 async def pages(profile: Profile) -> list[float]:

@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench.figures import Figure
-from tests.bench.filling import fill
-
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai_backend.testing.server import ServerProcess
+from tests.bench.figures import Figure
+from tests.bench.filling import fill
 
 TASKS = 10_000
 

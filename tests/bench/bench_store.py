@@ -14,13 +14,12 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.bench.figures import Figure
-
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.task import Task, TaskEvent, TaskState
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 from hai_backend.store.connect import open_store
+from tests.bench.figures import Figure
 
 CALLERS, TASKS = 32, 100_000
 

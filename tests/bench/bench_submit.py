@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from tests.bench.figures import Figure
-
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.testing.server import server_process
+from tests.bench.figures import Figure
 
 CLIENTS, PROCESSES, SECONDS = 32, 2, 8.0
 

@@ -9,13 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench.figures import Figure, percentile
-
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.testing.server import server_process
+from tests.bench.figures import Figure, percentile
 
 SUSPENDS, URGENT = 100, 15
 LOOKING = """

@@ -39,12 +39,18 @@ async def test_a_task_survives_a_restart_of_the_server(database: str, tmp_path: 
     program.write_text("import time\nprint('begun', flush=True)\ntime.sleep(1.5)\nprint('done')")
     spec = TaskSpec(version=2, name="one", spec=ProgramSpec(entrypoint=str(program)))
     try:
-        async with running_server(home, nodes=1, database=database) as server, Client(server.profile) as client:
+        async with (
+            running_server(home, nodes=1, database=database) as server,
+            Client(server.profile) as client,
+        ):
             task = await client.tasks.create(spec)
             async for answer in client.logs.tail(task.id, follow=True):
                 if answer.lines:
                     break
-        async with running_server(home, nodes=1, database=database) as server, Client(server.profile) as client:
+        async with (
+            running_server(home, nodes=1, database=database) as server,
+            Client(server.profile) as client,
+        ):
             task = await client.tasks.wait(task.id, timeout=30)
             assert (task.outcome, task.run_count) == (TaskOutcome.TASK_OUTCOME_SUCCEEDED, 1)
             lines = [n.text async for a in client.logs.tail(task.id) for n in a.lines]
