@@ -6,7 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from hai_backend.domain.node import Node
-from hai_backend.launch.base import LauncherEvent, Listed, NodesSeen, RankGone, RankKey, RankLaunch
+from hai_backend.launch.base import (
+    LauncherEvent,
+    LaunchFailed,
+    Listed,
+    NodesSeen,
+    RankGone,
+    RankKey,
+    RankLaunch,
+)
 
 
 class FakeLauncher:
@@ -20,8 +28,13 @@ class FakeLauncher:
         self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
 
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
+        names = {node.name for node in self.nodes}
         for rank in ranks:
-            self.ranks.setdefault(rank.key, rank)
+            if rank.node in names:
+                self.ranks.setdefault(rank.key, rank)
+            else:
+                reason = f"there is no node {rank.node}"
+                self.say(LaunchFailed(rank.key, reason, unschedulable=True))
 
     async def kill(self, key: RankKey) -> None:
         self.end(key)

@@ -1,0 +1,110 @@
+"""What every launcher does, the fake one and the real ones alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from hai_backend.config import Settings
+from hai_backend.domain.node import Node
+from hai_backend.launch.base import (
+    Launcher,
+    LauncherEvent,
+    LaunchFailed,
+    Listed,
+    NodesSeen,
+    RankGone,
+    RankKey,
+    RankLaunch,
+)
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.launch.process import ProcessLauncher, sweep
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """No server listens there: agents that are started try to connect until they are ended."""
+    yield tmp_path.resolve()
+    sweep(tmp_path)
+
+
+@pytest.fixture(params=["fake", pytest.param("process", marks=pytest.mark.e2e)])
+async def launcher(request: pytest.FixtureRequest, home: Path) -> AsyncIterator[Launcher]:
+    made: Launcher
+    if request.param == "fake":
+        made = FakeLauncher([Node("node1"), Node("node2")])
+    else:
+        made = ProcessLauncher(home, Settings(home=home, nodes=2))
+    yield made
+    await made.close()
+
+
+class Watching:
+    """The events of a launcher, one at a time."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._events = launcher.events()
+
+    async def next(self) -> LauncherEvent:
+        async with asyncio.timeout(20):
+            return await anext(self._events)
+
+    async def begun(self) -> tuple[NodesSeen, Listed]:
+        nodes, listed = await self.next(), await self.next()
+        assert isinstance(nodes, NodesSeen)
+        assert isinstance(listed, Listed)
+        return nodes, listed
+
+
+def rank(index: int, node: str = "node1") -> RankLaunch:
+    return RankLaunch(RankKey(7, 1, index), node, "token")
+
+
+async def test_nodes_come_first_then_what_exists(launcher: Launcher) -> None:
+    nodes, listed = await Watching(launcher).begun()
+    assert [n.name for n in nodes.nodes] == ["node1", "node2"]
+    assert listed.keys == frozenset()
+
+
+async def test_a_started_rank_exists_until_it_is_killed_and_is_then_gone(
+    launcher: Launcher,
+) -> None:
+    watching = Watching(launcher)
+    await watching.begun()
+    await launcher.start([rank(0), rank(1, "node2")])
+    await launcher.kill(RankKey(7, 1, 1))
+    assert await watching.next() == RankGone(RankKey(7, 1, 1))
+
+
+async def test_starting_twice_starts_once(launcher: Launcher) -> None:
+    watching = Watching(launcher)
+    await watching.begun()
+    await launcher.start([rank(0)])
+    await launcher.start([rank(0)])
+    await launcher.kill(rank(0).key)
+    await launcher.start([rank(1)])
+    await launcher.kill(rank(1).key)
+    assert {await watching.next(), await watching.next()} == {
+        RankGone(rank(0).key),
+        RankGone(rank(1).key),
+    }
+
+
+async def test_killing_what_does_not_exist_says_that_it_is_gone(launcher: Launcher) -> None:
+    watching = Watching(launcher)
+    await watching.begun()
+    await launcher.kill(RankKey(99, 1, 0))
+    assert await watching.next() == RankGone(RankKey(99, 1, 0))
+
+
+async def test_a_node_that_is_not_there_is_told_and_nothing_exists(launcher: Launcher) -> None:
+    watching = Watching(launcher)
+    await watching.begun()
+    await launcher.start([rank(0, "node9")])
+    event = await watching.next()
+    assert isinstance(event, LaunchFailed)
+    assert (event.key, event.unschedulable) == (rank(0).key, True)
+    assert "node9" in event.reason
