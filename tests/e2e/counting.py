@@ -13,6 +13,7 @@ from hai.task import checkpoint
 
 STEPS, WITNESS = int(sys.argv[1]), Path(sys.argv[2])
 BORN = time.time()
+PACE = 0.05  # seconds a step
 
 
 def testify(*_: object) -> None:
@@ -42,5 +43,5 @@ for step in range(found.step if found else 0, STEPS):
         leave(step)
     if hai.rank() == 0:
         print(f"step {step}", flush=True)
-    time.sleep(0.02)
+    time.sleep(PACE)
 testify()

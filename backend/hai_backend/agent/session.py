@@ -23,7 +23,6 @@ from hai_backend.agent.server_errors import given_up
 from hai_backend.agent.spool import PIECE_BYTES, Spool
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-_STEADY_SECONDS = 5.0  # a stream that lived that long was no failed attempt
 _BATCH_SECONDS = 0.05
 _OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97  # not all agents at one moment
 _SILENT_SECONDS = 30.0  # log was sent and nothing acknowledged: the stream is dead
@@ -61,6 +60,7 @@ class Session:
         self._said = ""
         self._progress = 0.0
         self._sent_log_at = 0.0
+        self._wait = _FIRST_WAIT
 
     def wake(self) -> None:
         """There is something new to send."""
@@ -74,16 +74,12 @@ class Session:
 
     async def run(self) -> None:
         """Attach, and attach again. Raises GivenUp."""
-        wait = _FIRST_WAIT
         while True:
-            begun = time.monotonic()
             await self._try()
             if not self._directory.exists():
                 raise GivenUp(f"{self._directory.path} was removed")
-            if time.monotonic() - begun > _STEADY_SECONDS:
-                wait = _FIRST_WAIT
+            wait, self._wait = self._wait, min(2 * self._wait, _LONGEST_WAIT)
             await asyncio.sleep(wait * _OUR_PACE)
-            wait = min(2 * wait, _LONGEST_WAIT)
 
     async def _try(self) -> None:
         try:
@@ -121,6 +117,7 @@ class Session:
     def _receive(self, response: pb.AttachResponse, welcomed: asyncio.Event) -> None:
         match response.WhichOneof("message"):
             case "welcome":
+                self._wait = _FIRST_WAIT
                 self._spool.begin(response.welcome.log_offset)
                 self._outbox.reopened()
                 self._progress = time.monotonic()

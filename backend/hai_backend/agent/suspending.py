@@ -22,7 +22,6 @@ class Suspending:
         self._control = control
         self._outbox = outbox
         self.asked = False
-        self.acknowledged = False
         self.yielded = False
 
     async def ask(self) -> None:
@@ -44,10 +43,9 @@ class Suspending:
             self._control.agree(step)
 
     def acknowledge(self) -> None:
-        """The program has seen the flag. A lost stream is no matter: hello says it again."""
-        self.acknowledged = True
+        """The program has seen the flag. Kept: a server that forgot it would cut the time to save."""
         done = pb.AttachRequest(suspend_acknowledged=pb.SuspendAcknowledged())
-        self._outbox.put("acknowledged", done)
+        self._outbox.keep("acknowledged", done)
 
     def give_way(self) -> None:
         """The program has saved."""
