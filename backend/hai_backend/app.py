@@ -139,7 +139,7 @@ class App:
             logs=self.logs,
             clock=self.clock,
             secret=self.secret,
-            node=self.cluster.nodes().get,
+            cluster=self.cluster,
             checkpoints=self.settings.home / "checkpoints",
             saved=self.scheduling.saved,
         )

@@ -210,6 +210,30 @@ async def test_a_killed_agent_is_a_node_failure_and_its_program_dies_with_it(her
         os.kill(program, 0)
 
 
+BLAMING = """
+import os, sys
+from hai.task.channel import current
+print("on", os.environ["HAI_NODE_NAME"], flush=True)
+if os.environ["HAI_RUN"] == "1":
+    current().tell("report_node", 10.0, healthy=False, error="xid 79")
+    sys.exit(1)
+"""
+
+
+async def test_a_program_that_reports_its_node_runs_again_elsewhere(here: Here) -> None:
+    task = await here.client.tasks.create(here.spec("blaming", BLAMING))
+    await here.until_printed(task.id, "on node")
+    task = await here.client.tasks.wait(task.id, until="suspended", timeout=30)
+    assert "xid 79" in task.reason
+    await here.client.tasks.resume(task.id)  # now, not after the back-off
+    task = await here.client.tasks.wait(task.id, timeout=30)
+    assert (task.outcome, task.failure_count, task.node_failure_count) == (SUCCEEDED, 0, 1)
+    first, second = await here.lines(task.id)
+    assert first != second
+    node = await here.client.nodes.get(first.removeprefix("on "))
+    assert (node.cordoned, node.reason) == (True, f"reported by task {task.id}: xid 79 (agent)")
+
+
 async def test_programs_run_on_while_the_server_is_dead(
     server: ServerProcess, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.control import Control
-from hai_backend.agent.local_socket import Answer, Call, integer, number
+from hai_backend.agent.local_socket import Answer, BadCall, Call, integer, number
 from hai_backend.agent.outbox import Outbox
 from hai_backend.agent.suspending import Suspending
 from hai_backend.agent.watchdog import Watchdog
@@ -17,6 +17,7 @@ _OK: Answer = {"ok": True}
 _YEAR = 366 * 86400.0
 _PRIORITY = "priority"
 _STATE = "whole_life_state"
+_NODE = "node_reported"
 
 
 class Calls:
@@ -50,6 +51,7 @@ class Calls:
             "set_priority": self._set_priority,
             "disable_warn": self._disable_warn,
             "checkpoint_saved": self._checkpoint_saved,
+            "report_node": self._report_node,
         }
 
     def state_is(self, value: int) -> None:
@@ -113,6 +115,15 @@ class Calls:
         message = pb.CheckpointSaved(seconds=seconds, step=step)
         self._outbox.put("checkpoint", pb.AttachRequest(checkpoint=message))
         self._wake()
+        return _OK
+
+    async def _report_node(self, request: Mapping[str, Any]) -> Answer:
+        healthy, error = request.get("healthy"), request.get("error", "")
+        if not isinstance(healthy, bool) or not isinstance(error, str):
+            raise BadCall("healthy must be true or false, error a text")
+        if not healthy:  # said again on every stream: the server takes it once
+            message = pb.NodeReported(healthy=False, error=error)
+            self._keep(_NODE, pb.AttachRequest(node_reported=message))
         return _OK
 
     def _keep(self, kind: str, message: pb.AttachRequest) -> None:

@@ -57,6 +57,6 @@ def _rank(directory: RankDir, identity: Identity) -> dict[str, str]:
 
 
 def _gpus(identity: Identity) -> dict[str, str]:
-    if not identity.gpu_indices:
-        return {}
+    if identity.gpu_indices is None:
+        return {}  # nothing to hide; an empty value hides every GPU
     return {"CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in identity.gpu_indices)}

@@ -88,7 +88,6 @@ class Life:
             address=address,
             free_port=self._free_port,
             started=self._program is not None,
-            suspend_acknowledged=self._suspending.acknowledged,
         )
 
     def take(self, response: pb.AttachResponse) -> None:
@@ -138,7 +137,7 @@ class Life:
             self._say("start_failed", pb.AttachRequest(start_failed=failed))
             return
         started = pb.ProgramStarted(pid=self._program.pid)
-        self._outbox.put("started", pb.AttachRequest(started=started))
+        self._outbox.keep("started", pb.AttachRequest(started=started))
         self._session.wake()
         self._watchdog.start()
         code = await self._program.wait(saving=self._may_be_saving)
@@ -210,7 +209,7 @@ class Life:
             self._leave()
 
     async def _beat(self) -> None:
-        usage = Usage(self._me.gpu_indices)
+        usage = Usage(self._me.gpu_indices or ())
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             beat = usage.measure(processes.descendants(os.getpid()))

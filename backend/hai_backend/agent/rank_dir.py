@@ -20,7 +20,7 @@ class Identity:
     rank: int
     node: str
     token: str
-    gpu_indices: tuple[int, ...] = ()
+    gpu_indices: tuple[int, ...] | None = None  # of the machine; None: it has none to choose from
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class RankDir:
     def identity(self) -> Identity:
         """Read agent.json."""
         facts = json.loads((self.path / "agent.json").read_bytes())
-        gpus = tuple(facts.pop("gpu_indices", ()))
-        return Identity(**facts, gpu_indices=gpus)
+        gpus = facts.pop("gpu_indices", None)
+        return Identity(**facts, gpu_indices=None if gpus is None else tuple(gpus))
 
     def server(self) -> ServerAddress:
         """Read server.json, two levels up: its address may change when the server is started again."""

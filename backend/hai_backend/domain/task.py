@@ -85,6 +85,7 @@ class Rank:
     last_lines: str = ""
     started_at: float | None = None
     ended_at: float | None = None
+    gpus: tuple[int, ...] = ()  # its GPUs, counted within the node
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,9 @@ class ProcessLauncher:
 
     def __init__(self, home: Path, layout: local_nodes.Layout) -> None:
         self._home = home.resolve()
-        self._nodes = {n.node.name: n for n in local_nodes.divide(layout, local_nodes.count_gpus())}
+        gpus = local_nodes.count_gpus()
+        self._has_gpus = gpus > 0
+        self._nodes = {n.node.name: n for n in local_nodes.divide(layout, gpus)}
         self._agents: dict[RankKey, int] = {}
         self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
         self._clearing: set[asyncio.Task[None]] = set()
@@ -110,7 +112,7 @@ class ProcessLauncher:
     def _start(self, rank: RankLaunch, directory: Path) -> None:
         real = self._nodes[rank.node].gpu_indices
         chosen = tuple(real[i] for i in rank.gpu_indices if i < len(real))
-        rank_dirs.make(directory, rank, chosen or real)
+        rank_dirs.make(directory, rank, chosen if self._has_gpus else None)
         pid = _spawn(directory, rank.key)
         processes.remember(directory / rank_dirs.AGENT_PID, pid)
         self._watch(rank.key, pid)

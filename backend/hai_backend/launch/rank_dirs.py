@@ -40,8 +40,8 @@ def existing(home: Path) -> dict[RankKey, Path]:
     return {key: path for key, path in found.items() if key is not None}
 
 
-def make(directory: Path, rank: RankLaunch, gpu_indices: tuple[int, ...]) -> None:
-    """Fill a fresh directory that only its owner can read: it holds the run token."""
+def make(directory: Path, rank: RankLaunch, gpu_indices: tuple[int, ...] | None) -> None:
+    """Fill a fresh directory that only its owner can read: it holds the run token. None: the machine has no GPUs."""
     directory.mkdir(mode=0o700, parents=True)
     facts = {
         "task_id": rank.key.task_id,
@@ -49,7 +49,7 @@ def make(directory: Path, rank: RankLaunch, gpu_indices: tuple[int, ...]) -> Non
         "rank": rank.key.rank,
         "node": rank.node,
         "token": rank.token,
-        "gpu_indices": list(gpu_indices),
+        "gpu_indices": gpu_indices,
     }
     handle = os.open(directory / "agent.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -30,6 +31,7 @@ class Cluster:
         self._groups: dict[str, Group] = {}
         self._versions: dict[str, int] = {}
         self.feed = Feed()
+        self.steady = asyncio.Lock()  # held while runs are placed, and while a group's rules change
         self.suspend_on: SuspendOn | None = None  # set once by main: the two know each other
 
     async def load(self) -> None:

@@ -13,6 +13,7 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import Launcher, RankKey, RankLaunch
 from hai_backend.loops.hub import Hub
+from hai_backend.loops.placing import gpus_of
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import instructions as do
 
@@ -90,10 +91,9 @@ class Performer:
     def _rank_launch(self, task: Task, run: int, index: int) -> RankLaunch:
         assert task.run is not None
         key = RankKey(task.id, run, index)
-        name = task.run.ranks[index].node
-        node = self._node(name)
-        gpus = task.spec.resource.gpu or (node.gpus if node else 0)
-        return RankLaunch(key, name, self._mint(key), tuple(range(gpus)))
+        rank = task.run.ranks[index]
+        gpus = gpus_of(task, rank, self._node(rank.node))
+        return RankLaunch(key, rank.node, self._mint(key), gpus)
 
     async def _kill(self, task_id: int, run: int, ranks: tuple[int, ...]) -> None:
         for rank in ranks:

@@ -8,6 +8,7 @@ from hai.task import env
 from hai_backend.domain.node import Node
 from hai_backend.domain.spec import RoleSpec
 from hai_backend.domain.task import Rank, Run, Task
+from hai_backend.loops.placing import gpus_of
 
 
 def argv(task: Task, rank: Rank) -> list[str]:
@@ -51,7 +52,7 @@ def _ours(task: Task, run: Run, rank: Rank, checkpoint_dir: str) -> dict[str, st
 
 def _distributed(task: Task, run: Run, rank: Rank, node: Node | None) -> dict[str, str]:
     nodes = str(len(run.ranks))
-    per_node = str(max(1, task.spec.resource.gpu or (node.gpus if node else 0)))
+    per_node = str(max(1, len(gpus_of(task, rank, node))))
     if node is not None and node.gpus_simulated:
         per_node = "1"  # there is nothing that eight processes could share
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -16,6 +16,7 @@ from hai_backend.loops.bell import Bell
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.placing import Book
 from hai_backend.loops.snapshots import SchedTasks, sched_task
 from hai_backend.sched import Policy, schedule
 from hai_backend.tasks import events as ev
@@ -60,9 +61,9 @@ class Scheduling:
     def waits(self) -> Mapping[int, Wait]:
         return self._waits
 
-    def saved(self, task_id: int, when: float) -> None:
+    def saved(self, task_id: int, run: int, when: float) -> None:
         """A program has saved a checkpoint."""
-        self._sched_tasks.saved(task_id, when)
+        self._sched_tasks.saved(task_id, run, when)
 
     async def run(self) -> None:
         """For ever. Begin only when the launcher has said which nodes and ranks exist."""
@@ -107,49 +108,38 @@ class Scheduling:
     async def _apply(self, plan: Plan) -> None:
         """Decisions of different tasks commit together; each is checked again first."""
         actions = [d for d in plan.decisions if not isinstance(d, Wait)]
-        taken = self._taken()
-        await asyncio.gather(*(self._apply_one(d) for d in actions if self._still_fits(d, taken)))
+        async with self._cluster.steady:
+            book = self._book(actions)
+            events = [(d.task, event) for d in actions if (event := self._event(d, book))]
+            await asyncio.gather(*(self._apply_one(task, event) for task, event in events))
 
-    def _taken(self) -> dict[str, int]:
-        """Node -> a task that holds it whole now."""
-        tasks = self._ledger.unfinished().values()
-        return {node: t.id for t in tasks if not t.waiting for node in sched_task(t).placed}
+    def _book(self, actions: Sequence[Decision]) -> Book:
+        wanted = {name for d in actions if isinstance(d, Start) for name in d.nodes}
+        book = Book(wanted, self._cluster.nodes(), self._cluster.groups())
+        if wanted:
+            book.hold(self._ledger.unfinished().values())
+        return book
 
-    def _still_fits(self, decision: Decision, taken: dict[str, int]) -> bool:
-        """Users and nodes may have changed while the pass was computed."""
+    def _event(self, decision: Decision, book: Book) -> ev.Event | None:
+        """None: it does not fit any more. Users and nodes may have changed while the pass was computed."""
         task = self._ledger.unfinished().get(decision.task)
         if task is None:
-            return False
-        if isinstance(decision, Suspend):
-            return sched_task(task).standing is Standing.RUNNING
-        if isinstance(decision, Start):
-            return (
-                task.waiting and not task.held and all(self._free(n, taken) for n in decision.nodes)
-            )
-        return True
+            return None
+        match decision:
+            case Start(nodes=nodes, priority=priority, reason=reason):
+                gpus = book.start(task, nodes) if task.waiting and not task.held else None
+                return None if gpus is None else ev.RunPlaced(nodes, priority, reason, gpus)
+            case Suspend(for_task=for_task, reason=reason):
+                runs = sched_task(task).standing is Standing.RUNNING
+                return ev.SuspendAsked("scheduler", reason, for_task=for_task) if runs else None
+            case Stop(reason=reason):
+                return ev.StopAsked("scheduler", None, reason)
+            case Wait():
+                raise AssertionError("a Wait changes nothing")
 
-    def _free(self, name: str, taken: dict[str, int]) -> bool:
-        node = self._cluster.nodes().get(name)
-        if node is None or not node.usable:
-            return False
-        group = self._cluster.groups().get(node.group)
-        return name not in taken or bool(group and group.packed)
-
-    async def _apply_one(self, decision: Decision) -> None:
+    async def _apply_one(self, task_id: int, event: ev.Event) -> None:
         try:
-            await self._ledger.apply(decision.task, _event(decision))
+            await self._ledger.apply(task_id, event)
         except HaiError as error:
-            log.warning("a decision was refused", task=decision.task, why=str(error))
+            log.warning("a decision was refused", task=task_id, why=str(error))
             self.bell.ring()
-
-
-def _event(decision: Decision) -> ev.Event:
-    match decision:
-        case Start(nodes=nodes, priority=priority, reason=reason):
-            return ev.RunPlaced(nodes, priority, reason)
-        case Suspend(for_task=for_task, reason=reason):
-            return ev.SuspendAsked("scheduler", reason, for_task=for_task)
-        case Stop(reason=reason):
-            return ev.StopAsked("scheduler", None, reason)
-        case Wait():
-            raise AssertionError("a Wait changes nothing")

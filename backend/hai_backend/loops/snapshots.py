@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Standing
@@ -15,24 +14,32 @@ class SchedTasks:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, SchedTask]] = {}
+        self._saved: dict[int, tuple[int, float]] = {}  # run, and when it last saved
 
-    def saved(self, task_id: int, when: float) -> None:
-        """The program of a task has saved a checkpoint: suspending it now loses little."""
-        if task_id in self._known:
-            revision, known = self._known[task_id]
-            self._known[task_id] = (revision, replace(known, saved_at=when))
+    def saved(self, task_id: int, run: int, when: float) -> None:
+        """A run has saved a checkpoint: suspending it now loses little."""
+        self._saved[task_id] = (run, when)
+        self._known.pop(task_id, None)
 
     def of(self, tasks: Iterable[Task]) -> tuple[SchedTask, ...]:
         """In the order given; forgets tasks that are not among them."""
         known, self._known = self._known, {}
         for task in tasks:
             before = known.get(task.id)
-            fresh = before is None or before[0] != task.revision
-            self._known[task.id] = (task.revision, sched_task(task)) if fresh else before  # type: ignore[assignment]
+            if before is None or before[0] != task.revision:
+                before = (task.revision, sched_task(task, self._saved_at(task)))
+            self._known[task.id] = before
+        self._saved = {i: saved for i, saved in self._saved.items() if i in self._known}
         return tuple(entry[1] for entry in self._known.values())
 
+    def _saved_at(self, task: Task) -> float | None:
+        run, when = self._saved.get(task.id, (0, 0.0))
+        return (
+            when if task.run is not None and not task.waiting and task.run.number == run else None
+        )
 
-def sched_task(task: Task) -> SchedTask:
+
+def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
     """The few facts of a task that scheduling depends on."""
     resource, run = task.spec.resource, task.run
     active = run if run is not None and not task.waiting else None
@@ -60,6 +67,7 @@ def sched_task(task: Task) -> SchedTask:
         leaves_free=active is not None
         and active.state not in (RunState.CREATED, RunState.BUILDING),
         suspended_for=active.suspended_for if active else 0,
+        saved_at=saved_at,
     )
 
 

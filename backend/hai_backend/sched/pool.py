@@ -15,6 +15,8 @@ from hai_backend.domain.priority import Priority
 Amount = tuple[int, int, int]
 """GPUs, cpus, bytes of memory."""
 
+GB = 1 << 30
+
 UNLIMITED = 10**18
 """Stands for cpus or memory that a node does not declare: they limit nobody."""
 
@@ -83,6 +85,13 @@ class Need:
 def size_of(node: Node) -> Amount:
     """What a node has; what it does not declare limits nobody, except GPUs."""
     return (node.gpus, node.cpus or UNLIMITED, node.memory_bytes or UNLIMITED)
+
+
+def ask_of(gpu: int, cpu: int, memory_gb: int, *, packed: bool) -> Amount | None:
+    """What a rank takes of a node; None: all of it."""
+    if not packed or not (gpu or cpu or memory_gb):
+        return None
+    return (max(0, gpu), max(0, cpu), max(0, memory_gb) * GB)
 
 
 def covers(have: Amount, ask: Amount) -> bool:

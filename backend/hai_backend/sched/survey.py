@@ -12,11 +12,9 @@ from hai_backend.domain.snapshot import QuotaRow, SchedTask, Snapshot, Standing
 from hai_backend.sched.check import fault
 from hai_backend.sched.order import demoted_at, effective_level, run_level
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import FIXED, LEAVING, Amount, Holder, Need, size_of
+from hai_backend.sched.pool import FIXED, LEAVING, Amount, Holder, Need, ask_of, size_of
 from hai_backend.sched.preempt import loss
 from hai_backend.sched.quota import Quotas, units_of
-
-GB = 1 << 30
 
 
 @dataclass(slots=True, eq=False)
@@ -34,9 +32,7 @@ class GroupSurvey:
 
     def ask(self, task: SchedTask) -> Amount | None:
         """What a rank takes of a node; None: all of it."""
-        if not self.packed or not (task.gpu or task.cpu or task.memory):
-            return None
-        return (max(0, task.gpu), max(0, task.cpu), max(0, task.memory) * GB)
+        return ask_of(task.gpu, task.cpu, task.memory, packed=self.packed)
 
     def need(self, task: SchedTask) -> Need:
         """What the task asks for; equal for equal tasks."""

@@ -22,7 +22,9 @@ from hai_backend.loops import program
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.hub import Hub, Session
 from hai_backend.loops.ledger import Ledger
-from hai_backend.loops.performing import FindNode, Performer
+from hai_backend.loops.performing import Performer
+from hai_backend.services.blaming import blame
+from hai_backend.services.ports import Cluster
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import greeting
 
@@ -44,9 +46,9 @@ class AgentPorts:
     logs: Logs
     clock: Clock
     secret: bytes
-    node: FindNode
+    cluster: Cluster
     checkpoints: Path  # <task id> below it is kept over all runs of the task
-    saved: Callable[[int, float], None]  # task, when: its program has a checkpoint
+    saved: Callable[[int, int, float], None]  # task, run, when: its program has a checkpoint
 
 
 class AgentService(rpc.AgentServiceServicer):
@@ -108,7 +110,7 @@ class AgentService(rpc.AgentServiceServicer):
         welcome = pb.AgentWelcome(
             argv=program.argv(task, rank),
             environments=program.variables(
-                task, task.run, rank, self._p.node(rank.node), str(checkpoints)
+                task, task.run, rank, self._p.cluster.nodes().get(rank.node), str(checkpoints)
             ),
             workspace=spec.workspace,
             log_offset=self._p.logs.size(key),
@@ -167,7 +169,10 @@ class AgentService(rpc.AgentServiceServicer):
             case "step_reported":
                 self._agree(key, request.step_reported.step)
             case "checkpoint":
-                self._p.saved(key.task_id, self._p.clock.now())
+                self._p.saved(key.task_id, key.run, self._p.clock.now())
+            case "node_reported" if not request.node_reported.healthy:
+                task, error = await self._current(key), request.node_reported.error
+                await blame(self._p.cluster, self._p.ledger, task, key, error)
             case kind if kind in _EVENTS:
                 await self._apply(key, _EVENTS[kind](key, request))
 

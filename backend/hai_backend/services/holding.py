@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, Run, Task
@@ -21,6 +21,17 @@ def holders(tasks: Iterable[Task]) -> Iterator[tuple[Task, Run, Rank]]:
 def nodes_held(tasks: Iterable[Task]) -> frozenset[str]:
     """Names of the nodes that somebody is on."""
     return frozenset(rank.node for _, _, rank in holders(tasks))
+
+
+def tasks_holding(tasks: Iterable[Task], group: str, nodes: Collection[str]) -> list[int]:
+    """Tasks of a group, or on these nodes of it, that hold a node; by id."""
+    return sorted(
+        {
+            task.id
+            for task, _, rank in holders(tasks)
+            if task.spec.resource.group == group or rank.node in nodes
+        }
+    )
 
 
 def held_by(tasks: Iterable[Task]) -> Counter[tuple[str, str, Priority]]:

@@ -109,8 +109,7 @@ class Gate(aio.ServerInterceptor):
         finally:
             self._observe(method, code, self._monotonic() - began)
             if rule is not None and rule.mutates and identity is not None:
-                told = "" if rule.in_timeline and code == "OK" else audit.what(request)
-                row = self._row(method, identity, request, answer, told, code)
+                row = self._row(method, identity, request, answer, code)
                 await (self._trail.add_soon(row) if rule.in_timeline else self._trail.add(row))
 
     @asynccontextmanager
@@ -173,7 +172,6 @@ class Gate(aio.ServerInterceptor):
         identity: Identity,
         request: Message,
         answer: Message | None,
-        told: str,
         code: str,
     ) -> AuditRow:
         return AuditRow(
@@ -181,7 +179,7 @@ class Gate(aio.ServerInterceptor):
             actor=identity.name,
             method=method.rpartition("/")[2],
             resource=audit.resource(request, answer),
-            what=told,
+            what=audit.what(request),
             code=code,
         )
 

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from hai.v1 import node_pb2
 from hai.v1 import node_service_pb2 as pb
 from hai.v1.node_service_pb2_grpc import NodeServiceServicer
-from hai_backend.domain.errors import NotFound
+from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.node import Group, Node
 from hai_backend.services import caller, limits
 from hai_backend.services.bundling import by_size
 from hai_backend.services.capacity import Capacity
-from hai_backend.services.holding import nodes_held
+from hai_backend.services.holding import nodes_held, tasks_holding
 from hai_backend.services.node_board import NodeBoard, entry_to_proto
 from hai_backend.services.ports import Cluster, Ledger
 from hai_backend.services.rules import NAME, Rules
@@ -91,9 +91,26 @@ class NodeService(NodeServiceServicer):
         rules = Rules()
         rules.matching("name", request.name, NAME, "a group's name")
         rules.check()
-        await self._cluster.save_group(Group(request.name, request.packed), caller.current().name)
+        group = Group(request.name, request.packed)
+        async with self._cluster.steady:
+            self._refuse_repacking(group)
+            await self._cluster.save_group(group, caller.current().name)
         self._capacity.forget()
         return next(group for group in self._groups() if group.name == request.name)
+
+    def _refuse_repacking(self, group: Group) -> None:
+        """Whoever was given a whole node must not find others on it, nor the other way round."""
+        before = self._cluster.groups().get(group.name, Group(group.name))
+        if before.packed == group.packed:
+            return
+        names = {node.name for node in self._cluster.nodes().values() if node.group == group.name}
+        if ids := tasks_holding(self._ledger.unfinished().values(), group.name, names):
+            first = ", ".join(str(i) for i in ids[:5]) + (", …" if len(ids) > 5 else "")
+            raise Conflict(
+                f"group {group.name} cannot change how its nodes are shared while tasks are on them"
+                f" ({first}): drain its nodes first",
+                reason="GROUP_IN_USE",
+            )
 
     def _nodes(self, group: str, after: int = 0) -> list[node_pb2.Node]:
         self._board.refresh()

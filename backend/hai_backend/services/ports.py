@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -58,6 +59,11 @@ class Cluster(Protocol):
 
     @property
     def feed(self) -> Feed: ...
+    @property
+    def steady(self) -> asyncio.Lock:
+        """Held while runs are placed, and while a group's rules change."""
+        ...
+
     def nodes(self) -> Mapping[str, Node]: ...
     def groups(self) -> Mapping[str, Group]: ...
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node: ...

@@ -172,12 +172,14 @@ def rank_values(task_id: int, run: int, rank: Rank) -> Values:
         storable(rank.last_lines),
         rank.started_at,
         rank.ended_at,
+        _encode(rank.gpus) if rank.gpus else "[]",
     )
 
 
 def rank_of(row: Sequence[Any]) -> Rank:
     """The rank of a row."""
-    _, _, index, node, state, *rest = row
+    _, _, index, node, state, *rest, gpus = row
+    rest.append(() if gpus == "[]" else tuple(json.loads(gpus)))
     return Rank(index, node, _RANK_STATES[state], *rest)
 
 

@@ -105,6 +105,7 @@ class RankRow(Base):
     last_lines: Mapped[str]
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
+    gpus: Mapped[str] = mapped_column(server_default="[]")  # JSON
 
 
 class EventRow(Base):

@@ -137,10 +137,13 @@ def _place(task: Task, event: ev.RunPlaced, now: float, limits: Limits) -> Move:
         raise InvalidTransition(f"task {task.id} is {task.state.value} and cannot be placed again")
     number = task.run.number + 1 if task.run else 1
     names = _role_names(task)
+    gpus = event.gpus or ((),) * len(event.nodes)
     run = Run(
         number=number,
         state=RunState.CREATED,
-        ranks=tuple(Rank(i, node, role=names[i]) for i, node in enumerate(event.nodes)),
+        ranks=tuple(
+            Rank(i, node, role=names[i], gpus=gpus[i]) for i, node in enumerate(event.nodes)
+        ),
         created_at=now,
         priority=event.priority,
         whole_life_state=task.whole_life_state,

@@ -27,7 +27,7 @@ def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
     if all(r.state is RankState.SUCCEEDED for r in run.ranks):
         return _finish(task, Outcome.SUCCEEDED, "all ranks succeeded", now)
     if code & StopCode.NODE_FAILURE:
-        return _requeue(replace(task, node_failure_count=task.node_failure_count + 1), run)
+        return _after_node_failure(task, run, limits)
     if code & StopCode.FAILED:
         return _after_failure(task, run, now, limits)
     if code & StopCode.TIMEOUT:
@@ -38,8 +38,22 @@ def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
         task = replace(task, suspend_count=task.suspend_count + 1, launch_failure_count=0)
         return _requeue(task, run)
     if code & StopCode.HOOK_RESTART:
-        return _requeue(task, run)
+        return _requeue(_spaced(task, run, limits.back_off(1)), run)
     return _finish(task, Outcome.SUCCEEDED, run.reason, now)
+
+
+def _after_node_failure(task: Task, run: Run, limits: Limits) -> Move:
+    failures = task.node_failure_count + 1
+    task = replace(task, node_failure_count=failures)
+    if run.stop_code & StopCode.HOOK_RESTART:  # the program says so, and may say it on every node
+        task = _spaced(task, run, limits.back_off(failures))
+    return _requeue(task, run)
+
+
+def _spaced(task: Task, run: Run, seconds: float) -> Task:
+    """Starts lie so far apart: what ran for long comes back at once, what ends at once cannot spin."""
+    earliest = (run.started_at or run.created_at) + seconds
+    return replace(task, not_before=max(task.not_before, earliest))
 
 
 def _after_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:

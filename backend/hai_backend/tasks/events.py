@@ -59,9 +59,12 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class RunPlaced:
+    """Rank i on nodes[i], with the GPUs gpus[i] of it."""
+
     nodes: tuple[str, ...]
     priority: Priority
     reason: str
+    gpus: tuple[tuple[int, ...], ...] = ()
 
 
 # From the launcher.
@@ -150,6 +153,15 @@ class WatchdogFired:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeReported:
+    """The program has found its node broken."""
+
+    run: int
+    rank: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class WholeLifeStateChanged:
     run: int
     rank: int
@@ -179,6 +191,7 @@ RunEvent = (
     | Yielded
     | ProgramExited
     | WatchdogFired
+    | NodeReported
     | WholeLifeStateChanged
     | Ticked
 )

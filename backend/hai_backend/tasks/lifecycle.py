@@ -51,6 +51,7 @@ TABLE: dict[tuple[RunState, type], Handler] = {
     (RunState.TERMINATING, ev.ProgramExited): running.exited_when_told,
     **{(s, ev.StartFailed): running.start_failed for s in _ALIVE},
     **{(s, ev.WatchdogFired): running.watchdog_fired for s in _STARTED},
+    **{(s, ev.NodeReported): running.node_reported for s in _STARTED},
     **{(s, ev.LaunchFailed): running.launch_failed for s in (*_ALIVE, RunState.TERMINATING)},
     **{(s, ev.RankGone): running.gone for s in (*_ALIVE, RunState.TERMINATING)},
     **{(s, ev.NodeLost): running.node_lost for s in (*_ALIVE, RunState.TERMINATING)},
@@ -77,6 +78,10 @@ IGNORED: frozenset[tuple[RunState, type]] = frozenset(
         (RunState.TERMINATING, ev.Yielded),
         (RunState.TERMINATING, ev.StartFailed),
         (RunState.TERMINATING, ev.WatchdogFired),
+        *(
+            (s, ev.NodeReported)
+            for s in (RunState.CREATED, RunState.BUILDING, RunState.TERMINATING)
+        ),  # another rank has reported, or the run leaves anyway
         *((RunState.ENDED, e) for e in get_args(ev.RunEvent)),  # late
     }
 )

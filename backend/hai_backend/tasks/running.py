@@ -211,6 +211,19 @@ def watchdog_fired(
     )
 
 
+def node_reported(task: Task, run: Run, event: ev.NodeReported, now: float, limits: Limits) -> Move:
+    """The program blames its node: start again elsewhere, whatever its ranks may have failed of meanwhile."""
+    rank = run.ranks[event.rank]
+    reason = f"rank {event.rank} reported that its node {rank.node} is broken: {event.error}"
+    line = Line("NodeReported", event.error, "agent", event.rank)
+    if (
+        run.state is RunState.STOPPING
+    ):  # it leaves for good: a person's wish, or the end of its time
+        return _and(line, terminate(task, run, StopCode.HOOK_RESTART, reason, now, limits))
+    code = StopCode.HOOK_RESTART | StopCode.NODE_FAILURE
+    return _and(line, terminate(task, replace(run, reason=reason), code, reason, now, limits))
+
+
 def launch_failed(task: Task, run: Run, event: ev.LaunchFailed, now: float, limits: Limits) -> Move:
     rank = run.ranks[event.rank]
     if rank.state.gone:

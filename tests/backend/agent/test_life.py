@@ -253,7 +253,7 @@ async def test_a_lost_server_changes_nothing_and_no_line_is_lost_or_doubled(agen
     await process.wait()
     assert exited.exit_code == 0
     assert [int(line.split()[0]) for line in server.lines()] == list(range(3000))
-    assert len(rank.said("started")) == 1
+    assert len(rank.said("started")) == 4  # to every server: the one before may have forgotten it
     assert all(hello.started for hello in rank.hellos[1:])
 
 
@@ -373,6 +373,8 @@ print(call(call="set_priority", priority=30))
 print(call(call="set_priority", priority=50))
 print(call(call="checkpoint_saved", seconds=1.5, step=100))
 print(call(call="disable_warn", mask=4))
+print(call(call="report_node", healthy=False, error="xid 79"))
+print(call(call="report_node", healthy="no"))
 print(call(call="set_watchdog_time", seconds="soon"))
 print(call(call="eval"))
 call(call="go_suspend")
@@ -400,8 +402,20 @@ call(call="go_suspend")
         "{'ok': True}",
     ]
     assert lines[4] == "{'ok': False, 'error': 'no quota'}"
-    assert "seconds must be a number" in lines[7]
-    assert "go_suspend" in lines[8]
+    assert lines[7] == "{'ok': True}"
+    assert "healthy must be true or false" in lines[8]
+    assert "seconds must be a number" in lines[9]
+    assert "go_suspend" in lines[10]
+    assert [(r.healthy, r.error) for r in rank.said("node_reported")] == [(False, "xid 79")]
+
+
+async def test_an_acknowledgement_is_said_to_every_server(agents, server, python):
+    """A server that was killed before it wrote it would end a program that is still saving."""
+    text = CALLS + 'call(call="suspend_received")\nimport time\ntime.sleep(99)'
+    rank, _ = await agents.start(python(text))
+    await rank.until("suspend_acknowledged")
+    rank.cut()
+    await rank.until("suspend_acknowledged", 2)
 
 
 async def test_a_call_waits_for_a_server_that_is_away(agents, server, python):

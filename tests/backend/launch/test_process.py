@@ -9,11 +9,12 @@ import signal
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hai_backend.launch import processes
+from hai_backend.launch import local_nodes, processes
 from hai_backend.launch.base import LaunchFailed, Listed, NodesSeen, RankGone, RankKey, RankLaunch
 from hai_backend.launch.process import sweep
 
@@ -153,6 +154,23 @@ async def test_the_rank_directory_is_private_and_agents_get_no_secrets_of_the_se
     (agent,) = agents(home)
     assert b"password" not in shown(agent, "environ")
     assert b"secret" not in shown(agent, "cmdline")
+
+
+@pytest.mark.parametrize(
+    ("real", "asked", "indices"),
+    [
+        pytest.param(0, (0,), None, id="simulated: nothing to choose from"),
+        pytest.param(8, (1, 3), [5, 7], id="counted within the node"),
+        pytest.param(8, (), [], id="none asked for, none shown"),
+        pytest.param(1, (0,), [], id="the machine's only one is another node's"),
+    ],
+)
+async def test_agents_learn_which_gpus_are_theirs(home, watch, monkeypatch, real, asked, indices):
+    monkeypatch.setattr(local_nodes, "count_gpus", lambda: real)
+    watched = await watch()
+    await watched.launcher.start([replace(launch(node="node2"), gpu_indices=asked)])
+    facts = json.loads((home / "run" / str(KEY) / "agent.json").read_text())
+    assert facts["gpu_indices"] == indices
 
 
 async def test_sweep_ends_one_cluster_and_not_its_neighbour(home, watch, tmp_path_factory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,16 +60,48 @@ async def test_a_watch_sees_nodes_and_tenants_change_and_resumes(platform: Any) 
 
 
 async def test_groups_and_their_numbers(platform: Any) -> None:
+    olga = await platform.caller("olga")
+    packed = npb.UpdateGroupRequest(name="default", packed=True)
+    await olga.nodes.UpdateGroup(packed)
     await running(platform, "ada", "n0")
     await platform.ledger.submit("ada", a_spec("waits"), "")
-    olga = await platform.caller("olga")
     await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n1"))
-    changed = await olga.nodes.UpdateGroup(npb.UpdateGroupRequest(name="default", packed=True))
+    changed = await olga.nodes.UpdateGroup(packed)  # as it is already
     expected = node_pb2.Group(
         name="default", packed=True, nodes=4, usable_nodes=3, free_nodes=2, waiting_tasks=1
     )
     assert changed == expected
     assert list((await olga.nodes.ListGroups(npb.ListGroupsRequest())).groups) == [expected]
+
+
+async def test_a_group_is_not_repacked_under_those_who_hold_its_nodes(
+    platform: Any, expect_refusal: Any
+) -> None:
+    olga = await platform.caller("olga")
+    await running(platform, "ada", "n0")
+    async with expect_refusal() as why:
+        await olga.nodes.UpdateGroup(npb.UpdateGroupRequest(name="default", packed=True))
+    assert (why[0].code, why[0].reason) == (C.FAILED_PRECONDITION, "GROUP_IN_USE")
+    assert "(1)" in why[0].message
+    assert not platform.cluster.groups()["default"].packed
+    await olga.nodes.UpdateGroup(npb.UpdateGroupRequest(name="other", packed=True))  # nobody there
+    await platform.ledger.apply(1, ev.LaunchFailed(1, 0, "no room", unschedulable=True))
+    await olga.nodes.UpdateGroup(npb.UpdateGroupRequest(name="default", packed=True))
+
+
+async def test_a_group_is_not_repacked_while_runs_are_being_placed(
+    platform: Any, expect_refusal: Any
+) -> None:
+    olga = await platform.caller("olga")
+    await platform.cluster.steady.acquire()  # as the scheduling loop does
+    request = npb.UpdateGroupRequest(name="default", packed=True)
+    asked = asyncio.ensure_future(olga.nodes.UpdateGroup(request))
+    await olga.nodes.ListGroups(npb.ListGroupsRequest())
+    await running(platform, "ada", "n0")
+    platform.cluster.steady.release()
+    async with expect_refusal() as why:
+        await asked
+    assert why[0].reason == "GROUP_IN_USE"
 
 
 async def test_a_new_node_makes_room_for_submissions(

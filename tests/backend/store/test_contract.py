@@ -123,7 +123,7 @@ async def test_a_created_task_has_an_id_a_revision_and_a_version(store: Store) -
 
 
 async def test_every_field_comes_back(store: Store) -> None:
-    rank = Rank(1, "n1", RankState.FAILED, "w", "10.0.0.1", 29500, 137, "最后", 3.25, 4.1)
+    rank = Rank(1, "n1", RankState.FAILED, "w", "10.0.0.1", 29500, 137, "最后", 3.25, 4.1, (2, 3))
     full = Task(
         id=0,
         user="bob",

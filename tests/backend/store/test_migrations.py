@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, inspect, make_url
+from sqlalchemy import Connection, create_engine, inspect, make_url, select, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from hai_backend.domain.task import Rank, RankState
+from hai_backend.store.convert import rank_of, rank_values
 from hai_backend.store.migrations import NEWEST, config, upgrade
-from hai_backend.store.rows import Base
+from hai_backend.store.rows import RANKS, Base
 
 
 def differences(connection: Connection) -> list[Any]:
@@ -49,6 +52,46 @@ async def test_postgres(postgres_url: str) -> None:
     async with engine.begin() as connection:
         assert await connection.run_sync(differences) == []
         assert await connection.run_sync(partial_indexes) == PARTIAL
+
+
+RANK = {
+    "task_id": 1, "run": 1, "index": 0, "node": "n0", "state": "RUNNING", "role": "",
+    "address": "10.0.0.1", "free_port": 4000, "exit_code": None, "last_lines": "最后",
+    "started_at": 3.25, "ended_at": None,
+}  # fmt: skip
+
+
+def with_ranks_of_0001(connection: Connection) -> tuple[Any, ...]:
+    """Migrate a database of the first revision that holds a rank; answers with that rank's row."""
+    command.upgrade(config(connection), "0001")
+    columns = ", ".join(f'"{name}"' for name in RANK)
+    values = ", ".join(f":{name}" for name in RANK)
+    connection.execute(text(f"INSERT INTO ranks ({columns}) VALUES ({values})"), RANK)
+    upgrade(connection)
+    return tuple(connection.execute(select(RANKS)).one())
+
+
+def check_rank(row: tuple[Any, ...]) -> None:
+    started = Rank(0, "n0", RankState.RUNNING, "", "10.0.0.1", 4000, None, "最后", 3.25)
+    assert rank_of(row) == started
+    assert row == rank_values(1, 1, started)
+
+
+def test_ranks_of_the_first_revision_are_kept_on_sqlite() -> None:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        check_rank(with_ranks_of_0001(connection))
+        assert differences(connection) == []
+    engine.dispose()
+
+
+@pytest.mark.postgres
+async def test_ranks_of_the_first_revision_are_kept_on_postgres(postgres_url: str) -> None:
+    url = make_url(postgres_url).set(drivername="postgresql+asyncpg")
+    engine = create_async_engine(url, poolclass=NullPool)
+    async with engine.begin() as connection:
+        check_rank(await connection.run_sync(with_ranks_of_0001))
+    await engine.dispose()
 
 
 def test_the_newest_revision_is_the_one_that_a_start_looks_for() -> None:

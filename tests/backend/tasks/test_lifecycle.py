@@ -86,6 +86,7 @@ def exited(rank: int, code: int = 0, yielded: bool = False) -> ev.ProgramExited:
 SUSPEND = ev.SuspendAsked("scheduler", "task 9 needs the nodes", for_task=9)
 STOP = ev.StopAsked("ada")
 ACK, YIELD = ev.SuspendAcknowledged(1, 0), ev.Yielded(1, 0)
+BROKEN = ev.NodeReported(1, 1, "xid 79")
 TICK = ev.Ticked(1)
 
 
@@ -132,6 +133,14 @@ FINISHES = [
     ),
     pytest.param(
         running(), [ev.StopAsked("ada", Outcome.FAILED), YIELD], Outcome.FAILED, id="marked failed"
+    ),
+    pytest.param(running(), [STOP, BROKEN], Outcome.STOPPED, id="node reported during stop"),
+    pytest.param(running(), [BROKEN, STOP], Outcome.STOPPED, id="stopped after its report"),
+    pytest.param(
+        running(time_limit=60),
+        [(NOW + 61, TICK), (NOW + 62, BROKEN)],
+        Outcome.FAILED,
+        id="node reported at the end of its time",
     ),
     pytest.param(
         running(),
@@ -274,6 +283,22 @@ RETURNS = [
         StopCode.NODE_FAILURE,
         id="a sibling died of the lost node: not the program's fault",
     ),
+    pytest.param(running(), [BROKEN], StopCode.HOOK_RESTART, id="its node is broken, it says"),
+    pytest.param(
+        running(), [SUSPEND, BROKEN], StopCode.HOOK_RESTART, id="node reported while suspending"
+    ),
+    pytest.param(
+        running(),
+        [exited(0, 1), BROKEN],
+        StopCode.HOOK_RESTART,
+        id="a sibling failed first, then a rank reported its node",
+    ),
+    pytest.param(
+        running(),
+        [BROKEN, ev.NodeReported(1, 0, "too"), exited(0, 1), exited(1, 1)],
+        StopCode.HOOK_RESTART,
+        id="both ranks report, then fail",
+    ),
     pytest.param(
         running(max_retries=1),
         [exited(0, 1), exited(1, 1)],
@@ -394,6 +419,40 @@ def test_retries_back_off_and_end() -> None:
     assert "max_retries 1" in second.reason
 
 
+def report_at(seconds: float, number: int, start: Task) -> Task:
+    """Run number `number` starts now and reports its node after so many seconds."""
+    begun = [placed(1), ev.RunLaunched(number), attach(0, number)]
+    ending = [ev.NodeReported(number, 0, "xid 79"), ev.RankGone(number, 0)]
+    return after(start, *begun, *((NOW + seconds, event) for event in ending))
+
+
+def test_a_program_that_blames_every_node_is_started_ever_more_seldom() -> None:
+    one, waits = task(1), []
+    for number in range(1, 9):
+        one = report_at(0.5, number, one)
+        waits.append(one.not_before - NOW)
+    assert waits == [10, 20, 40, 80, 160, 320, 600, 600]
+    assert (one.node_failure_count, one.failure_count) == (8, 0)  # costs no retry
+
+
+def test_what_ran_for_long_on_a_broken_node_comes_back_at_once() -> None:
+    back = report_at(3600.0, 1, task(1))
+    assert back.state is TaskState.SUSPENDED
+    assert back.not_before < NOW + 3600
+    assert "its node n0 is broken: xid 79" in back.reason
+
+
+def test_a_delay_that_a_person_asked_for_outlasts_a_report() -> None:
+    asked = ev.SuspendAsked("ada", "later", delay=900.0)
+    assert ends(running(), asked, BROKEN).not_before == NOW + 900
+
+
+def test_a_role_that_completes_at_once_does_not_restart_its_task_without_pause() -> None:
+    roles = (RoleSpec("master", 1), RoleSpec("worker", 1))
+    start = running(roles=roles, policies=PolicySpec(on_role_completed=OnEnd.RESTART))
+    assert ends(start, exited(0)).not_before == NOW + 10
+
+
 def test_launches_that_fail_again_and_again_end_the_task_with_the_reason() -> None:
     one = task(1)
     for number in range(1, 6):
@@ -448,6 +507,7 @@ def _any(event: type) -> ev.Event:
         ev.ProgramExited: exited(0),
         ev.ProgramStarted: ev.ProgramStarted(1, 0),
         ev.WatchdogFired: ev.WatchdogFired(1, 0, 1.0),
+        ev.NodeReported: BROKEN,
         ev.WholeLifeStateChanged: ev.WholeLifeStateChanged(1, 0, 1),
     }
     return known[event]

@@ -51,6 +51,7 @@ happenings = st.one_of(
         ev.ProgramExited, runs, ranks, st.sampled_from([0, 1, 137, 143]), st.just(""), st.booleans()
     ),
     st.builds(ev.WatchdogFired, runs, ranks, st.just(9.0)),
+    st.builds(ev.NodeReported, runs, ranks, st.just("xid 79")),
     st.builds(ev.WholeLifeStateChanged, runs, ranks, st.integers(0, 5)),
     st.builds(ev.Ticked, runs),
 )

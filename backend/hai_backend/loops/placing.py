@@ -1,0 +1,96 @@
+"""Where the runs of one plan really go: nodes are counted again with what is on them now, and GPUs are chosen.
+
+A plan is computed beside the ledger, so it may be late. The sums are those of the scheduler (sched.pool); a book is
+good for one plan and follows each start that it lets pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.task import Rank, Task
+from hai_backend.sched.pool import Amount, ask_of, covers, minus, size_of
+
+Gpus = tuple[int, ...]
+
+
+def gpus_of(task: Task, rank: Rank, node: Node | None) -> Gpus:
+    """The GPUs of a rank, counted within its node.
+
+    A rank that was placed before indices were stored has the first ones, as it was started with.
+    """
+    resource = task.spec.resource
+    if rank.gpus or (not resource.gpu and (resource.cpu or resource.memory)):
+        return rank.gpus
+    return tuple(range(resource.gpu or (node.gpus if node else 0)))
+
+
+def live_ranks(tasks: Iterable[Task]) -> Iterator[tuple[Task, Rank]]:
+    """Every rank that holds its node."""
+    for task in tasks:
+        if task.run is not None and not task.waiting:
+            for rank in task.run.ranks:
+                if not rank.state.gone:
+                    yield task, rank
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is left of a node."""
+
+    free: Amount
+    gpus: Gpus  # in ascending order
+
+    def less(self, amount: Amount, gpus: Collection[int]) -> Room:
+        """The room when a rank has taken its part."""
+        return Room(minus(self.free, amount), tuple(i for i in self.gpus if i not in gpus))
+
+
+class Book:
+    """The nodes that a plan wants to start runs on."""
+
+    def __init__(
+        self, wanted: Collection[str], nodes: Mapping[str, Node], groups: Mapping[str, Group]
+    ) -> None:
+        usable = {name: nodes[name] for name in wanted if name in nodes and nodes[name].usable}
+        self._nodes = usable
+        self._groups = groups
+        self._rooms = {n.name: Room(size_of(n), tuple(range(n.gpus))) for n in usable.values()}
+
+    def hold(self, tasks: Iterable[Task]) -> None:
+        """Count everybody who is there."""
+        for task, rank in live_ranks(tasks):
+            node = self._nodes.get(rank.node)
+            if node is not None:
+                taken = gpus_of(task, rank, node)
+                self._rooms[node.name] = self._rooms[node.name].less(self._part(task, node), taken)
+
+    def start(self, task: Task, names: tuple[str, ...]) -> tuple[Gpus, ...] | None:
+        """Book a run: the GPUs of each rank, lowest free first; None when it does not fit any more."""
+        rooms, chosen = dict[str, Room](), []
+        for name in names:
+            node = self._nodes.get(name)
+            if node is None:
+                return None
+            room, part = rooms.get(name, self._rooms[name]), self._part(task, node)
+            gpus = self._choose(task, node, room)
+            if gpus is None or not covers(room.free, part):
+                return None
+            rooms[name] = room.less(part, gpus)
+            chosen.append(gpus)
+        self._rooms.update(rooms)
+        return tuple(chosen)
+
+    def _choose(self, task: Task, node: Node, room: Room) -> Gpus | None:
+        count = task.spec.resource.gpu if self._ask(task) else node.gpus
+        return room.gpus[:count] if len(room.gpus) >= count else None
+
+    def _part(self, task: Task, node: Node) -> Amount:
+        return self._ask(task) or size_of(node)
+
+    def _ask(self, task: Task) -> Amount | None:
+        resource = task.spec.resource
+        packed = self._groups.get(resource.group, Group(resource.group)).packed
+        return ask_of(resource.gpu, resource.cpu, resource.memory, packed=packed)

@@ -1,0 +1,17 @@
+"""Ranks remember which GPUs of their node are theirs: tasks that share a node must not share those."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+STR = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    """Add the column; ranks of earlier runs have no list, and keep the GPUs that they were started with."""
+    with op.batch_alter_table("ranks") as ranks:
+        ranks.add_column(sa.Column("gpus", STR, nullable=False, server_default="[]"))
