@@ -33,9 +33,8 @@ from hai_backend.store.waiting import BATCH_LIMIT, Waiting, settle
 from hai_backend.store.writes import apply
 
 _READERS = 4
-_CROWD, _GATHER_SECONDS = 4, 0.012
-"""After a batch of so many commands there is a crowd of callers: a short wait makes the next batch larger, and a commit
-costs as much for one command as for fifty. An idle store never waits."""
+_CROWD = 8  # commands in one batch: so many callers will soon be back
+_LOOKS, _LOOK_SECONDS = 8, 0.004
 _PRAGMAS = ("synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON", "cache_size=-16000")
 
 
@@ -114,9 +113,22 @@ class SqliteDatabase:
             outcomes = self._commit([waiting.command for waiting in batch])
             self._tell(settle, list(zip(batch, outcomes, strict=True)))
             if len(batch) >= _CROWD:
-                time.sleep(_GATHER_SECONDS)
+                self._gather(len(batch))
             batch = self._next_batch()
         self._tell(self._ended.set_result, None)
+
+    def _gather(self, crowd: int) -> None:
+        """Wait until as many have come as last time, or no more come: a commit costs as much for one as for fifty.
+
+        It also lets the event loop have the interpreter to itself: two busy threads slow each other down.
+        """
+        before = 0
+        for _ in range(_LOOKS):
+            time.sleep(_LOOK_SECONDS)
+            now = self._queue.qsize()
+            if now >= crowd or 0 < now == before:
+                return
+            before = now
 
     def _next_batch(self) -> list[Waiting]:
         """All that waits, at least one; nothing once the store is closed and everything is written."""
