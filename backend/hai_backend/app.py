@@ -36,7 +36,8 @@ from hai_backend.loops.timers import Timers
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.sched import Policy
 from hai_backend.services.agent_service import AgentPorts, AgentService
-from hai_backend.services.assemble import Parts, Service
+from hai_backend.services.assemble import Parts
+from hai_backend.services.server import Listening
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.limits import Limits
@@ -85,7 +86,7 @@ class App:
         )
         self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
         self.address = ""
-        self._gateway: Service | None = None
+        self._gateway: Listening | None = None
         self._metrics_server: MetricsServer | None = None
         self._loops: set[asyncio.Task[None]] = set()
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Unavailable
-from hai_backend.services.assemble import Parts, Service, serve
-from hai_backend.services.server import Endpoint
+from hai_backend.services.assemble import Parts, serve
+from hai_backend.services.server import Endpoint, Listening
 
 
-async def open_gateway(settings: Settings, parts: Parts) -> Service:
+async def open_gateway(settings: Settings, parts: Parts) -> Listening:
     """Listen and answer. Port 0 means the port of the last start, so that agents and profiles find the server again.
 
     Raises Invalid for bad settings, Unavailable when the address is taken.

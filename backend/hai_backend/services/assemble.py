@@ -9,7 +9,6 @@ from hai.v1.agent_service_pb2_grpc import AgentServiceServicer
 from hai_backend.auth.directory import Directory
 from hai_backend.loops.clock import Clock
 from hai_backend.sched.policy import Policy
-from hai_backend.services.audit import AuditTrail
 from hai_backend.services.capacity import Capacity
 from hai_backend.services.interceptors import Gate
 from hai_backend.services.log_service import LogService
@@ -44,30 +43,18 @@ class Parts:
     observe: Callable[[str, str, float], None] = lambda method, code, seconds: None
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A server that answers. `close` first takes no new calls, then keeps what is still to be written."""
-
-    listening: Listening
-    trail: AuditTrail
-
-    @property
-    def address(self) -> str:
-        return self.listening.address
-
-    async def stop(self, grace: float) -> None:
-        """Return when all calls have ended and their audit rows are durable."""
-        await self.listening.stop(grace)
-        await self.trail.close()
-
-
-async def serve(parts: Parts, endpoint: Endpoint) -> Service:
+async def serve(parts: Parts, endpoint: Endpoint) -> Listening:
     """Start answering. Raises Invalid or Unavailable."""
-    trail = AuditTrail(parts.store)
-    gate = Gate(parts.directory, trail, parts.clock, limits=endpoint.limits, observe=parts.observe)
+    gate = Gate(
+        parts.directory,
+        parts.store.add_audit,
+        parts.clock,
+        limits=endpoint.limits,
+        observe=parts.observe,
+    )
     listening = build_server(endpoint, servicers(parts), [gate])
     await listening.start()
-    return Service(listening, trail)
+    return listening
 
 
 def servicers(parts: Parts) -> Servicers:

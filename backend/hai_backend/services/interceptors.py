@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, NoReturn, Protocol
 
@@ -28,6 +28,7 @@ from hai_backend.services.wrapping import Context, Handler, Unary, Undecodable, 
 from hai_backend.store.base import AuditRow
 
 Observe = Callable[[str, str, float], None]  # method, code, seconds
+Record = Callable[[Sequence[AuditRow]], Awaitable[None]]  # returns when the rows are durable
 
 
 class Identifies(Protocol):
@@ -42,7 +43,7 @@ class Gate(aio.ServerInterceptor):
     def __init__(
         self,
         directory: Identifies,
-        trail: audit.AuditTrail,
+        record: Record,
         clock: Clock,
         *,
         limits: CallLimits = DEFAULTS,
@@ -50,7 +51,7 @@ class Gate(aio.ServerInterceptor):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
-        self._trail = trail
+        self._record = record
         self._clock = clock
         self._limits = limits
         self._observe = observe
@@ -108,9 +109,8 @@ class Gate(aio.ServerInterceptor):
             await _abort(context, errors.status_of(error, method))
         finally:
             self._observe(method, code, self._monotonic() - began)
-            if rule is not None and rule.mutates and identity is not None:
-                row = self._row(method, identity, request, answer, code)
-                await (self._trail.add_soon(row) if rule.in_timeline else self._trail.add(row))
+            if identity is not None and _is_recorded(rule, code):
+                await self._record([self._row(method, identity, request, answer, code)])
 
     @asynccontextmanager
     async def _stream(
@@ -151,20 +151,19 @@ class Gate(aio.ServerInterceptor):
 
     async def _limited(self, inner: Unary, request: Any, context: Context, *, finish: bool) -> Any:
         """A caller who hangs up must not stop a change half way: it goes on and its result is dropped."""
+        task = asyncio.ensure_future(inner(request, context))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         try:
-            async with asyncio.timeout(self._limits.call_seconds) as timeout:
-                if not finish:
-                    return await inner(request, context)
-                task = asyncio.ensure_future(inner(request, context))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
-                return await asyncio.shield(task)
-        except TimeoutError:
-            if not timeout.expired():
-                raise
-            raise errors.Expired(
-                f"the call took longer than {self._limits.call_seconds:g} s; it may still take effect"
-            ) from None
+            done, _ = await asyncio.wait((task,), timeout=self._limits.call_seconds)
+        finally:
+            if not finish:
+                task.cancel()
+        if done:
+            return task.result()
+        raise errors.Expired(
+            f"the call took longer than {self._limits.call_seconds:g} s; it may still take effect"
+        )
 
     def _row(
         self,
@@ -182,6 +181,10 @@ class Gate(aio.ServerInterceptor):
             what=audit.what(request),
             code=code,
         )
+
+
+def _is_recorded(rule: Rule | None, code: str) -> bool:
+    return rule is not None and rule.mutates and not (rule.in_timeline and code == "OK")
 
 
 def _require_message(request: Any) -> None:

@@ -25,13 +25,14 @@ class Rule:
     scope: TokenScope = TokenScope.READ
     role: Role = Role.USER
     mutates: bool = False  # audited, and finished even when the caller hangs up
-    in_timeline: bool = False  # a task's own timeline has it already, so the audit row may follow
+    in_timeline: bool = False  # a success begins a task's timeline, which says who: no row of audit
 
 
 _OPEN = Rule(Door.OPEN)
 _AGENT = Rule(Door.RUN_TOKEN)
 _LOOK = Rule()
-_STEER = Rule(scope=TokenScope.SUBMIT, mutates=True, in_timeline=True)
+_SUBMIT = Rule(scope=TokenScope.SUBMIT, mutates=True, in_timeline=True)
+_STEER = Rule(scope=TokenScope.SUBMIT, mutates=True)
 _ACCOUNT = Rule(scope=TokenScope.ALL, mutates=True)
 _OPERATE = Rule(scope=TokenScope.ALL, role=Role.OPERATOR, mutates=True)
 _LOOK_AT_ALL = Rule(role=Role.OPERATOR)
@@ -39,7 +40,7 @@ _ADMINISTER = Rule(scope=TokenScope.ALL, role=Role.ADMIN, mutates=True)
 
 _TABLE = {
     "TaskService": {
-        "CreateTask": _STEER,
+        "CreateTask": _SUBMIT,
         "GetTask": _LOOK,
         "ListTasks": _LOOK,
         "ListRuns": _LOOK,

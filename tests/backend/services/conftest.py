@@ -28,9 +28,9 @@ from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.feed import Feed
 from hai_backend.loops.ledger import Ledger
 from hai_backend.services import watching
-from hai_backend.services.assemble import Parts, Service, serve
+from hai_backend.services.assemble import Parts, serve
 from hai_backend.services.limits import CallLimits
-from hai_backend.services.server import Endpoint
+from hai_backend.services.server import Endpoint, Listening
 from hai_backend.store.memory import MemoryStore
 from hai_backend.testing import ManualClock
 
@@ -64,7 +64,7 @@ class Platform:
     cluster: Cluster
     scheduling: Waits
     logs: LogStore
-    service: Service | None = None
+    service: Listening | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     limits: CallLimits = field(default_factory=CallLimits)
     _channels: list[aio.Channel] = field(default_factory=list)
