@@ -19,6 +19,7 @@ from tests.bench.figures import Figure, percentile
 SUSPENDS, URGENT = 100, 15
 LOOKING = """
 import sys, time, hai
+hai.receive_suspend_command()  # the first look opens the channel
 print("looking", flush=True)
 while not hai.receive_suspend_command():
     time.sleep(0.0005)

@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 import signal
+import socket  # here, and not where it is used: when a suspend is asked there is no time to load it
 import sys
 import time
 from collections.abc import Mapping
@@ -20,7 +21,6 @@ from hai.task.channel import AgentError, say
 
 TYPE_CHECKING = False  # read as true by type checkers
 if TYPE_CHECKING:
-    import socket
     from typing import NoReturn
 
     from hai.task.protocol import Answer, Value
@@ -105,8 +105,6 @@ class AgentChannel:
                 wait = min(2 * wait, 1.0)
 
     def _exchange(self, request: Mapping[str, Value], deadline: float) -> Answer:
-        import socket
-
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(max(deadline - time.monotonic(), 0.001))
             try:
