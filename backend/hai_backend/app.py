@@ -37,7 +37,9 @@ from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.sched import Policy
 from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts
+from hai_backend.services.capacity import Capacity
 from hai_backend.services.server import Listening
+from hai_backend.services.submitting import Submitting
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.limits import Limits
@@ -143,6 +145,14 @@ class App:
             cluster=self.cluster,
             checkpoints=self.settings.home / "checkpoints",
             saved=self.scheduling.saved,
+            level=self._submitting().level,
+        )
+
+    def _submitting(self) -> Submitting:
+        """The rules by which programs are judged when they ask for another level: those of their owners."""
+        capacity = Capacity(self.cluster)
+        return Submitting(
+            self.ledger, self.store, self.directory, capacity, self.policy, self.clock
         )
 
     def _leave_word(self) -> None:

@@ -25,7 +25,7 @@ from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.testing.server import ServerProcess
 
 PROGRAM = Path(__file__).parent / "counting.py"
-STEPS = 80  # four seconds, longer than the server is away: low must still run when high comes
+STEPS = 30
 STRIDE = 7
 FAULTY = "hai_backend.testing.faults"
 
@@ -55,7 +55,7 @@ class Story:
     async def tell(self, profile: Profile) -> tuple[Task, Task, Task, list[str]]:
         async with Client(profile) as client:
             low = await self._submit(client, "low", 0, STEPS)
-            await self._until(client, low.id, lambda t: _started(t) or t.outcome != 0)
+            await self._until(client, low.id, _started)
             high = await self._submit(client, "high", 30, 5)
             await self._until(client, high.id, lambda t: t.state == TaskState.TASK_STATE_FINISHED)
             extra = await self._submit(client, "extra", 5, 10_000)

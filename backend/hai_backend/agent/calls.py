@@ -122,7 +122,8 @@ class Calls:
         if not isinstance(healthy, bool) or not isinstance(error, str):
             raise BadCall("healthy must be true or false, error a text")
         if not healthy:  # said again on every stream: the server takes it once
-            message = pb.NodeReported(healthy=False, error=error)
+            text = error.encode(errors="replace").decode()  # JSON can hold half a character
+            message = pb.NodeReported(healthy=False, error=text)
             self._keep(_NODE, pb.AttachRequest(node_reported=message))
         return _OK
 

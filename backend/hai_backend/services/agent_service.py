@@ -49,6 +49,7 @@ class AgentPorts:
     cluster: Cluster
     checkpoints: Path  # <task id> below it is kept over all runs of the task
     saved: Callable[[int, int, float], None]  # task, run, when: its program has a checkpoint
+    level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
 
 
 class AgentService(rpc.AgentServiceServicer):
@@ -182,9 +183,10 @@ class AgentService(rpc.AgentServiceServicer):
     async def _prioritise(self, key: RankKey, level: int) -> pb.AttachResponse:
         try:
             task = await self._current(key)
-            await self._p.ledger.set_priority(key.task_id, task.user, Priority(level))
+            wanted = self._p.level(task, level)
+            await self._p.ledger.set_priority(key.task_id, task.user, wanted)
             error = ""
-        except (ValueError, HaiError) as refused:
+        except HaiError as refused:
             error = str(refused)
         return pb.AttachResponse(priority=pb.PriorityAnswered(error=error))
 

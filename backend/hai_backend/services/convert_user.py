@@ -17,6 +17,7 @@ _SCOPES_BY_NUMBER: dict[int, TokenScope] = {number: scope for scope, number in _
 _USER_RULE = "1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit"
 _NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
 _NODES = 1_000_000
+_END_OF_TIME = 253_402_300_799  # what a Timestamp can hold
 
 
 def user_to_proto(user: User) -> pb.User:
@@ -91,6 +92,8 @@ def expiry(
     at = moment(message.expire_time)
     if at <= now:
         rules.add(field, "lies in the past by the server's clock; check yours")
+    if at > _END_OF_TIME:
+        rules.add(field, "lies after the year 9999; leave it out for no end")
     return at
 
 

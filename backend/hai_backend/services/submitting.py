@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.errors import Conflict, Invalid, Violation
+from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.sched.policy import Policy
 from hai_backend.services.capacity import Capacity
 from hai_backend.services.ports import Ledger
-from hai_backend.services.validate import validate
+from hai_backend.services.validate import checked_level, validate
 from hai_backend.services.validate_fit import SubmitContext
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 
@@ -41,12 +44,18 @@ class Submitting:
         self._clock = clock
         self._default_group = default_group
 
-    def context(self, identity: Identity, user: str) -> SubmitContext:
-        """What tasks of `user` are judged by, asked for by `identity`."""
+    def level(self, task: Task, number: int) -> Priority:
+        """A new level for a task, whoever asks. Raises Invalid: no such level, or its owner's quota rules it out."""
+        return checked_level(task.spec.resource, number, self._context(task.user))
+
+    def _context(
+        self, user: str, has_right: Callable[[str], bool] = lambda right: False
+    ) -> SubmitContext:
+        """What tasks of `user` are judged by."""
         return SubmitContext(
             user=user,
             capacity=self._capacity.groups(),
-            has_right=identity.has_right,
+            has_right=has_right,
             quotas=self._directory.quota_rows_of(user, self._clock.now()),
             policy=self._policy,
             unfinished=self._ledger.unfinished_of(user),
@@ -79,7 +88,7 @@ class Submitting:
                 "request_id", f"must be a UUID, or at most {_REQUEST_ID_CHARS} letters"
             )
             raise Invalid((violation,))
-        return validate(request.spec, self.context(identity, identity.name))
+        return validate(request.spec, self._context(identity.name, identity.has_right))
 
     async def _name_is_free(self, user: str, name: str) -> None:
         unfinished = frozenset(TaskState) - {TaskState.FINISHED}

@@ -124,8 +124,7 @@ class TaskService(TaskServiceServicer):
     ) -> task_pb2.Task:
         identity = caller.current()
         task = await self._access.steerable(identity, request.id)
-        judged_by = self._rooms.submitting.context(identity, task.user)
-        level = checked_level(task.spec.resource, request.priority, judged_by)
+        level = self._rooms.submitting.level(task, request.priority)
         self._pace.check(identity, task.id)
         changed = await self._ledger.set_priority(task.id, identity.name, level)
         self._pace.changed(task.id)

@@ -13,7 +13,7 @@ from hai_backend.services.rules import LABEL, Rules, nearest
 from hai_backend.services.validate_fit import SubmitContext
 
 _VENV = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[a-z0-9_-]{1,32}\])?")
-_TAG = re.compile(r"[^\s,\x00-\x1f\x7f]+")
+_TAG = re.compile(r"[^\s,\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
 _SIGNALS = ("", "SIGTERM", "SIGUSR1")
 _DEFAULTS = OptionsSpec()
 

@@ -70,13 +70,23 @@ def decode(query: TaskQuery) -> Position | None:
     try:
         padded = query.page_token + "=" * (-len(query.page_token) % 4)
         digest, value, task_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (ValueError, TypeError):
+        str(value).encode()  # half a character is no text to a database
+    except (ValueError, TypeError, RecursionError):
         raise _wrong("is not one that this server gave") from None
     if digest != _digest(query):
         raise _wrong("belongs to a query with another filter or order")
     if type(task_id) is not int or type(value) not in _TYPES[query.order_by]:
         raise _wrong("is not one that this server gave")
+    if not _storable(task_id) or not _storable(value):
+        raise _wrong("is not one that this server gave")
     return Position(value, task_id)
+
+
+def _storable(value: str | int | float) -> bool:
+    """Whether every database can compare with it."""
+    if isinstance(value, str):
+        return "\0" not in value
+    return -(2**63) <= value < 2**63
 
 
 def _wrong(what: str) -> Invalid:

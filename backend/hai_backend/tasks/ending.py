@@ -38,7 +38,7 @@ def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
         task = replace(task, suspend_count=task.suspend_count + 1, launch_failure_count=0)
         return _requeue(task, run)
     if code & StopCode.HOOK_RESTART:
-        return _requeue(_spaced(task, run, limits.back_off(1)), run)
+        return _requeue(spaced(task, run, limits.back_off(1)), run)
     return _finish(task, Outcome.SUCCEEDED, run.reason, now)
 
 
@@ -46,11 +46,11 @@ def _after_node_failure(task: Task, run: Run, limits: Limits) -> Move:
     failures = task.node_failure_count + 1
     task = replace(task, node_failure_count=failures)
     if run.stop_code & StopCode.HOOK_RESTART:  # the program says so, and may say it on every node
-        task = _spaced(task, run, limits.back_off(failures))
+        task = spaced(task, run, limits.back_off(failures))
     return _requeue(task, run)
 
 
-def _spaced(task: Task, run: Run, seconds: float) -> Task:
+def spaced(task: Task, run: Run, seconds: float) -> Task:
     """Starts lie so far apart: what ran for long comes back at once, what ends at once cannot spin."""
     earliest = (run.started_at or run.created_at) + seconds
     return replace(task, not_before=max(task.not_before, earliest))

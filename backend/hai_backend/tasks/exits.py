@@ -21,6 +21,7 @@ _SIGNALS = {
     25: "SIGXFSZ",
     31: "SIGSYS",
 }
+_LAST_SIGNAL = 64  # codes beyond 128 + 64 are a program's own: exit(-1) leaves 255
 _HINTS = {
     9: "the kernel's out-of-memory killer sends it too",
     11: "invalid memory access",
@@ -37,7 +38,7 @@ def meaning(exit_code: int) -> str:
         return "exit code 126: the program is not executable"
     if exit_code == 127:
         return "exit code 127: the program was not found"
-    if exit_code > 128:
+    if 128 < exit_code <= 128 + _LAST_SIGNAL:
         return _killed_by(exit_code - 128)
     return f"exit code {exit_code}"
 

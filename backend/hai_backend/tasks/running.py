@@ -8,7 +8,7 @@ from hai_backend.domain.spec import OnEnd
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.asks import ask_to_stop
-from hai_backend.tasks.ending import end_if_all_gone
+from hai_backend.tasks.ending import end_if_all_gone, spaced
 from hai_backend.tasks.exits import meaning
 from hai_backend.tasks.instructions import KillRanks, TellGo, TellState
 from hai_backend.tasks.limits import Limits
@@ -75,9 +75,16 @@ def yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits)
     if run.state is RunState.RUNNING and run.stop_code:
         return Move(task)  # it is ending for another reason already
     code = StopCode.NONE if run.state is RunState.STOPPING else StopCode.INTERRUPT
-    move = terminate(task, run, code, "the program yielded", now, limits)
+    move = _give_way(task, run, code, now, limits)
     lines = (Line("Yielded", "the program has saved", "agent", event.rank), *move.lines)
     return replace(move, lines=lines)
+
+
+def _give_way(task: Task, run: Run, code: StopCode, now: float, limits: Limits) -> Move:
+    """Whoever was not asked to yield may do it at every start: such starts lie apart."""
+    if not run.stop_code:
+        task = spaced(task, run, limits.back_off(1))
+    return terminate(task, run, code, "the program yielded", now, limits)
 
 
 def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits) -> Move:
@@ -96,9 +103,7 @@ def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Li
     )
     line = Line("ProgramExited", meaning(event.exit_code), "agent", event.rank)
     if event.yielded and not (run.state is RunState.RUNNING and run.stop_code):
-        return _and(
-            line, terminate(task, run, StopCode.INTERRUPT, "the program yielded", now, limits)
-        )
+        return _and(line, _give_way(task, run, StopCode.INTERRUPT, now, limits))
     if state is RankState.FAILED_TERMINATING:
         return _and(line, _failed(task, run, run.ranks[event.rank], now, limits))
     if state is RankState.SUCCEEDED_TERMINATING:
