@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 
@@ -156,3 +157,12 @@ class TaskEvent:
     reason: str = ""
     run: int = 0
     rank: int = -1
+
+
+def holders(tasks: Iterable[Task]) -> Iterator[tuple[Task, Run, Rank]]:
+    """Every rank that is on a node; ranks that are gone have given theirs back."""
+    for task in tasks:
+        if task.run is not None and not task.waiting:
+            for rank in task.run.ranks:
+                if not rank.state.gone:
+                    yield task, task.run, rank

@@ -6,11 +6,11 @@ good for one plan and follows each start that it lets pass.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from hai_backend.domain.node import Group, Node
-from hai_backend.domain.task import Rank, Task
+from hai_backend.domain.task import Rank, Task, holders
 from hai_backend.sched.pool import Amount, ask_of, covers, minus, size_of
 
 Gpus = tuple[int, ...]
@@ -25,15 +25,6 @@ def gpus_of(task: Task, rank: Rank, node: Node | None) -> Gpus:
     if rank.gpus or (not resource.gpu and (resource.cpu or resource.memory)):
         return rank.gpus
     return tuple(range(resource.gpu or (node.gpus if node else 0)))
-
-
-def live_ranks(tasks: Iterable[Task]) -> Iterator[tuple[Task, Rank]]:
-    """Every rank that holds its node."""
-    for task in tasks:
-        if task.run is not None and not task.waiting:
-            for rank in task.run.ranks:
-                if not rank.state.gone:
-                    yield task, rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +52,7 @@ class Book:
 
     def hold(self, tasks: Iterable[Task]) -> None:
         """Count everybody who is there."""
-        for task, rank in live_ranks(tasks):
+        for task, _, rank in holders(tasks):
             node = self._nodes.get(rank.node)
             if node is not None:
                 taken = gpus_of(task, rank, node)

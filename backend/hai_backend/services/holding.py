@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.task import Rank, Run, Task
-
-
-def holders(tasks: Iterable[Task]) -> Iterator[tuple[Task, Run, Rank]]:
-    """Every rank that is on a node; ranks that are gone have given theirs back."""
-    for task in tasks:
-        if task.run is not None and not task.waiting:
-            for rank in task.run.ranks:
-                if not rank.state.gone:
-                    yield task, task.run, rank
+from hai_backend.domain.task import Task, holders
 
 
 def nodes_held(tasks: Iterable[Task]) -> frozenset[str]:

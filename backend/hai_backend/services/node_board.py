@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from hai.v1 import node_pb2 as pb
 from hai_backend.domain.node import Node
-from hai_backend.domain.task import Task
+from hai_backend.domain.task import Task, holders
 from hai_backend.loops.clock import Clock
 from hai_backend.services.convert_node import node_to_proto
-from hai_backend.services.holding import holders
 from hai_backend.services.ports import Cluster, Ledger
 
 
