@@ -124,6 +124,7 @@ def test_profiles_are_kept_private(hai, tmp_path: Path, monkeypatch: pytest.Monk
     assert profiles.load("lab") == Profile("lab", "host:1", "s3cret")
     for line in ("config list", "config show lab", "config list --json", "config show lab --json"):
         assert "s3cret" not in hai(*line.split()).out
+    assert "ca        -\ninsecure  no\n" in hai("config", "show", "lab").out
     assert hai("config", "use", "lab").code == 0
     assert hai("config", "delete", "lab").code == 0
     assert hai("config", "use", "lab").code == 3

@@ -89,9 +89,10 @@ def test_up_again_and_down(home: Path) -> None:
     stored = profiles.load("local")
     assert (stored.server, stored.token, profiles.current()) == (found.address, "s3cret", "local")
 
-    again = hai("up", "--home", str(home))
+    again = hai("up", "--home", str(home), "--gpus", "8")
     assert (again.returncode, running(home)) == (0, found)
     assert "running already" in again.stderr
+    assert "for --gpus 8: `hai down`, then `hai up` again" in again.stderr
 
     down = hai("down", "--home", str(home))
     assert down.returncode == 0, down.stderr

@@ -115,3 +115,20 @@ def test_schema_is_shipped(hai) -> None:
 def test_wait_times_out(hai) -> None:
     done = hai("status", "1", "--wait", "--timeout", "0.01s")
     assert done.code == 124
+
+
+def test_each_fault_has_a_line_of_its_own(files: Path, hai) -> None:
+    done = hai("validate-schema", "bad.yaml")
+    assert done.err.splitlines() == [
+        "hai: bad.yaml is not valid:",
+        "  spec.entrypont: is not a known key; did you mean entrypoint or "
+        "entrypoint_executable? (line 3, column 8)",
+        "  resource.node_count: must be a whole number, not the text 'many' (line 4, column 24)",
+    ]
+
+
+def test_a_bad_line_of_an_env_file_is_named(files: Path, hai, fake) -> None:
+    (files / "env").write_text("A=1\nbad line\n")
+    done = hai("run", "a.yaml", "--env-file", "env")
+    assert done.code == 2
+    assert "env, line 2: 'bad line' is not NAME=VALUE" in done.err

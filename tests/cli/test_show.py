@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai.v1 import task_pb2, user_pb2
+from hai.v1.task_service_pb2 import ExplainTaskResponse, TaskAhead
 from hai_tui.cli import human
 from hai_tui.cli.messages import to_dict
 from hai_tui.cli.table import Column, plain, printable, width
@@ -52,6 +53,19 @@ def test_terminals_get_colours_unless_refused() -> None:
         plain_text = on_terminal(**{name: "1" if name == "NO_COLOR" else "dumb"})
         assert "\x1b[32m" not in plain_text
         assert "a[bold]b" in plain_text
+
+
+@pytest.mark.parametrize("columns", ["60", "20"])
+def test_narrow_terminals_lose_no_column(columns: str) -> None:
+    head, row = on_terminal(COLUMNS=columns, NO_COLOR="1").splitlines()[:2]
+    assert re.sub(r"\x1b\[[0-9;]*m", "", head).split()[:3] == ["ID", "NAME", "USER"]
+    assert "a[bold]b" in row
+
+
+def test_narrow_terminals_get_no_blank_lines() -> None:
+    lines = on_terminal(COLUMNS="20", NO_COLOR="1").splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith(" 1  a[bold]b")
 
 
 def test_pipes_get_no_escapes_and_no_wrapping(hai, fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +165,13 @@ def test_letters_that_the_encoding_lacks_are_written_out() -> None:
     assert b"\\u4efb\\u52a1" in done.stdout
 
 
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_closed_streams_are_no_fault_of_ours(closed: str) -> None:
+    program = f"import sys; sys.{closed} = None" + ON_TERMINAL.replace('"list"', '"stop", "1"')
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 class Terminal(io.StringIO):
     """Standard input of a person."""
 
@@ -173,6 +194,17 @@ def test_questions(line, answer, stopped, hai, fake, monkeypatch) -> None:
     done = hai(*line.split())
     assert [id for id in (1, 2) if fake.world.tasks[id].state == 4] == stopped
     assert done.code == (0 if stopped else 1)
+
+
+@pytest.mark.parametrize(("nodes", "said"), [(1, "1 node "), (2, "2 nodes ")])
+def test_who_is_ahead_is_counted_as_people_count(nodes: int, said: str, hai, fake) -> None:
+    async def explain(id: int) -> ExplainTaskResponse:
+        waiting = task_pb2.Waiting(reason="NOT_ENOUGH_NODES")
+        ahead = [TaskAhead(id=1, name="a", user="u", node_count=nodes, rule="runs already")]
+        return ExplainTaskResponse(waiting=waiting, ahead=ahead)
+
+    fake.tasks.explain = explain
+    assert said in hai("why", "2").out
 
 
 def test_watch_in_a_pipe_prints_a_line_per_change(hai, fake) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.table import Column
+from hai_tui.cli.table import Column, natural_widths
+
+_LEAST = 12
+"""Narrower than this no column is folded: a name of one letter a line tells nobody anything."""
 
 
 def console(settings: Settings) -> Console:
@@ -19,12 +23,26 @@ def console(settings: Settings) -> Console:
     )
 
 
+def print_table(
+    settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]]
+) -> None:
+    """Folded to the terminal; where even that finds no room, whole lines, which run over its edge."""
+    out, table = console(settings), rich_table(columns, rows, settings.headers)
+    gaps = 2 * (len(columns) - 1)
+    if out.width < sum(column.min_width or 0 for column in table.columns) + gaps:
+        out.width = sum(natural_widths(columns, rows, settings.headers)) + gaps
+    with out.capture() as printed:
+        out.print(table)
+    click.echo("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()), nl=False)
+
+
 def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool) -> Table:
     """The rows with coloured states; long cells are folded at the terminal's width."""
     table = Table(box=None, show_header=headers, header_style="bold", pad_edge=False)
-    for column in columns:
+    for column, natural in zip(columns, natural_widths(columns, rows, headers), strict=True):
         table.add_column(
             column.key.upper(),
+            min_width=min(natural, _LEAST) if column.folds else natural,
             justify="right" if column.right else "left",
             overflow="fold",
             no_wrap=not column.folds,

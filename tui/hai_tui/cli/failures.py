@@ -19,6 +19,7 @@ from hai_tui.cli.settings import Settings
 from hai_tui.cli.texts import text
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
+_INTEGER = ("a valid integer range", "a whole number")  # click's words, ours
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFound, 3),
@@ -61,7 +62,7 @@ def tell(error: Exception, *, as_json: bool, subject: str = "") -> None:
         click.echo(json.dumps({"error": facts}, ensure_ascii=False), err=True)
         return
     prefix = f"hai: {subject}: " if subject else "hai: "
-    click.echo(prefix + facts["message"], err=True)
+    click.echo(prefix + _head(error, facts["message"]), err=True)
     for line in _details(error):
         click.echo(f"  {line}", err=True)
     if facts["hint"]:
@@ -107,17 +108,32 @@ def _lists(error: Exception) -> dict[str, Any]:
     return {}
 
 
+def _head(error: Exception, message: str) -> str:
+    """The message; of several violations only what stands before them, each has its own line."""
+    if not isinstance(error, errors.Invalid) or len(error.violations) < 2:
+        return message
+    before = message.removesuffix(_joined(error))
+    if before == message:
+        return message
+    return before.rstrip() or f"{len(error.violations)} things are not valid:"
+
+
+def _joined(error: errors.Invalid) -> str:
+    return "; ".join(str(violation) for violation in error.violations)
+
+
 def _details(error: Exception) -> list[str]:
     if isinstance(error, errors.Invalid):
         lines = [str(violation) for violation in error.violations]
-        return [line for line in lines if line not in error.message]
+        listed = _head(error, error.message) != error.message
+        return [line for line in lines if listed or line not in error.message]
     if isinstance(error, errors.Ambiguous):
         return [f"{c.id}  {c.name}  {c.user}  {c.state}" for c in error.candidates]
     return []
 
 
 def _sentence(error: click.UsageError) -> str:
-    message = error.format_message().strip()
+    message = error.format_message().strip().replace(*_INTEGER)
     return message[:1].lower() + message[1:].removesuffix(".")
 
 

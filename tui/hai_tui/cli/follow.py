@@ -37,7 +37,7 @@ class Lines:
     since: datetime | None = None
     grep: re.Pattern[str] | None = None
     timestamps: bool = False
-    as_json: bool = False
+    output: str = "table"  # or json, or yaml: a list that grows
 
     @property
     def labelled(self) -> bool:
@@ -88,13 +88,21 @@ def _exit_codes(task: Task) -> Sequence[int]:
     return [rank.exit_code for rank in task.run.ranks if rank.HasField("exit_code")]
 
 
-def _shown(line: LogLine, lines: Lines) -> str:
-    if lines.as_json:
+def _structured(line: LogLine, output: str) -> str:
+    from hai_tui.cli.messages import to_dict
+
+    if output == "json":
         import json
 
-        from hai_tui.cli.messages import to_dict
-
         return json.dumps(to_dict(line), ensure_ascii=False) + "\n"
+    import yaml
+
+    return str(yaml.safe_dump([to_dict(line)], sort_keys=False, allow_unicode=True))
+
+
+def _shown(line: LogLine, lines: Lines) -> str:
+    if lines.output in ("json", "yaml"):
+        return _structured(line, lines.output)
     label = f"[{line.rank}] " if lines.labelled else ""
     time = f"{line.time.ToJsonString()} " if lines.timestamps else ""
     begin, end = (_CLEAR, "\r" if line.redraw else "\n") if sys.stdout.isatty() else ("", "\n")

@@ -115,6 +115,7 @@ def main(
     """Run one command line; the exit code is returned. Tests give their own connect and clock."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     settings = Settings(connect, clock)
+    _open_what_is_closed()
     _print_every_letter()
     try:
         code = _run(arguments, settings)
@@ -129,6 +130,13 @@ def main(
     except KeyboardInterrupt:
         click.echo(text("interrupted"), err=True)
         return 130
+
+
+def _open_what_is_closed() -> None:
+    """`hai list >&-`: Python then has no stream there; nothing is read, what is printed is lost."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _print_every_letter() -> None:

@@ -75,6 +75,6 @@ def note(settings: Settings, sentence: str) -> None:
 
 
 def _rich(settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    from hai_tui.cli.decorated import console, rich_table
+    from hai_tui.cli.decorated import print_table
 
-    console(settings).print(rich_table(columns, rows, settings.headers))
+    print_table(settings, columns, rows)

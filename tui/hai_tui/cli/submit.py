@@ -94,9 +94,20 @@ def variables(files: Sequence[str], assignments: Sequence[str]) -> dict[str, str
     """Variables of --env-file and -e; the latter win. Values are never interpreted."""
     result: dict[str, str] = {}
     for file in files:
-        lines = (line.strip() for line in Path(file).read_text("utf-8").splitlines())
-        result |= dict(_variable(line) for line in lines if line and not line.startswith("#"))
+        result |= _file_variables(file)
     return result | dict(_variable(assignment) for assignment in assignments)
+
+
+def _file_variables(file: str) -> dict[str, str]:
+    result: dict[str, str] = {}
+    for number, line in enumerate(Path(file).read_text("utf-8").splitlines(), 1):
+        name, equals, value = line.strip().partition("=")
+        if not line.strip() or line.strip().startswith("#"):
+            continue
+        if not name or not equals:
+            raise click.UsageError(f"{file}, line {number}: {line.strip()!r} is not NAME=VALUE")
+        result[name] = value
+    return result
 
 
 def _variable(assignment: str) -> tuple[str, str]:

@@ -51,7 +51,7 @@ def cells(columns: Sequence[Column], items: Sequence[Any], now: float) -> list[l
 def plain(columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool) -> str:
     """Rows as lines, cells under one another."""
     lines = [[column.key.upper() for column in columns], *rows] if headers else list(rows)
-    widths = [max((width(line[i]) for line in lines), default=0) for i in range(len(columns))]
+    widths = natural_widths(columns, rows, headers)
     padded = (
         _GAP.join(
             _pad(cell, size, column.right)
@@ -60,6 +60,14 @@ def plain(columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: boo
         for line in lines
     )
     return "".join(line.rstrip() + "\n" for line in padded)
+
+
+def natural_widths(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool
+) -> list[int]:
+    """Places that each column takes when nothing is folded."""
+    heads = [len(column.key) if headers else 0 for column in columns]
+    return [max([head, *(width(row[i]) for row in rows)]) for i, head in enumerate(heads)]
 
 
 def printable(value: str) -> str:

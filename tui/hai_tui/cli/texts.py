@@ -146,6 +146,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "a server is running already at {address} (pid {pid})",
         "服务已在 {address} 运行（pid {pid}）",
     ),
+    "up.unused": (
+        "it keeps its own settings; for {given}: `hai down`, then `hai up` again",
+        "它保持原有设置；要使用 {given}，请先 hai down 再 hai up",
+    ),
     "up.ready": (
         "the server runs at {address} (pid {pid}); profile {profile!r} speaks to it",
         "服务已启动：{address}（pid {pid}），配置 {profile!r} 指向它",

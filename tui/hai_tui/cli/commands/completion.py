@@ -11,8 +11,8 @@ users are asked from the server, for at most two seconds.
 
 \b
 Examples:
-  eval "$(hai completion bash)"                                   # in ~/.bashrc
-  eval "$(hai completion zsh)"                                    # in ~/.zshrc
+  eval "$(hai completion bash)"     in ~/.bashrc
+  eval "$(hai completion zsh)"      in ~/.zshrc
   hai completion fish > ~/.config/fish/completions/hai.fish
 """
 

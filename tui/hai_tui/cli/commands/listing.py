@@ -123,7 +123,7 @@ async def _page(
 ) -> ListTasksResponse:
     """The wanted page; the pages before it are only walked over, since a token leads to the next."""
     token, page = options["page_token"], None
-    for _ in range(options["page"]):
+    for number in range(1, options["page"] + 1):
         page = await client.tasks.list(
             filter=filter,
             order_by=options["order_by"],
@@ -132,7 +132,7 @@ async def _page(
             count=not settings.quiet,
         )
         token = page.next_page_token
-        if not token:
-            break
+        if not token and number < options["page"]:
+            raise click.UsageError(f"there is no page {options['page']}; the last one is {number}")
     assert page is not None
     return page

@@ -81,6 +81,8 @@ def logs(
     async def resolve(client: Client) -> tuple[int, Lines]:
         id = await client.tasks.resolve(task, kind)
         run = await _previous(client, id) if previous else options["run"] or 0
+        if not following:
+            await _has(client, id, run, options["ranks"])
         return id, _lines(settings, run, options)
 
     async def once(client: Client) -> int:
@@ -100,8 +102,20 @@ def _lines(settings: Settings, run: int, options: dict[str, Any]) -> Lines:
         since=moment(options["since"], settings.clock()) if options["since"] else None,
         grep=options["grep"],
         timestamps=options["timestamps"],
-        as_json=settings.json,
+        output=settings.output,
     )
+
+
+async def _has(client: Client, id: int, run: int, ranks: tuple[int, ...]) -> None:
+    """A rank or run that does not exist is told, since an empty log would hide the mistake."""
+    if run < 2 and (not ranks or min(ranks) == 0):
+        return
+    task = await client.tasks.get(id)
+    if run > task.run_count:
+        raise click.UsageError(f"task {id} has no run {run}; it has had {task.run_count}")
+    last = max([task.node_count - 1, *(rank.index for rank in task.run.ranks)])
+    if ranks and min(ranks) > last:
+        raise click.UsageError(f"task {id} has no rank {min(ranks)}; its last one is {last}")
 
 
 async def _previous(client: Client, id: int) -> int:

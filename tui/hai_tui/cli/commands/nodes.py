@@ -137,7 +137,7 @@ def group() -> None:
     """Change the settings of node groups (operators)."""
 
 
-@group.command("update", cls=HaiCommand)
+@group.command("update", cls=HaiCommand, short_help="Share nodes among small tasks, or not.")
 @click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @click.option("--packed/--no-packed", required=True, help="Small tasks share a node, or not.")
 @click.pass_obj

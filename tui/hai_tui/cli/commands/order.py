@@ -23,7 +23,7 @@ _PRIORITY_HELP = """Change the priority of tasks. LEVEL is a name such as HIGH, 
 Examples:
   hai priority 12 HIGH
   hai priority 12 13 14 LOW
-  hai priority 12 AUTO             the highest level that your quota has room for
+  hai priority 12 AUTO             the highest level that your quota allows
 """
 
 _RANK_HELP = """Put a waiting task before your other tasks of the same group and priority.

@@ -134,8 +134,13 @@ def show_profile(settings: Settings, name: str | None) -> int:
     if settings.output in ("json", "yaml"):
         dump(settings, facts)
     else:
-        click.echo("".join(f"{key:<10}{value}\n" for key, value in facts.items()), nl=False)
+        click.echo("".join(f"{key:<10}{_said(value)}\n" for key, value in facts.items()), nl=False)
     return 0
+
+
+def _said(value: object) -> object:
+    """As `config list` says it."""
+    return ("yes" if value else "no") if isinstance(value, bool) else value or "-"
 
 
 def _facts(profile: Profile) -> dict[str, object]:

@@ -24,7 +24,7 @@ _HELP = """{what}
 
 \b
   hai {command} FILE ARG...             run it here
-  hai {command} FILE ARG... ++ OPTION…  run it here as the cluster would, see -ss and -ls
+  hai {command} FILE ARG... ++ OPTION…  simulate the cluster here, see -ss, -ls
   hai {command} FILE ARG... -- OPTION…  submit it to the cluster
 
 Options of hai stand after the separator; everything before it belongs to the program and reaches it
@@ -35,7 +35,7 @@ Examples:
   hai {command} {file} --lr 0.1
   hai {command} {file} --lr 0.1 ++ -ss 30
   hai {command} {file} --lr 0.1 -- -n 2 -p HIGH --name first -f
-  hai {command} {file} -- -e 'TITLE=a b; $(x)' --options max_retries=2 --dry-run
+  hai {command} {file} -- -e 'T=a b; $(x)' --options max_retries=2 --dry-run
 """
 
 

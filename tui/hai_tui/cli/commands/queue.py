@@ -110,7 +110,8 @@ def _place(task: Task, answer: ExplainTaskResponse) -> list[str]:
 
 
 def _ahead(other: TaskAhead) -> str:
-    return f"{other.id}  {other.name}  {other.user}  {other.node_count} node(s)  {other.rule}"
+    nodes = "1 node" if other.node_count == 1 else f"{other.node_count} nodes"
+    return f"{other.id}  {other.name}  {other.user}  {nodes}  {other.rule}"
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

@@ -73,7 +73,7 @@ def _check(settings: Settings, file: str) -> int:
     try:
         _read(file)
     except (HaiError, click.UsageError) as error:
-        tell(error, as_json=settings.json, subject=file)
+        tell(error, as_json=settings.json)  # it names the file
         return exit_code(error)
     note(settings, text("schema.valid", source=file))
     return 0

@@ -79,8 +79,9 @@ def _show(settings: Settings, task: Task) -> None:
     show_one(settings, TASKS, task)
     if not settings.sentences or settings.columns:
         return
+    told_below = task.run.reason if task.run.ranks else ""
     for sentence in (task.reason, task.waiting.message):
-        if sentence:
+        if sentence and sentence != told_below:
             click.echo(f"\n{sentence}")
     if task.run.ranks:
         click.echo(f"\nrun {task.run.number}" + (f": {task.run.reason}" if task.run.reason else ""))

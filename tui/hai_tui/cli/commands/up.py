@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -63,6 +64,7 @@ def up(
     place = home_path(home)
     if found := running(place):
         note(settings, text("up.running", address=found.address, pid=found.pid))
+        _unused(settings, numbers)
         return _report(settings, found)
     if find_spec(MODULE.partition(".")[0]) is None:
         raise click.ClickException(
@@ -70,6 +72,15 @@ def up(
         )
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in numbers.items() if v is not None]
     return _start(settings, place, flags, foreground, timeout)
+
+
+def _unused(settings: Settings, numbers: Mapping[str, int | None]) -> None:
+    if given := [f"{_flag(k)} {v}" for k, v in numbers.items() if v is not None]:
+        note(settings, text("up.unused", given=", ".join(given)))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.removesuffix('_per_node')}"
 
 
 def _start(

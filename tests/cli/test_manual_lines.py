@@ -1,0 +1,46 @@
+"""Every command line of the manual and of the help texts is one that `hai` takes, and fits a page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from hai.client.fake import FakeClient
+from hai_tui.cli.main import ENTRIES, _root
+from hai_tui.cli.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+
+
+def _lines(page: Path) -> list[str]:
+    blocks = SHELL.findall(page.read_text("utf-8"))
+    return [line for block in blocks for line in block.splitlines() if line.startswith("hai ")]
+
+
+LINES = [pytest.param(line, id=line[:40]) for page in PAGES for line in _lines(page)]
+
+
+def _parse(command: click.Command, name: str, args: list[str]) -> None:
+    """Read the options as `hai` would, and run nothing. Raises UsageError."""
+    settings = Settings(lambda profile: FakeClient(nodes=[]), lambda: 0.0)
+    context = command.make_context(name, args, obj=settings)
+    if isinstance(command, click.Group) and args:
+        found, sub, rest = command.resolve_command(context, args)
+        assert sub is not None
+        _parse(sub, str(found), rest)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_of_the_manual_parse(line: str) -> None:
+    _parse(_root(), "hai", shlex.split(line, comments=True)[1:])
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
+def test_help_fits_a_terminal_of_80_columns(entry, hai) -> None:
+    assert max(map(len, hai(entry.name, "--help").out.splitlines())) <= 80
