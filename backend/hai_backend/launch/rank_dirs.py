@@ -70,10 +70,18 @@ def clear(home: Path, directories: Collection[Path]) -> list[Process]:
     if not directories:
         return []
     wanted = frozenset(directories)
+    processes.end(lambda: _below_agents(wanted))
     survivors = processes.end(lambda: _of_ranks(home, wanted))
     for directory in wanted:
         _remove(directory)
     return survivors
+
+
+def _below_agents(directories: Collection[Path]) -> Iterator[Process]:
+    """First, while agents live: what has shed the mark and the session is still theirs, for they are subreapers."""
+    for directory in directories:
+        if (agent := processes.recall(directory / AGENT_PID)) is not None:
+            yield from processes.descendants(agent.pid)
 
 
 def _of_ranks(home: Path, directories: Collection[Path]) -> Iterator[Process]:

@@ -88,7 +88,8 @@ def _message(
 ) -> str:
     details = (error.details() or "").strip()
     if kind is Unreachable and not from_server:
-        return f"cannot reach the server at {address}: {details or 'the connection was lost'}"
+        cause = details.rpartition(": ")[2]  # before it: the layers of gRPC that passed it on
+        return f"cannot reach the server at {address}: {cause or 'the connection was lost'}"
     if kind is TimedOut and not from_server:
         return f"the server at {address} did not answer in time"
     if kind is Unauthenticated and reason in _TOKEN_MESSAGES:

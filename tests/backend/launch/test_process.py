@@ -199,6 +199,24 @@ def test_a_title_over_the_mark_hides_nothing(home):
     assert not [p for p in processes.everybody() if p.session == program.pid]
 
 
+def test_what_shed_its_mark_and_its_session_is_still_the_agents(home):
+    """`env -i setsid` in a program: while the agent lives, such an orphan is its child."""
+    directory = home / "run" / str(KEY)
+    directory.mkdir(parents=True)
+    text = (
+        "import ctypes, subprocess, time; ctypes.CDLL(None).prctl(36, 1); "  # PR_SET_CHILD_SUBREAPER
+        "subprocess.run(['env', '-i', 'setsid', '-f', 'sleep', '99']); print('ready', flush=True); time.sleep(99)"
+    )
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"ready\n"
+        processes.remember(directory / "agent.pid", agent.pid)
+        [orphan] = processes.descendants(agent.pid)
+        sweep(home)
+        assert agent.wait() == -signal.SIGKILL
+    assert processes.look(orphan.pid) is None
+
+
 def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
     """`hai down` may be typed where the mark of a rank is set."""
     text = (
