@@ -18,6 +18,7 @@ from hai_backend.auth import run_tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Conflict
+from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.domain.user import TokenScope
 from hai_backend.gateway import open_gateway
@@ -145,15 +146,16 @@ class App:
             cluster=self.cluster,
             checkpoints=self.settings.home / "checkpoints",
             saved=self.scheduling.saved,
-            level=self._submitting().level,
+            level=self._level,
         )
 
-    def _submitting(self) -> Submitting:
-        """The rules by which programs are judged when they ask for another level: those of their owners."""
+    def _level(self, task: Task, number: int) -> Priority:
+        """What a program may ask for is what its owner may. Counted afresh: groups change, and this is rare."""
         capacity = Capacity(self.cluster)
-        return Submitting(
+        rules = Submitting(
             self.ledger, self.store, self.directory, capacity, self.policy, self.clock
         )
+        return rules.level(task, number)
 
     def _leave_word(self) -> None:
         """Where agents, `hai up` and `hai down` find this server."""
@@ -212,7 +214,7 @@ class App:
         self._run(self._ticked(task_id, run))
 
     async def _ticked(self, task_id: int, run: int) -> None:
-        await self.ledger.apply(task_id, ev.Ticked(run))
+        self.timers.again(await self.ledger.insist(task_id, ev.Ticked(run)))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)

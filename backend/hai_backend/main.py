@@ -9,8 +9,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 
@@ -43,6 +44,9 @@ def main(
         return 2
     except HaiError as error:
         print(f"hai-server: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:  # a full or read-only disk, or a home that is not ours
+        print(f"hai-server: cannot work in {home}: {error}", file=sys.stderr)
         return 1
     return 0
 
@@ -82,8 +86,23 @@ def _log_as_json() -> None:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=_Log(sys.stderr)),  # type: ignore[arg-type]
     )
+
+
+class _Log:
+    """A full disk loses lines of the log, never the loop that wrote them."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._file.flush()
 
 
 async def _serve(settings: Settings, store: Store) -> None:

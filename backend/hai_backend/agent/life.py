@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.agent import environment, preparing, program
+from hai_backend.agent import environment, journal, preparing, program
 from hai_backend.agent.calls import Calls
 from hai_backend.agent.control import Control
 from hai_backend.agent.local_socket import LocalSocket
@@ -205,7 +204,7 @@ class Life:
         try:
             await self._session.run()
         except GivenUp as error:
-            print(f"leaving: {error}", file=sys.stderr, flush=True)
+            journal.note(f"leaving: {error}")
             self._leave()
 
     async def _beat(self) -> None:

@@ -29,8 +29,8 @@ def main(argv: Sequence[str]) -> int:
     except Exception:
         import traceback
 
-        traceback.print_exc()
         directory.end_everything()
+        traceback.print_exc()  # last: it fails on a full disk
         return 1
     return 0
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hai_backend.agent import journal
 from hai_backend.agent.output import Output
 from hai_backend.agent.rank_dir import RankDir
 from hai_backend.agent.reaper import Child, Reaper
@@ -73,7 +74,7 @@ class Program:
 
     async def _end_rest(self) -> None:
         for process in await asyncio.to_thread(self._directory.end_everything):
-            print(f"process {process.pid} cannot be ended", file=sys.stderr, flush=True)
+            journal.note(f"process {process.pid} cannot be ended")
 
     async def _end_of_output_or_kill(self) -> None:
         either = [

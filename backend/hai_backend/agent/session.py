@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ import grpc.aio
 
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
+from hai_backend.agent import journal
 from hai_backend.agent.outbox import Outbox
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
 from hai_backend.agent.server_errors import given_up
@@ -95,8 +95,7 @@ class Session:
         """To agent.log, once per change: the server may be away for days."""
         if message != self._said:
             self._said = message
-            now = time.strftime("%FT%TZ", time.gmtime())
-            print(f"{now} {message}", file=sys.stderr, flush=True)
+            journal.note(message)
 
     async def _attach(self, server: ServerAddress) -> None:
         async with _channel(server) as channel:

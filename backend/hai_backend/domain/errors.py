@@ -65,15 +65,18 @@ class InvalidTransition(HaiError):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule: the path of the field (spec.entrypoint, services[0].port) and a sentence."""
+    """One broken rule: the path of the field (spec.entrypoint, services[0].port; empty: all of it) and a sentence."""
 
     field: str
     message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
 
 
 class Invalid(HaiError):
     reason = "INVALID"
 
     def __init__(self, violations: tuple[Violation, ...], *, reason: str | None = None) -> None:
-        super().__init__("; ".join(f"{v.field}: {v.message}" for v in violations), reason=reason)
+        super().__init__("; ".join(map(str, violations)), reason=reason)
         self.violations = violations

@@ -60,10 +60,10 @@ class Launching:
                 await self._adopt(keys)
                 self.listed.set()
             case RankGone(key=key):
-                await self._ledger.apply(key.task_id, ev.RankGone(key.run, key.rank))
+                await self._ledger.insist(key.task_id, ev.RankGone(key.run, key.rank))
             case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):
                 failed = ev.LaunchFailed(key.run, key.rank, reason, unschedulable)
-                await self._ledger.apply(key.task_id, failed)
+                await self._ledger.insist(key.task_id, failed)
 
     async def _adopt(self, keys: frozenset[RankKey]) -> None:
         """After a restart: launch what never started, report what vanished, end what nobody wants."""
@@ -82,14 +82,14 @@ class Launching:
         started_again = set(launch.ranks) if launch else set()
         for key in _keys(task):
             if key not in keys and key.rank not in started_again:
-                await self._ledger.apply(task.id, ev.RankGone(key.run, key.rank))
+                await self._ledger.insist(task.id, ev.RankGone(key.run, key.rank))
 
     async def _lose(self, node: Node) -> None:
         for task in list(self._ledger.unfinished().values()):
             for key in _keys(task):
                 if task.run is not None and task.run.ranks[key.rank].node == node.name:
                     lost = ev.NodeLost(key.run, key.rank, node.reason)
-                    await self._ledger.apply(task.id, lost)
+                    await self._ledger.insist(task.id, lost)
 
 
 def _keys(task: Task) -> Iterator[RankKey]:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+import structlog
+
 from hai_backend.domain.errors import Conflict, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec
@@ -23,10 +25,13 @@ from hai_backend.tasks import step
 from hai_backend.tasks.instructions import Instruction
 from hai_backend.tasks.limits import DEFAULTS, Limits
 
+log = structlog.get_logger(__name__)
+
 Perform = Callable[[Task, Instruction], None]
 Changed = Callable[[Task | None, Task], None]  # before (None: it is new) and after
 
 _TRIES = 5  # how often a write is repeated after another replica was faster
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # between tries of what must not be lost
 
 
 async def to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
@@ -104,6 +109,18 @@ class Ledger:
     async def apply(self, task_id: int, event: ev.Event) -> Task:
         """Let something happen to a task and perform what follows from it."""
         return await to_the_end(self._apply(task_id, event))
+
+    async def insist(self, task_id: int, event: ev.Event) -> Task:
+        """Like `apply`, for what nobody would say again: while the store takes nothing (a full disk), it waits."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self.apply(task_id, event)
+            except Unavailable as error:
+                if pause == _FIRST_PAUSE:
+                    log.warning("an event waits for the store", task=task_id, why=str(error))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _apply(self, task_id: int, event: ev.Event) -> Task:
         async with self._locks.setdefault(task_id, asyncio.Lock()):

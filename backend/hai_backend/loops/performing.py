@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 class Applier(Protocol):
     async def apply(self, task_id: int, event: ev.Event) -> Task: ...
+    async def insist(self, task_id: int, event: ev.Event) -> Task: ...
 
 
 Mint = Callable[[RankKey], str]  # makes the token of a rank
@@ -86,7 +87,7 @@ class Performer:
         wanted = [self._rank_launch(task, run, i) for i in ranks]
         await self._launcher.start(wanted)
         assert self.ledger is not None
-        await self.ledger.apply(task.id, ev.RunLaunched(run))
+        await self.ledger.insist(task.id, ev.RunLaunched(run))
 
     def _rank_launch(self, task: Task, run: int, index: int) -> RankLaunch:
         assert task.run is not None

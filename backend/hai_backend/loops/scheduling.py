@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from hai_backend.domain.errors import HaiError
+from hai_backend.domain.errors import HaiError, Unavailable
 from hai_backend.domain.plan import Decision, Plan, Start, Stop, Suspend, Wait
 from hai_backend.domain.snapshot import QuotaRow, Snapshot, Standing
 from hai_backend.loops.bell import Bell
@@ -24,6 +24,7 @@ from hai_backend.tasks import events as ev
 log = structlog.get_logger(__name__)
 
 _REST = 8.0  # after a pass, rest for so many times its duration: a large backlog takes a ninth of a core
+_UNSTORED = 2.0  # seconds until the store is tried again
 
 
 class People(Protocol):
@@ -140,6 +141,9 @@ class Scheduling:
     async def _apply_one(self, task_id: int, event: ev.Event) -> None:
         try:
             await self._ledger.apply(task_id, event)
+        except Unavailable as error:  # the next pass would be refused too: not at once
+            log.warning("a decision could not be stored", task=task_id, why=str(error))
+            asyncio.get_running_loop().call_later(_UNSTORED, self.bell.ring)
         except HaiError as error:
             log.warning("a decision was refused", task=task_id, why=str(error))
             self.bell.ring()

@@ -29,6 +29,12 @@ class Timers:
         loop = asyncio.get_running_loop()
         self._handles[task.id] = loop.call_later(delay, self._fire, task.id, run.number)
 
+    def again(self, task: Task) -> None:
+        """Follow a task whose timer rang too early: the clock was set back meanwhile, or runs slow."""
+        run = task.run
+        if run is not None and run.deadline is not None and run.deadline > self._clock.now():
+            self.set(task)
+
     def _fire(self, task_id: int, run: int) -> None:
         self._handles.pop(task_id, None)
         self._ring(task_id, run)

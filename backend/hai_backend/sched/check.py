@@ -32,13 +32,13 @@ def fault(task: SchedTask) -> str:
 
 
 def not_yet(task: SchedTask, now: float) -> Verdict | None:
-    """Held by its user, or backing off after a failure."""
+    """Held by its user, put off by its user, or backing off after a failure."""
     if task.held:
         return WaitReason.HELD, "held by its user; resume it to put it back in the queue"
     if task.not_before > now:
         return (
             WaitReason.BACKING_OFF,
-            f"tried again in {task.not_before - now:.0f} s after its last failure",
+            f"may not start before {task.not_before - now:.0f} s have passed",
         )
     return None
 

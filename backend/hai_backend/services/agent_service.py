@@ -14,7 +14,7 @@ import structlog
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.auth import run_tokens, tokens
-from hai_backend.domain.errors import Conflict, HaiError, Unauthenticated
+from hai_backend.domain.errors import Conflict, HaiError, Unauthenticated, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import RunState, Task
 from hai_backend.launch.base import RankKey
@@ -29,6 +29,9 @@ from hai_backend.tasks import events as ev
 from hai_backend.tasks import greeting
 
 log = structlog.get_logger(__name__)
+
+_STORE_AWAY_SECONDS = 1.0
+_HELLO_SECONDS = 30.0  # before it nobody knows who holds the stream
 
 
 class Logs(Protocol):
@@ -63,14 +66,12 @@ class AgentService(rpc.AgentServiceServicer):
         request_iterator: AsyncIterator[pb.AttachRequest],
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> AsyncIterator[pb.AttachResponse]:
-        first = await anext(request_iterator, None)
-        if first is None or first.WhichOneof("message") != "hello":
-            raise Unauthenticated("the first message of an agent must be hello")
-        key = RankKey(first.hello.task_id, first.hello.run, first.hello.rank)
+        hello = await _hello(request_iterator)
+        key = RankKey(hello.task_id, hello.run, hello.rank)
         self._check_token(key, context)
         session = Session()
         self._p.hub.enter(key, session)
-        reader = asyncio.ensure_future(self._read(key, first.hello, request_iterator, session))
+        reader = asyncio.ensure_future(self._read(key, hello, request_iterator, session))
         try:
             yield await self._welcome(key)
             while (message := await session.next()) is not None:
@@ -138,6 +139,8 @@ class AgentService(rpc.AgentServiceServicer):
         except HaiError as error:
             log.warning("an agent was cut off", rank=str(key), why=str(error))
             session.error = error
+            if isinstance(error, Unavailable):  # it comes back with the same message at once
+                await asyncio.sleep(_STORE_AWAY_SECONDS)
         finally:
             session.close()
 
@@ -196,6 +199,18 @@ class AgentService(rpc.AgentServiceServicer):
             return
         alive = (r.index for r in task.run.ranks if r.exit_code is None and not r.state.gone)
         self._p.hub.step_reported(key, step, frozenset(alive))
+
+
+async def _hello(requests: AsyncIterator[pb.AttachRequest]) -> pb.AgentHello:
+    """Who speaks. Raises Unauthenticated; Unavailable, after which agents try again, when nobody does for long."""
+    try:
+        async with asyncio.timeout(_HELLO_SECONDS):
+            first = await anext(requests, None)
+    except TimeoutError:
+        raise Unavailable(f"no hello within {_HELLO_SECONDS:g} s; attach again") from None
+    if first is None or first.WhichOneof("message") != "hello":
+        raise Unauthenticated("the first message of an agent must be hello")
+    return first.hello
 
 
 def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:

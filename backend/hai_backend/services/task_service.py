@@ -23,7 +23,6 @@ from hai_backend.services.ports import Cluster, Ledger, Scheduling
 from hai_backend.services.steering import PriorityPace, checked_delay, checked_outcome, new_tags
 from hai_backend.services.submitting import Submitting
 from hai_backend.services.task_access import TaskAccess, within_sight
-from hai_backend.services.validate import checked_level
 from hai_backend.services.watching import Bundle, TaskWatch
 from hai_backend.services.wrapping import Context
 from hai_backend.store.base import Store, TaskQuery

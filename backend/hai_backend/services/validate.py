@@ -27,7 +27,7 @@ def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
     rules = Rules()
     if spec.ByteSize() > limits.SPEC_BYTES:
         rules.add(
-            "spec", f"the task spec has {spec.ByteSize()} bytes; at most {limits.SPEC_BYTES} are allowed"
+            "", f"the spec has {spec.ByteSize()} bytes; at most {limits.SPEC_BYTES} are allowed"
         )
         rules.check()
     found = _convert(spec, context, rules)

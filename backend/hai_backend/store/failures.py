@@ -32,6 +32,9 @@ def translated(error: Exception, where: str, doing: str) -> HaiError:
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         lost = "the connection was lost, so it may have been done or not; trying again is safe"
         return Unavailable(f"{doing} {where} failed: {cause}; {lost}")
+    if "disk is full" in cause or "No space left" in cause:
+        full = "nothing was changed; an operator must free some space, then try again"
+        return Unavailable(f"{doing} {where} failed: {cause}; {full}", reason="DISK_FULL")
     if isinstance(error, SQLAlchemyError | OSError):
         return Unavailable(f"{doing} {where} failed: {cause}; nothing was changed, try again")
     return HaiError(f"{doing} {where} failed: {type(error).__name__}: {error}")

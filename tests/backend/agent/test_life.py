@@ -373,7 +373,7 @@ print(call(call="set_priority", priority=30))
 print(call(call="set_priority", priority=50))
 print(call(call="checkpoint_saved", seconds=1.5, step=100))
 print(call(call="disable_warn", mask=4))
-print(call(call="report_node", healthy=False, error="xid 79"))
+print(call(call="report_node", healthy=False, error="xid 79 \\ud800"))
 print(call(call="report_node", healthy="no"))
 print(call(call="set_watchdog_time", seconds="soon"))
 print(call(call="eval"))
@@ -406,7 +406,7 @@ call(call="go_suspend")
     assert "healthy must be true or false" in lines[8]
     assert "seconds must be a number" in lines[9]
     assert "go_suspend" in lines[10]
-    assert [(r.healthy, r.error) for r in rank.said("node_reported")] == [(False, "xid 79")]
+    assert [(r.healthy, r.error) for r in rank.said("node_reported")] == [(False, "xid 79 ?")]
 
 
 async def test_an_acknowledgement_is_said_to_every_server(agents, server, python):

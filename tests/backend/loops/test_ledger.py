@@ -11,7 +11,9 @@ from hai_backend.domain.errors import Conflict, NotFound, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
+from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
+from hai_backend.loops import ledger as ledger_module
 from hai_backend.store.memory import MemoryStore
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import Launch
@@ -43,6 +45,40 @@ async def test_the_same_request_submits_once(world: World) -> None:
     again = await world.ledger.submit("ada", a_spec("one"), "r1")
     assert first.id == again.id
     assert world.ledger.unfinished_of("ada") == 1
+
+
+async def test_what_nobody_says_again_waits_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "_FIRST_PAUSE", 0.0)
+    store = FullDisk()
+    world = World(store, FakeLauncher([Node("n0")]))
+    await world.start()
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    await world.ledger.apply(task.id, PLACED)
+    await world.attach_all(task.id)
+    store.full = True
+    world.launcher.end(RankKey(task.id, 1, 0))
+    tick = asyncio.ensure_future(world.ledger.insist(task.id, ev.Ticked(1)))
+    await asyncio.sleep(0.01)
+    assert world.ledger.unfinished()[task.id].state is TaskState.RUNNING
+    store.full = False
+    await world.until(lambda: world.ledger.unfinished()[task.id].waiting)
+    await tick
+    await world.stop()
+
+
+async def test_a_decision_that_cannot_be_stored_is_not_tried_again_at_once() -> None:
+    store = FullDisk()
+    world = World(store, FakeLauncher([Node("n0")]))
+    await world.start()
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    store.full = True
+    await world.scheduling.once()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(world.scheduling.bell.wait(60.0), 0.05)
+    store.full = False
+    await world.scheduling.once()
+    assert world.ledger.unfinished()[task.id].state is TaskState.RUNNING
+    await world.stop()
 
 
 async def test_nothing_is_performed_or_shown_when_the_write_fails() -> None:

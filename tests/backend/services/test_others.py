@@ -157,6 +157,24 @@ async def test_users_are_checked(
     assert {field for field, _ in why[0].violations} == fields
 
 
+@pytest.mark.parametrize(
+    ("seconds", "message"),
+    [
+        pytest.param(-(10**12), "in the past", id="past"),
+        pytest.param(2**62, "year 9999", id="beyond every calendar"),
+    ],
+)
+async def test_a_token_ends_in_a_time_that_can_be_told(
+    platform: Any, expect_refusal: Any, seconds: int, message: str
+) -> None:
+    ada, request = await platform.caller("ada"), upb.CreateTokenRequest(scope=2)
+    request.expire_time.seconds = seconds
+    async with expect_refusal() as why:
+        await ada.users.CreateToken(request)
+    assert [field for field, _ in why[0].violations] == ["expire_time"]
+    assert message in why[0].violations[0][1]
+
+
 async def test_the_secret_of_a_token_is_told_once(platform: Any) -> None:
     ada = await platform.caller("ada")
     token = await ada.users.CreateToken(upb.CreateTokenRequest(scope=1, description="laptop"))

@@ -61,6 +61,7 @@ CASES = [
     (f'name: "{LONG}"', "name", "at most 511"),
     (r'name: "a\033[2J"', "name", "control characters"),
     (r'name: "a\nb"', "name", "control characters"),
+    ('name: "gpj.\u202eexe"', "name", "control characters"),
     (r'name: "a\000b"', "name", "control characters"),
     ('task_type: "trainin"', "task_type", "did you mean training?"),
     ("priority: 33", "priority", "33 is no priority"),
@@ -192,6 +193,8 @@ CASES = [
     ('services { name: "jupyter" port: 80 }', "services[0].port", "built in"),
     ('services { name: "ssh" startup_script: "x" }', "services[0].startup_script", "built in"),
     ('options { tags: "ok" tags: "_mine" }', "options.tags[1]", "underscore"),
+    (r'options { tags: "a\302\2332Jb" }', "options.tags[0]", "control characters"),
+    ('options { tags: "a\u202eb" }', "options.tags[0]", "control characters"),
     ('options { tags: "a,b" }', "options.tags[0]", "commas"),
     ('options { tags: "a b" }', "options.tags[0]", "blanks"),
     ('options { tags: "" }', "options.tags[0]", "must be a word"),
@@ -407,6 +410,8 @@ def test_a_spec_that_is_too_large_is_refused_before_it_is_read() -> None:
     given = spec()
     given.spec.parameters.extend(["x" * 1000] * 300)
     assert "at most 262144" in broken(given)[""]
+    with pytest.raises(Invalid, match=r"^the spec has"):
+        validate(given, context())
 
 
 def test_lists_that_are_too_long_are_one_violation() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -464,6 +466,36 @@ async def test_a_token_of_another_query_is_refused(store: Store) -> None:
         with pytest.raises(Invalid) as error:
             await store.find_tasks(query)
         assert error.value.violations[0].field == "page_token"
+
+
+@pytest.mark.parametrize(
+    ("order", "value", "task_id"),
+    [
+        pytest.param("id", 2**63, 1, id="a number beyond the database's"),
+        pytest.param("create_time", 10**400, 1, id="a number beyond a float's"),
+        pytest.param("create_time", float("nan"), 1, id="not a number"),
+        pytest.param("id", 1, -(2**63) - 1, id="a task beyond the database's numbers"),
+        pytest.param("name", "a\0b", 1, id="a NUL byte"),
+        pytest.param("name", "\ud800", 1, id="half a character"),
+    ],
+)
+async def test_a_made_up_token_is_refused(
+    store: Store, order: str, value: object, task_id: int
+) -> None:
+    await fill(store)
+    query = TaskQuery(order_by=order, page_size=1)
+    token = (await store.find_tasks(query)).next_page_token
+    digest = json.loads(base64.urlsafe_b64decode(token + "=="))[0]
+    text = json.dumps([digest, value, task_id])
+    made_up = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    with pytest.raises(Invalid, match="not one that this server gave"):
+        await store.find_tasks(replace(query, page_token=made_up))
+
+
+async def test_a_token_that_is_nested_without_end_is_refused(store: Store) -> None:
+    token = base64.urlsafe_b64encode(b"[" * 100_000).decode()
+    with pytest.raises(Invalid, match="not one that this server gave"):
+        await store.find_tasks(TaskQuery(page_token=token))
 
 
 async def test_a_wrong_order_and_size_are_refused_together(store: Store) -> None:

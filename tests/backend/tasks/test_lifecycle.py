@@ -21,6 +21,7 @@ from hai_backend.domain.spec import (
 from hai_backend.domain.task import Outcome, RankState, RunState, StopCode, Task, TaskState
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import step
+from hai_backend.tasks.exits import meaning
 from hai_backend.tasks.instructions import (
     KillRanks,
     Launch,
@@ -445,6 +446,28 @@ def test_what_ran_for_long_on_a_broken_node_comes_back_at_once() -> None:
 def test_a_delay_that_a_person_asked_for_outlasts_a_report() -> None:
     asked = ev.SuspendAsked("ada", "later", delay=900.0)
     assert ends(running(), asked, BROKEN).not_before == NOW + 900
+
+
+@pytest.mark.parametrize(
+    ("happened", "not_before"),
+    [
+        pytest.param([YIELD], NOW + 10, id="at once: starts lie apart"),
+        pytest.param([exited(0, 0, yielded=True)], NOW + 10, id="its yield was lost"),
+        pytest.param([(NOW + 60, YIELD)], NOW + 10, id="after a while: back at once"),
+        pytest.param([SUSPEND, YIELD], 0.0, id="it was asked to: back at once"),
+    ],
+)
+def test_a_program_that_yields_unasked_cannot_spin(happened: list[Any], not_before: float) -> None:
+    assert ends(running(), *happened).not_before == not_before
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(0, "succeeded"), (137, "killed by SIGKILL"), (192, "killed by signal 64")]
+    + [(code, f"exit code {code}") for code in (1, 128, 193, 255)],
+)
+def test_exit_codes_in_words(code: int, words: str) -> None:
+    assert meaning(code).startswith(words)
 
 
 def test_a_role_that_completes_at_once_does_not_restart_its_task_without_pause() -> None:

@@ -1,0 +1,82 @@
+"""What the server lets agents, and the programs behind them, do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from hai.v1 import agent_service_pb2 as pb
+from hai.v1.agent_service_pb2_grpc import AgentServiceStub
+from hai_backend.auth import run_tokens
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.user import Quota, User
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.services import agent_service
+from hai_backend.testing import a_spec
+from hai_backend.testing.server import RunningServer, running_server
+
+
+async def asked(server: RunningServer, task_id: int, level: int) -> str:
+    """What the server answers to rank 0 of the first run."""
+    token = run_tokens.make(server.app.secret, task_id, 1, 0)
+    async with grpc.aio.insecure_channel(server.app.address) as channel:
+        metadata = (("authorization", f"Bearer {token}"),)
+        call = AgentServiceStub(channel).Attach(metadata=metadata)
+        hello = pb.AgentHello(task_id=task_id, run=1, rank=0, address="127.0.0.1", free_port=4000)
+        await call.write(pb.AttachRequest(hello=hello))
+        await call.write(pb.AttachRequest(priority=pb.PriorityAsked(priority=level)))
+        async for response in call:
+            if response.WhichOneof("message") == "priority":
+                call.cancel()
+                return str(response.priority.error)
+    raise AssertionError("no answer")
+
+
+@pytest.mark.parametrize(
+    ("level", "error"),
+    [
+        pytest.param(0, "", id="a level that the owner has"),
+        pytest.param(50, "quota of ada in group default at EXTREME_HIGH is 0", id="no quota"),
+        pytest.param(7, "7 is no priority", id="no such level"),
+    ],
+)
+async def test_a_program_gets_no_level_that_its_owner_lacks(
+    tmp_path: Path, level: int, error: str
+) -> None:
+    async with running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server:
+        app = server.app
+        await app.directory.create_user(User("ada"))
+        await app.directory.set_quota(
+            Quota("ada", False, "default", Priority.EXTREME_HIGH, nodes=0)
+        )
+        task = await app.ledger.submit("ada", a_spec("one"), "")
+        await _until_running(server, task.id)
+        answer = await asked(server, task.id, level)
+        assert error in answer
+        assert bool(answer) == bool(error)
+        after = app.ledger.unfinished()[task.id].priority
+        assert after is (task.priority if error else Priority(level))
+
+
+async def test_a_stream_without_hello_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_service, "_HELLO_SECONDS", 0.05)
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([])) as server,
+        grpc.aio.insecure_channel(server.app.address) as channel,
+    ):
+        call = AgentServiceStub(channel).Attach()
+        with pytest.raises(grpc.aio.AioRpcError, match="no hello within") as refused:
+            await call.read()
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE  # an agent that was slow tries again
+
+
+async def _until_running(server: RunningServer, task_id: int) -> None:
+    ledger = server.app.ledger
+    version = ledger.feed.version
+    while ledger.unfinished()[task_id].run is None:
+        version = await ledger.feed.beyond(version)
