@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from hai_backend import config
+from hai_backend import config, interpreter
 from hai_backend.app import App, claim
 from hai_backend.config import Settings
 from hai_backend.domain.errors import HaiError, Invalid
@@ -110,17 +109,11 @@ async def _serve(settings: Settings, store: Store) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    interpreter.share_quickly()
     await app.start()
-    _settle_garbage()
+    interpreter.collect_rarely()
     await stop.wait()
     await app.stop()
-
-
-def _settle_garbage() -> None:
-    """What was made at the start stays, and tasks are no cycles: collect rarely, or a large queue costs dearly."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 if __name__ == "__main__":
