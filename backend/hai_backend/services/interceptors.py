@@ -92,6 +92,7 @@ class Gate(aio.ServerInterceptor):
     ) -> Any:
         began, code, answer = self._monotonic(), "CANCELLED", None
         identity: Identity | None = None
+        refusal: status_pb2.Status | None = None
         try:
             identity = self._identify(method, rule, context)
             self._admit(method, rule, identity)
@@ -100,23 +101,25 @@ class Gate(aio.ServerInterceptor):
                 inner, request, context, finish=rule is not None and rule.mutates
             )
             code = "OK"
-            return answer
         except aio.AbortError:
             code = _code_name(context)
             raise
         except Exception as error:
-            code = errors.code_of(error).name
-            await _abort(context, errors.status_of(error, method))
+            code, refusal = errors.code_of(error).name, errors.status_of(error, method)
         finally:
             self._observe(method, code, self._monotonic() - began)
             if identity is not None and _is_recorded(rule, code):
                 await self._record([self._row(method, identity, request, answer, code)])
+        if refusal is not None:
+            await _abort(context, refusal)
+        return answer
 
     @asynccontextmanager
     async def _stream(
         self, method: str, rule: Rule | None, request: Any, context: Context
     ) -> AsyncIterator[Callable[[], None]]:
         began, code = self._monotonic(), "CANCELLED"
+        refusal: status_pb2.Status | None = None
         try:
             identity = self._identify(method, rule, context)
             self._admit(method, rule, identity)
@@ -128,10 +131,11 @@ class Gate(aio.ServerInterceptor):
             code = _code_name(context)
             raise
         except Exception as error:
-            code = errors.code_of(error).name
-            await _abort(context, errors.status_of(error, method))
+            code, refusal = errors.code_of(error).name, errors.status_of(error, method)
         finally:
             self._observe(method, code, self._monotonic() - began)
+        if refusal is not None:
+            await _abort(context, refusal)
 
     def _identify(self, method: str, rule: Rule | None, context: Context) -> Identity | None:
         if rule is None:
