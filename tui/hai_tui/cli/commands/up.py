@@ -28,6 +28,7 @@ _LOOK_SECONDS = 0.05
 _HELP = """Start a server on this machine, wait until it answers, and make the profile `local` for it.
 
 The server runs on after this command and after you log out; `hai down` stops it.
+Options hold for this start; what shall hold for every start stands in HOME/hai.toml (`nodes = 8`).
 
 \b
 Examples:
