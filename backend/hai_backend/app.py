@@ -25,10 +25,12 @@ from hai_backend.gateway import open_gateway
 from hai_backend.launch.base import Launcher, RankKey
 from hai_backend.logs.store import LogStore
 from hai_backend.loops import measuring
+from hai_backend.loops.checkpoints import Checkpoints
 from hai_backend.loops.clock import Clock, SystemClock
 from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.feed import Feed
 from hai_backend.loops.hub import Hub
+from hai_backend.loops.interruptions import Interruptions
 from hai_backend.loops.launching import Launching
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
@@ -43,6 +45,7 @@ from hai_backend.services.server import Listening
 from hai_backend.services.submitting import Submitting
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
+from hai_backend.tasks.goodput import Goodput, goodput
 from hai_backend.tasks.limits import Limits
 
 log = structlog.get_logger(__name__)
@@ -66,6 +69,8 @@ class App:
         self.cluster = Cluster(store, self.clock, changed=self._ring)
         self.performer = Performer(launcher, self.hub, self._mint, self.cluster.nodes().get)
         self.timers = Timers(self.clock, self._tick)
+        self.checkpoints = Checkpoints(self.clock)
+        self.interruptions = Interruptions()
         self.ledger = Ledger(
             store,
             self.clock,
@@ -73,8 +78,9 @@ class App:
             perform=self.performer.perform,
             changed=self._changed,
             limits=Limits(build_within=settings.build_within),
+            recall=self.checkpoints.recall,
         )
-        self.performer.ledger = self.ledger
+        self.performer.ledger = self.checkpoints.ledger = self.ledger
         self.cluster.suspend_on = self.ledger.suspend_on
         quota = settings.default_quota
         self.policy = Policy(default_quota=None if quota < 0 else quota)
@@ -87,6 +93,7 @@ class App:
             resync=settings.resync_seconds,
             passed=self._passed,
         )
+        self.checkpoints.saved = self.scheduling.saved
         self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
         self.address = ""
         self._gateway: Listening | None = None
@@ -102,6 +109,7 @@ class App:
         await self.ledger.load()
         if self.settings.metrics_port:
             self._metrics_server = MetricsServer(self.metrics, self.settings.metrics_port)
+        self.interruptions.load(self.ledger.unfinished().values())
         for task in self.ledger.unfinished().values():
             self.timers.set(task)
         await self._listed(self._run(self.launching.run()))
@@ -128,6 +136,7 @@ class App:
             scheduling=self.scheduling,
             cluster=self.cluster,
             logs=self.logs,
+            goodput=self._goodput,
             agents=AgentService(self._agent_ports()),
             policy=self.policy,
             name=self.settings.cluster,
@@ -145,7 +154,7 @@ class App:
             secret=self.secret,
             cluster=self.cluster,
             checkpoints=self.settings.home / "checkpoints",
-            saved=self.scheduling.saved,
+            report=self.checkpoints.report,
             level=self._level,
         )
 
@@ -175,6 +184,7 @@ class App:
             await self._gateway.stop(grace=1.0)
         if self._metrics_server is not None:
             self._metrics_server.close()
+        await self.checkpoints.close()
         await self.performer.close()
         await self.launcher.close()
         await self.store.close()
@@ -203,12 +213,18 @@ class App:
 
     def _changed(self, before: Task | None, task: Task) -> None:
         self.timers.set(task)
+        self.interruptions.changed(before, task)
         measuring.count(self.metrics, before, task, self.clock.now())
         if task.run is not None and task.state is not TaskState.RUNNING:
             self.hub.forget(task.id, task.run.number)
+            self.checkpoints.forget(task.id)
         if task.state is TaskState.FINISHED:
             self.performer.forget(task)
         self.scheduling.bell.ring()
+
+    def _goodput(self, task: Task) -> Goodput:
+        history = self.interruptions.of(task.spec.resource.group)
+        return goodput(self.checkpoints.recall(task), history, self.clock.now())
 
     def _tick(self, task_id: int, run: int) -> None:
         self._run(self._ticked(task_id, run))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hai.task import EXP_PRIORITY as EXP_PRIORITY
     from hai.task import WARN_TYPE as WARN_TYPE
     from hai.task import bind_hf_except_hook as bind_hf_except_hook
+    from hai.task import checkpoint_saved as checkpoint_saved
     from hai.task import disable_warn as disable_warn
     from hai.task import get_whole_life_state as get_whole_life_state
     from hai.task import go_suspend as go_suspend
@@ -34,6 +35,7 @@ _OF_TASK = frozenset(
         "EXP_PRIORITY",
         "WARN_TYPE",
         "bind_hf_except_hook",
+        "checkpoint_saved",
         "disable_warn",
         "get_whole_life_state",
         "go_suspend",

@@ -114,7 +114,10 @@ def test_json_has_every_field_by_its_proto_name() -> None:
     assert to_dict(user_pb2.Token(scope=1))["scope"] == "ALL"
 
 
-@pytest.mark.parametrize("message", [task_pb2.Task, task_pb2.Run, task_pb2.Rank, task_pb2.Waiting])
+MESSAGES = [task_pb2.Task, task_pb2.Run, task_pb2.Rank, task_pb2.Waiting, task_pb2.Goodput]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
 def test_json_fields_are_documented(message: type[task_pb2.Task]) -> None:
     manual = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
     words = set(re.findall(r"[a-z_]+", manual))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai.task import checkpoint, env
+from hai.task import channel, checkpoint, env
 
 
 @pytest.fixture
@@ -183,8 +183,14 @@ def test_the_agent_hears_of_it(cluster):
     assert 0 < call["seconds"] < 30
 
 
+def test_a_part_of_a_checkpoint_is_not_reported(cluster):
+    checkpoint.save_bytes("m", b"x", step=7, report=False)
+    checkpoint.save_path("m", lambda path: path.write_bytes(b"y"), step=8, report=False)
+    assert cluster.calls == []
+
+
 def test_a_silent_agent_costs_no_checkpoint(cluster, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_REPORT_SECONDS", 0.05)
+    monkeypatch.setattr(channel, "REPORT_SECONDS", 0.05)
     cluster.close()
     assert checkpoint.save_bytes("m", b"x", step=7).intact()
 

@@ -268,6 +268,43 @@ class TestTelling:
             task.receive_suspend_command()
 
 
+def test_a_program_that_saves_by_itself_says_so(cluster):
+    assert hai.checkpoint_saved(1.5, step=7)
+    assert task.checkpoint_saved()
+    assert cluster.calls == [
+        {"call": "checkpoint_saved", "seconds": 1.5, "step": 7},
+        {"call": "checkpoint_saved", "seconds": 0.0, "step": -1},
+    ]
+
+
+def test_numbers_of_numpy_are_numbers(cluster):
+    numpy = pytest.importorskip("numpy")
+    assert task.checkpoint_saved(numpy.float32(1.5), numpy.int64(3))
+    assert cluster.calls[0]["seconds"] == 1.5
+
+
+def test_a_refused_report_is_printed_once_and_never_raises(cluster, capsys):
+    cluster.refusals["checkpoint_saved"] = "seconds must be a number"
+    assert not task.checkpoint_saved(float("nan"))
+    assert not task.checkpoint_saved("soon")
+    assert not task.checkpoint_saved(-1)
+    printed = "hai: a checkpoint was not reported: seconds must be a number\n"
+    assert capsys.readouterr().err == printed
+
+
+def test_a_report_that_is_no_number_never_raises(cluster, capsys):
+    assert not task.checkpoint_saved("soon")
+    assert "not reported: could not convert string to float" in capsys.readouterr().err
+    assert cluster.calls == []
+
+
+def test_a_silent_agent_costs_a_report_only(cluster, monkeypatch, capsys):
+    monkeypatch.setattr(channel, "REPORT_SECONDS", 0.05)
+    cluster.close()
+    assert not task.checkpoint_saved(1.0)
+    assert "no agent at" in capsys.readouterr().err
+
+
 def _child(results: Any) -> None:
     results.put((hai.receive_suspend_command(), hai.set_whole_life_state(os.getpid())))
 

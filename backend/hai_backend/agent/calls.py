@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.checkpoints import Checkpoints
 from hai_backend.agent.control import Control
 from hai_backend.agent.local_socket import Answer, BadCall, Call, integer, number
 from hai_backend.agent.outbox import Outbox
@@ -29,12 +30,14 @@ class Calls:
         outbox: Outbox,
         suspending: Suspending,
         watchdog: Watchdog,
+        checkpoints: Checkpoints,
         wake: Callable[[], None],
     ) -> None:
         self._control = control
         self._outbox = outbox
         self._suspending = suspending
         self._watchdog = watchdog
+        self._checkpoints = checkpoints
         self._wake = wake
         self._one_state = asyncio.Lock()
         self._one_priority = asyncio.Lock()
@@ -71,6 +74,7 @@ class Calls:
         return _OK
 
     async def _go_suspend(self, request: Mapping[str, Any]) -> Answer:
+        self._checkpoints.flush()  # before the word that ends the run
         self._suspending.give_way()
         self._wake()
         return _OK
@@ -110,11 +114,8 @@ class Calls:
         return _OK
 
     async def _checkpoint_saved(self, request: Mapping[str, Any]) -> Answer:
-        seconds = number(request, "seconds", 0, _YEAR)
-        step = integer({"step": -1, **request}, "step", -1)
-        message = pb.CheckpointSaved(seconds=seconds, step=step)
-        self._outbox.put("checkpoint", pb.AttachRequest(checkpoint=message))
-        self._wake()
+        seconds = number({"seconds": 0, **request}, "seconds", 0, _YEAR)
+        self._checkpoints.saved(seconds, integer({"step": -1, **request}, "step", -1))
         return _OK
 
     async def _report_node(self, request: Mapping[str, Any]) -> Answer:

@@ -17,6 +17,7 @@ from typing import Any
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent import environment, journal, preparing, program
 from hai_backend.agent.calls import Calls
+from hai_backend.agent.checkpoints import Checkpoints
 from hai_backend.agent.control import Control
 from hai_backend.agent.local_socket import LocalSocket
 from hai_backend.agent.outbox import Outbox
@@ -52,8 +53,14 @@ class Life:
         self._output = Output(self._spool, self._session.wake)
         self._watchdog = Watchdog(0, lambda: self._output.heard_at, self._hung)
         self._suspending = Suspending(self._control, self._outbox)
+        self._checkpoints = Checkpoints(self._outbox, self._session.wake)
         self._calls = Calls(
-            self._control, self._outbox, self._suspending, self._watchdog, self._session.wake
+            self._control,
+            self._outbox,
+            self._suspending,
+            self._watchdog,
+            self._checkpoints,
+            self._session.wake,
         )
         self._socket = LocalSocket(directory.socket, self._calls.table())
         self._port = _free_port()
@@ -135,6 +142,7 @@ class Life:
             failed = pb.StartFailed(reason=str(error))
             self._say("start_failed", pb.AttachRequest(start_failed=failed))
             return
+        self._checkpoints.begin()
         started = pb.ProgramStarted(pid=self._program.pid)
         self._outbox.keep("started", pb.AttachRequest(started=started))
         self._session.wake()
@@ -180,6 +188,7 @@ class Life:
             self._exited(_ENDED_BEFORE_START)
 
     def _exited(self, code: int) -> None:
+        self._checkpoints.flush()
         exited = pb.ProgramExited(
             exit_code=code,
             last_lines=self._output.last_lines(_LAST_LINES) if code else "",

@@ -29,6 +29,11 @@ class Outbox:
         """Say on every stream until `drop`; `after_log`: once everything printed has been sent."""
         self._add(kind, _Entry(message, repeat=True, after_log=after_log))
 
+    def waiting(self, kind: str) -> pb.AttachRequest | None:
+        """What of this kind has been put and not said yet."""
+        entry = self._entries.get(kind)
+        return None if entry is None or entry.written else entry.message
+
     def drop(self, kind: str) -> None:
         """It was answered."""
         self._entries.pop(kind, None)

@@ -48,6 +48,8 @@ class SchedTask:
     leaves_free: bool = True  # LEAVING only: its nodes become free (False: it is being started)
     suspended_for: int = 0  # LEAVING only: the task that its nodes are wanted for
     run_seconds: float = 0.0  # over earlier runs
+    yields: bool = False  # its program is known to save when it is asked to leave
+    restart_seconds: float | None = None  # measured cost of suspending and starting again
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.spec import TaskSpec
 
 
@@ -106,6 +107,8 @@ class Run:
     ended_at: float | None = None
     deadline: float | None = None
     acknowledged: bool = False
+    asked_at: float | None = None  # when it was asked to save and leave
+    yielded: bool = False  # its program has said that it has saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,7 @@ class Task:
     run: Run | None = None  # current or last
     revision: int = 0  # +1 with every write; guards it
     version: int = 0  # position in the stream of changes, given by the store
+    progress: Progress = Progress()
 
     @property
     def node_count(self) -> int:

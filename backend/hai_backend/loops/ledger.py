@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -29,6 +30,7 @@ log = structlog.get_logger(__name__)
 
 Perform = Callable[[Task, Instruction], None]
 Changed = Callable[[Task | None, Task], None]  # before (None: it is new) and after
+Recall = Callable[[Task], Task]  # the task with what is known of it and not written yet
 
 _TRIES = 5  # how often a write is repeated after another replica was faster
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # between tries of what must not be lost
@@ -51,6 +53,7 @@ class Ledger:
         perform: Perform,
         changed: Changed,
         limits: Limits = DEFAULTS,
+        recall: Recall = lambda task: task,
     ) -> None:
         self.feed = feed
         self._store = store
@@ -58,6 +61,7 @@ class Ledger:
         self._perform = perform
         self._changed = changed
         self._limits = limits
+        self._recall = recall
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
         self._locks: dict[int, asyncio.Lock] = {}
@@ -122,17 +126,26 @@ class Ledger:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    async def keep(self, task_id: int) -> Task:
+        """Write what is known of a task and not written yet. Nothing happens to it: no line, nobody is woken for it."""
+        return await to_the_end(self._locked(task_id, self._keep))
+
     async def _apply(self, task_id: int, event: ev.Event) -> Task:
+        return await self._locked(task_id, lambda task_id: self._try(task_id, event))
+
+    async def _locked(
+        self, task_id: int, attempt: Callable[[int], Coroutine[Any, Any, Task | None]]
+    ) -> Task:
         async with self._locks.setdefault(task_id, asyncio.Lock()):
             for _ in range(_TRIES):
-                saved = await self._try(task_id, event)
+                saved = await attempt(task_id)
                 if saved is not None:
                     return saved
                 await self._reload(task_id)
         raise Unavailable(f"task {task_id} changes too often just now; try again")
 
     async def _try(self, task_id: int, event: ev.Event) -> Task | None:
-        task = await self.get(task_id)
+        task = self._recall(await self.get(task_id))
         done = step(task, event, self._clock.now(), self._limits)
         saved: Task | None = task
         if done.task is not task:
@@ -143,6 +156,17 @@ class Ledger:
         assert saved is not None
         for instruction in done.instructions:
             self._perform(saved, instruction)
+        return saved
+
+    async def _keep(self, task_id: int) -> Task | None:
+        task = await self.get(task_id)
+        known = self._recall(task)
+        if known is task:
+            return task
+        saved = await self._store.save_task(replace(known, revision=task.revision + 1), ())
+        if saved is not None:
+            self._remember(saved)
+            self.feed.publish(saved.version)
         return saved
 
     async def _reload(self, task_id: int) -> None:

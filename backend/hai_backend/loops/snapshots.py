@@ -33,10 +33,13 @@ class SchedTasks:
         return tuple(entry[1] for entry in self._known.values())
 
     def _saved_at(self, task: Task) -> float | None:
+        if task.run is None or task.waiting:
+            return None
         run, when = self._saved.get(task.id, (0, 0.0))
-        return (
-            when if task.run is not None and not task.waiting and task.run.number == run else None
-        )
+        if task.run.number == run:
+            return when
+        stored = task.progress.saved_at  # of an earlier run, or from before a restart of the server
+        return stored if stored is not None and stored >= task.run.created_at else None
 
 
 def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
@@ -68,6 +71,8 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
         and active.state not in (RunState.CREATED, RunState.BUILDING),
         suspended_for=active.suspended_for if active else 0,
         saved_at=saved_at,
+        yields=task.progress.yields,
+        restart_seconds=task.progress.restart_seconds,
     )
 
 

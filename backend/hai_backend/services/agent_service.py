@@ -19,6 +19,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import RunState, Task
 from hai_backend.launch.base import RankKey
 from hai_backend.loops import program
+from hai_backend.loops.checkpoints import Report
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.hub import Hub, Session
 from hai_backend.loops.ledger import Ledger
@@ -51,7 +52,7 @@ class AgentPorts:
     secret: bytes
     cluster: Cluster
     checkpoints: Path  # <task id> below it is kept over all runs of the task
-    saved: Callable[[int, int, float], None]  # task, run, when: its program has a checkpoint
+    report: Callable[[RankKey, Report], None]  # its program has a checkpoint
     level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
 
 
@@ -173,7 +174,7 @@ class AgentService(rpc.AgentServiceServicer):
             case "step_reported":
                 self._agree(key, request.step_reported.step)
             case "checkpoint":
-                self._p.saved(key.task_id, key.run, self._p.clock.now())
+                self._p.report(key, _report(request.checkpoint))
             case "node_reported" if not request.node_reported.healthy:
                 task, error = await self._current(key), request.node_reported.error
                 await blame(self._p.cluster, self._p.ledger, task, key, error)
@@ -215,6 +216,11 @@ async def _hello(requests: AsyncIterator[pb.AttachRequest]) -> pb.AgentHello:
 
 def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
     return ev.ProgramExited(key.run, key.rank, exited.exit_code, exited.last_lines, exited.yielded)
+
+
+def _report(saved: pb.CheckpointSaved) -> Report:
+    since = saved.program_seconds if saved.HasField("program_seconds") else None
+    return Report(saved.seconds, saved.count or 1, since)
 
 
 _EVENTS: dict[str | None, Any] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hai.v1.agent_service_pb2_grpc import AgentServiceServicer
 from hai_backend.auth.directory import Directory
+from hai_backend.domain.task import Task
 from hai_backend.loops.clock import Clock
 from hai_backend.sched.policy import Policy
 from hai_backend.services.capacity import Capacity
@@ -22,6 +23,7 @@ from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.task_service import TaskRooms, TaskService
 from hai_backend.services.user_service import UserService
 from hai_backend.store.base import Store
+from hai_backend.tasks.goodput import Goodput
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Parts:
     scheduling: Scheduling
     cluster: Cluster
     logs: Logs
+    goodput: Callable[[Task], Goodput]
     agents: AgentServiceServicer | None = None
     policy: Policy = field(default_factory=Policy)
     name: str = "local"
@@ -89,4 +92,5 @@ def _task_rooms(parts: Parts, capacity: Capacity) -> TaskRooms:
             default_group=parts.default_group,
         ),
         clock=parts.clock,
+        goodput=parts.goodput,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hai.v1 import task_pb2
@@ -17,6 +17,7 @@ from hai_backend.domain.task import Task
 from hai_backend.loops.clock import Clock
 from hai_backend.services import caller, filters, limits, moving
 from hai_backend.services.bundling import by_size
+from hai_backend.services.convert_goodput import goodput_to_proto
 from hai_backend.services.convert_task import event_to_proto, redacted, run_to_proto, task_to_proto
 from hai_backend.services.explain import Facts, explain, suspensions
 from hai_backend.services.ports import Cluster, Ledger, Scheduling
@@ -26,6 +27,7 @@ from hai_backend.services.task_access import TaskAccess, within_sight
 from hai_backend.services.watching import Bundle, TaskWatch
 from hai_backend.services.wrapping import Context
 from hai_backend.store.base import Store, TaskQuery
+from hai_backend.tasks.goodput import Goodput
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class TaskRooms:
     directory: Directory
     submitting: Submitting
     clock: Clock
+    goodput: Callable[[Task], Goodput]
 
 
 class TaskService(TaskServiceServicer):
@@ -189,7 +192,10 @@ class TaskService(TaskServiceServicer):
         return task_to_proto(task, self._rooms.scheduling.waits().get(task.id), full=full)
 
     def _answer(self, task: Task) -> task_pb2.Task:
-        return self._message(task, full=True)
+        message = self._message(task, full=True)
+        if task.run is not None:
+            message.goodput.CopyFrom(goodput_to_proto(self._rooms.goodput(task)))
+        return message
 
     def _answers(self, bundle: Bundle, sent: int) -> Iterator[pb.WatchTasksResponse]:
         """One bundle in answers of bearable size; only the last says that all of it was sent."""

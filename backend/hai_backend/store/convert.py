@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.task import (
     Outcome,
     Rank,
@@ -32,6 +34,8 @@ _RUN_STATES = {s.value: s for s in RunState}
 _RANK_STATES = {s.value: s for s in RankState}
 _OUTCOMES: dict[str | None, Outcome | None] = {None: None, **{o.value: o for o in Outcome}}
 _PRIORITIES = {int(p): p for p in Priority}
+_NOTHING = Progress()
+_PROGRESS = tuple(f.name for f in fields(Progress))
 
 
 def dump_names(names: Sequence[str]) -> str:
@@ -85,6 +89,7 @@ def task_values(task: Task, tags: str, event_count: int, request_id: str = "") -
         task.version,
         dump_spec(task.spec),
         request_id,
+        _dump_progress(task.progress),
     )
 
 
@@ -116,7 +121,22 @@ def task_of(row: Sequence[Any], run: Run | None) -> Task:
         run=run,
         revision=row[27],
         version=row[28],
+        progress=_load_progress(row[31]),
     )
+
+
+def _dump_progress(progress: Progress) -> str:
+    """Only what was measured: most tasks wait, and have measured nothing."""
+    if progress is _NOTHING or progress == _NOTHING:
+        return "{}"
+    values = ((name, getattr(progress, name)) for name in _PROGRESS)
+    return _encode({name: v for name, v in values if v != getattr(_NOTHING, name)})
+
+
+def _load_progress(text: str) -> Progress:
+    if text == "{}":
+        return _NOTHING
+    return Progress(**{n: v for n, v in json.loads(text).items() if n in _PROGRESS})
 
 
 def run_values(task_id: int, run: Run) -> Values:
@@ -135,6 +155,8 @@ def run_values(task_id: int, run: Run) -> Values:
         run.ended_at,
         run.deadline,
         run.acknowledged,
+        run.asked_at,
+        run.yielded,
     )
 
 
@@ -154,6 +176,8 @@ def run_of(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
         ended_at=row[10],
         deadline=row[11],
         acknowledged=bool(row[12]),
+        asked_at=row[13],
+        yielded=bool(row[14]),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlalchemy import BigInteger, Float, Index, Integer, Table, Text, literal_column
+from sqlalchemy import BigInteger, Float, Index, Integer, Table, Text, false, literal_column
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 _Int = BigInteger().with_variant(Integer(), "sqlite")  # INTEGER is what makes a rowid in SQLite
@@ -66,6 +66,7 @@ class TaskRow(Base):
     version: Mapped[int]
     spec: Mapped[str]  # JSON
     request_id: Mapped[str]
+    progress: Mapped[str] = mapped_column(server_default="{}")  # JSON
 
 
 class TagRow(Base):
@@ -89,6 +90,8 @@ class RunRow(Base):
     ended_at: Mapped[float | None]
     deadline: Mapped[float | None]
     acknowledged: Mapped[bool]
+    asked_at: Mapped[float | None]
+    yielded: Mapped[bool] = mapped_column(server_default=false())
 
 
 class RankRow(Base):

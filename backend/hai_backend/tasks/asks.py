@@ -109,6 +109,7 @@ def _ask_to_save(
         reason=reason,
         deadline=now + options.ack_within,
         acknowledged=False,
+        asked_at=now,
     )
     ranks = tuple(r.index for r in run.ranks if r.exit_code is None and not r.state.gone)
     tell = TellSuspend(run.number, ranks, options.ack_within, options.save_within)

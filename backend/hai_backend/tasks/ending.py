@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hai_backend.domain.task import Outcome, RankState, Run, RunState, StopCode, Task, TaskState
+from hai_backend.tasks import accounting
 from hai_backend.tasks.limits import Limits
 from hai_backend.tasks.moves import Line, Move, with_run
 
@@ -16,7 +17,8 @@ def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Move:
     lasted = now - run.started_at if run.started_at is not None else 0.0
     run = replace(run, state=RunState.ENDED, ended_at=now, deadline=None)
     task = replace(task, run=run, run_seconds=task.run_seconds + lasted)
-    return _next(task, run, now, limits)
+    move = _next(task, run, now, limits)
+    return replace(move, task=accounting.ended(move.task, run, now))
 
 
 def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hai_backend.domain.spec import OnEnd
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
+from hai_backend.tasks import accounting
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.asks import ask_to_stop
 from hai_backend.tasks.ending import end_if_all_gone, spaced
@@ -57,7 +58,8 @@ def program_started(
     if run.ranks[event.rank].started_at is not None:
         return Move(task)
     run = with_rank(run, event.rank, started_at=now)
-    return Move(replace(task, run=run, started_at=task.started_at or now))
+    task = replace(task, run=run, started_at=task.started_at or now)
+    return Move(accounting.started(task, run, now))
 
 
 def acknowledged(
@@ -74,6 +76,7 @@ def yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits)
     """go_suspend() of one rank ends the whole run, also when nobody had asked."""
     if run.state is RunState.RUNNING and run.stop_code:
         return Move(task)  # it is ending for another reason already
+    run = replace(run, yielded=True)
     code = StopCode.NONE if run.state is RunState.STOPPING else StopCode.INTERRUPT
     move = _give_way(task, run, code, now, limits)
     lines = (Line("Yielded", "the program has saved", "agent", event.rank), *move.lines)
@@ -103,6 +106,7 @@ def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Li
     )
     line = Line("ProgramExited", meaning(event.exit_code), "agent", event.rank)
     if event.yielded and not (run.state is RunState.RUNNING and run.stop_code):
+        run = replace(run, yielded=True)
         return _and(line, _give_way(task, run, StopCode.INTERRUPT, now, limits))
     if state is RankState.FAILED_TERMINATING:
         return _and(line, _failed(task, run, run.ranks[event.rank], now, limits))

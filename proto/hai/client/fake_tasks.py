@@ -215,6 +215,7 @@ def _check(spec: TaskSpec) -> None:
 
 def _viewed(task: Task, view: rpc.TaskView.ValueType) -> Task:
     result = copy(task)
+    result.ClearField("goodput")
     if view != rpc.TASK_VIEW_FULL:
         result.ClearField("spec")
     return result

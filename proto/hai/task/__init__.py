@@ -7,8 +7,8 @@
         train(step)
 
 Names, parameters and results are those of `hfai.client`. What differs: every rank sees the suspend request (there: rank
-0 only), `suspend_agreed`, `wait_suspended`, `checkpoint` and `integrations` are new, and outside the cluster nothing is
-printed. What each call returns:
+0 only), `suspend_agreed`, `wait_suspended`, `checkpoint`, `checkpoint_saved` and `integrations` are new, and outside
+the cluster nothing is printed. What each call returns:
 
 ========================  ==========================  ==========================  ==================
 call                      in the cluster              HFAI_SIMULATE=1             elsewhere
@@ -21,6 +21,7 @@ get_whole_life_state      int                         int                       
 set_whole_life_state      True if it was changed      True if it was changed      False
 set_watchdog_time         True when told              True                        False
 set_priority              True if granted             True                        False
+checkpoint_saved          True if accepted            True                        False
 disable_warn              True when told              True                        False
 ========================  ==========================  ==========================  ==================
 """
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 import os
 
-from hai.task import env
+from hai.task import channel, env
 from hai.task.channel import AgentError, current, say
 
 TYPE_CHECKING = False  # read as true by type checkers
@@ -51,6 +52,7 @@ __all__ = [  # noqa: RUF022 - in the order in which one meets them
     "set_whole_life_state",
     "set_watchdog_time",
     "set_priority",
+    "checkpoint_saved",
     "disable_warn",
     "EXP_PRIORITY",
     "WARN_TYPE",
@@ -152,6 +154,15 @@ def set_priority(priority: int) -> bool:
     from hai.task.levels import EXP_PRIORITY
 
     return _tell("set_priority", priority=int(EXP_PRIORITY(priority)))
+
+
+def checkpoint_saved(seconds: float = 0.0, step: int = -1) -> bool:
+    """Say that the program has just saved by itself, and for how many seconds its work stood still (0: unknown).
+
+    hai.task.checkpoint and the integrations say so themselves. The platform then knows how little a suspension would
+    lose, and `hai status` advises how often to save. Never raises; what is refused is printed once.
+    """
+    return channel.report_saved(seconds, step)
 
 
 def disable_warn(mask: int) -> bool:

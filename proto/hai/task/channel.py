@@ -51,7 +51,10 @@ class AbsentChannel:
         return {"ok": False}
 
 
+REPORT_SECONDS = 2.0  # a report is not worth more of the time that a suspend leaves
+
 _current: Channel | None = None
+_report_refused = False
 
 
 def current() -> Channel:
@@ -64,8 +67,8 @@ def current() -> Channel:
 
 def forget() -> None:
     """Open a new channel at the next call: the environment has changed (tests do that)."""
-    global _current
-    _current = None
+    global _current, _report_refused
+    _current, _report_refused = None, False
 
 
 def _open() -> Channel:
@@ -80,6 +83,21 @@ def _open() -> Channel:
 
         return AgentChannel.from_environ(os.environ)
     return AbsentChannel()
+
+
+def report_saved(seconds: float, step: int) -> bool:
+    """Tell the agent of a checkpoint: not worth an exception, nor a second line of log about the same fault."""
+    global _report_refused
+    try:  # float and int also make numbers of NumPy's
+        values: dict[str, Value] = {"seconds": round(float(seconds), 6), "step": int(step)}
+        answer = current().tell("checkpoint_saved", REPORT_SECONDS, **values)
+        error = answer.get("error")
+    except (AgentError, TypeError, ValueError) as failed:
+        answer, error = {}, failed
+    if error and not _report_refused:
+        _report_refused = True
+        say(f"a checkpoint was not reported: {error}")
+    return bool(answer.get("ok"))
 
 
 def say(message: str) -> None:

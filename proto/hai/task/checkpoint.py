@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hai.task import env
-from hai.task.channel import AgentError, current, say
+from hai.task.channel import report_saved, say
 
-_REPORT_SECONDS = 2.0  # a report is not worth more of the time that a suspend leaves
 _WRITING = ".writing"
 _DAMAGED = ".damaged"
 _ABANDONED = ".abandoned"
@@ -59,28 +58,39 @@ def directory() -> Path:
 
 
 def save(
-    name: str | Path, write: Callable[[BinaryIO], object], *, step: int | None = None, keep: int = 2
+    name: str | Path,
+    write: Callable[[BinaryIO], object],
+    *,
+    step: int | None = None,
+    keep: int = 2,
+    report: bool = True,
 ) -> Checkpoint:
     """Let `write(file)` write a checkpoint, publish it, and keep the `keep` newest ones.
 
     `name` is a bare name in directory(), or a path. Without `step` the checkpoint counts on from the one before.
-    An error while writing leaves the earlier checkpoints as they were.
+    An error while writing leaves the earlier checkpoints as they were. The platform is told of it and of the time that
+    it took; with report=False the program does that itself, once the whole of which this is a part has been saved.
     """
-    return _save(_target(name), lambda file, path: write(file), step, keep)
+    return _save(_target(name), lambda file, path: write(file), step, keep, report)
 
 
 def save_path(
-    name: str | Path, write: Callable[[Path], object], *, step: int | None = None, keep: int = 2
+    name: str | Path,
+    write: Callable[[Path], object],
+    *,
+    step: int | None = None,
+    keep: int = 2,
+    report: bool = True,
 ) -> Checkpoint:
     """save() for libraries that insist on opening a path themselves: `write(path)`."""
-    return _save(_target(name), lambda file, path: write(path), step, keep)
+    return _save(_target(name), lambda file, path: write(path), step, keep, report)
 
 
 def save_bytes(
-    name: str | Path, data: bytes, *, step: int | None = None, keep: int = 2
+    name: str | Path, data: bytes, *, step: int | None = None, keep: int = 2, report: bool = True
 ) -> Checkpoint:
     """save() for content that is in memory."""
-    return save(name, lambda file: file.write(data), step=step, keep=keep)
+    return save(name, lambda file: file.write(data), step=step, keep=keep, report=report)
 
 
 def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Checkpoint | None:
@@ -97,7 +107,11 @@ def latest(name: str | Path = "checkpoint", *, step: int | None = None) -> Check
 
 
 def _save(
-    target: Path, write: Callable[[BinaryIO, Path], object], step: int | None, keep: int
+    target: Path,
+    write: Callable[[BinaryIO, Path], object],
+    step: int | None,
+    keep: int,
+    report: bool,
 ) -> Checkpoint:
     started = time.monotonic()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +121,8 @@ def _save(
         file.flush()
         saved = _publish(path, target, step)
     _prune(target, saved, keep)
-    _report(time.monotonic() - started, saved.step)
+    if report:
+        report_saved(time.monotonic() - started, saved.step)
     return saved
 
 
@@ -196,8 +211,3 @@ def _sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _report(seconds: float, step: int) -> None:
-    with contextlib.suppress(AgentError):
-        current().tell("checkpoint_saved", _REPORT_SECONDS, seconds=round(seconds, 6), step=step)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
 from hai_backend.loops.snapshots import SchedTasks
 from hai_backend.testing import a_task
@@ -40,6 +42,25 @@ def test_a_late_word_of_an_earlier_run_is_not_the_current_runs() -> None:
     seen = SchedTasks()
     seen.saved(7, 1, 100.0)
     assert saved_at(seen, running(number=2)) is None
+
+
+def with_progress(**fields: Any) -> Task:
+    return replace(running(), progress=Progress(**fields))
+
+
+def test_a_stored_checkpoint_of_this_run_outlasts_the_server() -> None:
+    assert saved_at(SchedTasks(), with_progress(saved_at=50.0)) == 50.0
+    assert saved_at(SchedTasks(), with_progress(saved_at=0.5)) is None  # of an earlier run
+    seen = SchedTasks()
+    seen.saved(7, 1, 100.0)  # newer than what is written
+    assert saved_at(seen, with_progress(saved_at=50.0)) == 100.0
+
+
+def test_what_was_measured_is_passed_on() -> None:
+    known = SchedTasks().of([with_progress(yields=True, start_seconds=2.0, suspend_seconds=3.0)])[0]
+    assert (known.yields, known.restart_seconds) == (True, 5.0)
+    fresh = SchedTasks().of([running()])[0]
+    assert (fresh.yields, fresh.restart_seconds) == (False, None)
 
 
 def test_what_is_finished_is_forgotten() -> None:

@@ -32,6 +32,7 @@ from hai_backend.services.assemble import Parts, serve
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint, Listening
 from hai_backend.store.memory import MemoryStore
+from hai_backend.tasks.goodput import History, goodput
 from hai_backend.testing import ManualClock
 
 PEOPLE = {
@@ -86,6 +87,7 @@ class Platform:
             scheduling=self.scheduling,
             cluster=self.cluster,
             logs=self.logs,
+            goodput=lambda task: goodput(task, History(), self.clock.now()),
             observe=lambda method, code, seconds: self.calls.append((method, code)),
         )
 

@@ -17,6 +17,7 @@ from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task
 from hai_backend.services import limits, moving
+from hai_backend.tasks import events as ev
 from hai_backend.testing import a_spec, a_task
 
 C = grpc.StatusCode
@@ -238,3 +239,25 @@ def test_a_move_that_would_shift_a_crowd_is_refused() -> None:
     with pytest.raises(Conflict, match="move task 4000 before the first"):
         moving.new_ranks(tasks[-1], tasks[:-1], 2000)
     assert moving.new_ranks(tasks[-1], tasks[:-1], 0) == [(4000, -1.0)]
+
+
+async def test_one_task_says_what_its_time_was_worth(platform: Any, make_spec: Any) -> None:
+    ada = await platform.caller("ada")
+    (task_id,) = await submit(ada, make_spec, "one")
+    wanted = pb.GetTaskRequest(id=task_id)
+    assert not (await ada.tasks.GetTask(wanted)).HasField("goodput")  # it has not run
+    await platform.ledger.apply(task_id, ev.RunPlaced(("n0",), Priority.LOW, "free"))
+    await platform.ledger.apply(task_id, ev.RankAttached(1, 0, "10.0.0.1", 4000))
+    platform.clock.advance(10)
+    await platform.ledger.apply(task_id, ev.ProgramStarted(1, 0))
+    platform.clock.advance(30)
+    found = (await ada.tasks.GetTask(wanted)).goodput
+    assert (found.share, found.held_seconds, found.overhead_seconds) == (0.75, 40, 10)
+    assert (found.checkpoints, found.basis, found.HasField("advised_interval_seconds")) == (
+        0,
+        "default",
+        False,
+    )
+    assert found.note.startswith("no checkpoint reported yet")
+    (listed,) = (await ada.tasks.ListTasks(pb.ListTasksRequest())).tasks
+    assert not listed.HasField("goodput")

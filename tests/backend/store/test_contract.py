@@ -13,6 +13,7 @@ import pytest
 from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Progress
 from hai_backend.domain.spec import (
     NodeResourceSpec,
     OnEnd,
@@ -163,12 +164,17 @@ async def test_every_field_comes_back(store: Store) -> None:
             ended_at=11.1,
             deadline=12.1,
             acknowledged=True,
+            asked_at=13.1,
+            yielded=True,
         ),
+        progress=Progress(0.5, 7, 0.1, 0.0, 1e-9, True, 1e9, 0.3, 0.2, 4),
     )
     created = await store.create_task(full, [])
     found = await store.get_task(created.id)
     assert found == replace(full, id=created.id, revision=1, version=created.version)
     assert type(found.held) is bool
+    assert type(found.run.yielded) is bool
+    assert type(found.progress.yields) is bool
 
 
 async def test_a_missing_task_is_none(store: Store) -> None:

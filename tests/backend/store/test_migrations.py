@@ -10,14 +10,25 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, inspect, make_url, select, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    Table,
+    create_engine,
+    insert,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from hai_backend.domain.task import Rank, RankState
 from hai_backend.store.convert import rank_of, rank_values
 from hai_backend.store.migrations import NEWEST, config, upgrade
-from hai_backend.store.rows import RANKS, Base
+from hai_backend.store.rows import RANKS, RUNS, TASKS, Base
 
 
 def differences(connection: Connection) -> list[Any]:
@@ -82,6 +93,24 @@ def test_ranks_of_the_first_revision_are_kept_on_sqlite() -> None:
     with engine.begin() as connection:
         check_rank(with_ranks_of_0001(connection))
         assert differences(connection) == []
+    engine.dispose()
+
+
+def test_tasks_of_the_first_revision_have_measured_nothing() -> None:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        command.upgrade(config(connection), "0001")
+        for table in (TASKS, RUNS):
+            known = [c for c in table.columns if c.name not in ("progress", "asked_at", "yielded")]
+            values = {c.name: 0 if c.type.python_type is not str else "x" for c in known}
+            old = Table(table.name, MetaData(), *(Column(c.name, c.type) for c in known))
+            connection.execute(insert(old), values)
+        upgrade(connection)
+        assert connection.execute(select(TASKS.c.progress)).scalar_one() == "{}"
+        assert tuple(connection.execute(select(RUNS.c.asked_at, RUNS.c.yielded)).one()) == (
+            None,
+            False,
+        )
     engine.dispose()
 
 

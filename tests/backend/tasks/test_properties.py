@@ -87,6 +87,10 @@ def legal(task: Task) -> None:
         == (task.outcome is not None)
         == (task.finished_at is not None)
     )
+    progress = task.progress
+    work = progress.held_seconds - progress.overhead_seconds
+    assert -1e-6 <= progress.lost_seconds <= work + 1e-6  # held time is divided without rest
+    assert progress.overhead_seconds >= 0
     if run is not None:
         assert len(run.ranks) == NODES  # a gang is whole …
         assert (run.state is RunState.ENDED) == all(r.state.gone for r in run.ranks)  # … or absent

@@ -12,6 +12,7 @@ them for jobs of one process. All processes leave together.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +95,13 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         return bool(trainer.strategy.reduce_boolean_decision(asked, all=False))
 
     def _save(self, trainer: Trainer) -> None:
+        started = time.monotonic()
         self._saved_at = step = trainer.global_step
         if trainer.is_global_zero:
-            checkpoint.save_path(self._name, trainer.save_checkpoint, step=step, keep=self._keep)
+            checkpoint.save_path(
+                self._name, trainer.save_checkpoint, step=step, keep=self._keep, report=False
+            )
+            task.checkpoint_saved(time.monotonic() - started, step)
         else:  # takes part in gathering the state; rank 0 writes
             trainer.save_checkpoint(Path(self._name))
         trainer.strategy.barrier("hai.task.integrations.lightning")

@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 import random
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -123,16 +124,24 @@ class Loop:
 
     def save(self) -> None:
         """Write a checkpoint now; with torch.distributed, every process must call it."""
+        started = time.monotonic()
         if _rank() != 0:
             data = _packed({"generators": get_generators()})
-            checkpoint.save_bytes(self._own_name(), data, step=self.step, keep=self._keep + 1)
+            checkpoint.save_bytes(
+                self._own_name(), data, step=self.step, keep=self._keep + 1, report=False
+            )
         _barrier()  # a checkpoint of rank 0 promises that the others' exist
         if _rank() == 0:
             parts = {key: part.state_dict() for key, part in self._parts.items()}
             state = {"parts": parts, "generators": get_generators()}
             checkpoint.save(
-                self._name, lambda file: torch.save(state, file), step=self.step, keep=self._keep
+                self._name,
+                lambda file: torch.save(state, file),
+                step=self.step,
+                keep=self._keep,
+                report=False,
             )
+            task.checkpoint_saved(time.monotonic() - started, self.step)  # the whole, once
         _barrier()  # whoever goes on to suspend speaks for all
 
     def _leave_if_asked(self) -> None:

@@ -19,11 +19,10 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from hai import task
-from hai.task.channel import AgentError, current, say
+from hai.task.channel import say
 from hai.task.integrations.torch import suspend_agreed
 
 _MANIFEST = "hai-manifest.json"  # written after everything else: names and sizes
-_REPORT_SECONDS = 2.0
 
 
 class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
@@ -50,7 +49,7 @@ class SuspendCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         _barrier()
         if state.is_world_process_zero:
             _seal(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
-            _report(time.monotonic() - self._step_ended, state.global_step)
+            task.checkpoint_saved(time.monotonic() - self._step_ended, state.global_step)
         if self._asked:
             self._asked, self._left = False, True
             _barrier()  # whoever goes on to suspend speaks for all
@@ -97,10 +96,3 @@ def _whole(manifest: Path) -> bool:
     sizes: dict[str, int] = json.loads(manifest.read_text())
     files = {manifest.parent / name: size for name, size in sizes.items()}
     return all(path.is_file() and path.stat().st_size == size for path, size in files.items())
-
-
-def _report(seconds: float, step: int) -> None:
-    try:
-        current().tell("checkpoint_saved", _REPORT_SECONDS, seconds=round(seconds, 6), step=step)
-    except AgentError as error:
-        say(str(error))

@@ -8,6 +8,7 @@ import click
 
 from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.follow import task_exit_code
+from hai_tui.cli.goodput_view import sentences
 from hai_tui.cli.human import Span
 from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _STATES = ("finished", "running", "suspended")
 
-_STATUS_HELP = """Show a task: its state, why it is in it, and its ranks.
+_STATUS_HELP = """Show a task: its state, why it is in it, its ranks, and what its time on nodes was worth.
 
 With --wait it first waits for the task to be finished (or, with --wait=running, in another state)
 and then exits 0, with the task's exit code when it has ended otherwise, or with 124 when --timeout
@@ -86,7 +87,14 @@ def _show(settings: Settings, task: Task) -> None:
     if task.run.ranks:
         click.echo(f"\nrun {task.run.number}" + (f": {task.run.reason}" if task.run.reason else ""))
         show(settings, RANKS, task.run.ranks)
+    _goodput(settings, task)
     _last_lines(task)
+
+
+def _goodput(settings: Settings, task: Task) -> None:
+    lines = list(sentences(task.goodput, settings.clock()))
+    if lines:
+        click.echo("\n" + "\n".join(lines))
 
 
 def _last_lines(task: Task) -> None:

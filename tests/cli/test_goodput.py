@@ -1,0 +1,59 @@
+"""What `hai status` says of a task's time, from its message alone."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from hai.v1.task_pb2 import Goodput
+from hai_tui.cli.goodput_view import sentences
+
+KNOWN = Goodput(
+    share=0.5,
+    held_seconds=100,
+    overhead_seconds=10,
+    lost_seconds=40,
+    interruptions=1,
+    checkpoints=3,
+    checkpoint_time=Timestamp(seconds=940),
+    checkpoint_seconds=0.0123,
+    interval_seconds=30,
+    advised_interval_seconds=1,
+    between_interruptions_seconds=90,
+    basis="task",
+)
+SHARE = "goodput 50.0% of 1m40s: starting and leaving took 10s"
+ADVICE = "advised: a checkpoint every 1s"
+
+
+def changed(**fields: object) -> Goodput:
+    made = Goodput()
+    made.CopyFrom(KNOWN)
+    for name, value in fields.items():
+        made.ClearField(name) if value is None else setattr(made, name, value)  # type: ignore[arg-type]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("goodput", "line", "says"),
+    [
+        pytest.param(KNOWN, 0, f"{SHARE}, 40s of work were lost", id="share"),
+        pytest.param(KNOWN, 1, "checkpoints: 3, the last one 1m ago, 0.012s each, one in 30s of work", id="saves"),
+        pytest.param(KNOWN, 2, f"{ADVICE} (it loses work every 1m30s)", id="its own losses"),
+        pytest.param(changed(basis="group"), 2,
+                     f"{ADVICE} (tasks of its group and size lose work every 1m30s)", id="its group's losses"),
+        pytest.param(changed(basis="default"), 2,
+                     f"{ADVICE} (nothing is known of interruptions yet: one in 1m30s is assumed)", id="no losses"),
+        pytest.param(changed(note="call us"), 3, "note: call us", id="note"),
+        pytest.param(changed(lost_seconds=0.0, interruptions=0), 0, SHARE, id="nothing was lost"),
+        pytest.param(changed(checkpoint_seconds=None, advised_interval_seconds=None), -1,
+                     "checkpoints: 3, the last one 1m ago, one in 30s of work", id="no cost, no advice"),
+        pytest.param(changed(checkpoints=0, advised_interval_seconds=None, note="save"), 1, "note: save", id="none"),
+    ],
+)  # fmt: skip
+def test_sentences(goodput: Goodput, line: int, says: str) -> None:
+    assert list(sentences(goodput, 1000.0))[line] == says
+
+
+def test_a_task_that_held_no_nodes_says_nothing() -> None:
+    assert list(sentences(Goodput(note="save"), 1000.0)) == []
