@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Coroutine
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hai_backend.domain.user import TokenScope
 from hai_backend.gateway import open_gateway
 from hai_backend.launch.base import Launcher, RankKey
 from hai_backend.logs.store import LogStore
-from hai_backend.loops import measuring
+from hai_backend.loops import learning, measuring
 from hai_backend.loops.checkpoints import Checkpoints
 from hai_backend.loops.clock import Clock, SystemClock
 from hai_backend.loops.cluster import Cluster
@@ -34,6 +35,7 @@ from hai_backend.loops.interruptions import Interruptions
 from hai_backend.loops.launching import Launching
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
+from hai_backend.loops.recording import Recording
 from hai_backend.loops.scheduling import Scheduling
 from hai_backend.loops.timers import Timers
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
@@ -63,6 +65,7 @@ class App:
         self.clock = clock or SystemClock()
         self.secret = _secret(settings.home)
         self.metrics = Metrics()
+        self.standings = measuring.Standings(self.metrics)
         self.directory = Directory(store, changed=self._ring)
         self.hub = Hub()
         self.logs = LogStore(settings.home / "logs", settings.log_bytes_per_rank)
@@ -92,6 +95,7 @@ class App:
             self.policy,
             resync=settings.resync_seconds,
             passed=self._passed,
+            recorder=self._recorder(),
         )
         self.checkpoints.saved = self.scheduling.saved
         self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
@@ -112,11 +116,13 @@ class App:
         self.interruptions.load(self.ledger.unfinished().values())
         for task in self.ledger.unfinished().values():
             self.timers.set(task)
+            self.standings.changed(None, task)
         await self._listed(self._run(self.launching.run()))
         self._gateway = await open_gateway(self.settings, self._parts())
         self.address = self._gateway.address
         self._leave_word()
         self._run(self.scheduling.run())
+        self._run(learning.recall(self.store, self.scheduling.learn))
         log.info("listening", address=self.address, unfinished=len(self.ledger.unfinished()))
 
     async def _listed(self, launching: asyncio.Task[None]) -> None:
@@ -126,6 +132,12 @@ class App:
         if not listed.done():
             listed.cancel()
             launching.result()
+
+    def _recorder(self) -> Recording | None:
+        if not self.settings.record_decisions:
+            return None
+        path = self.settings.home / "decisions.jsonl"
+        return Recording(path, self.policy, version("hai-platform"))
 
     def _parts(self) -> Parts:
         return Parts(
@@ -208,12 +220,13 @@ class App:
 
     def _passed(self, seconds: float) -> None:
         self.metrics.passed(seconds)
-        tasks, nodes = self.ledger.unfinished().values(), self.cluster.nodes().values()
-        measuring.gauge(self.metrics, tasks, nodes)
+        self.standings.show(self.cluster.nodes().values(), self.cluster.feed.version)
 
     def _changed(self, before: Task | None, task: Task) -> None:
         self.timers.set(task)
+        self.scheduling.changed(task)
         self.interruptions.changed(before, task)
+        self.standings.changed(before, task)
         measuring.count(self.metrics, before, task, self.clock.now())
         if task.run is not None and task.state is not TaskState.RUNNING:
             self.hub.forget(task.id, task.run.number)

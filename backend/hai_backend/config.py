@@ -34,6 +34,7 @@ class Settings:
     default_quota: int = -1  # nodes per user, group and level without a quota row; -1: unlimited
     resync_seconds: float = 30.0
     log_bytes_per_rank: int = 256 * 1024 * 1024
+    record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
     build_within: float = 60.0  # seconds from placing a run until all its ranks have attached
 
     @property

@@ -87,6 +87,11 @@ def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(["node", "cordon"], "n", ["n0", "n1"], id="nodes"),
         pytest.param(["priority", "1"], "2", ["2"], id="more ids"),
         pytest.param(["list", "--output"], "n", ["name"], id="values of an option"),
+        pytest.param(["group", "update", "g"], "sta", ["staying="], id="settings"),
+        pytest.param(
+            ["group", "update", "g"], "ranking=a", ["ranking=attained"], id="values of a setting"
+        ),
+        pytest.param(["group", "update", "g", "--unset"], "st", ["staying"], id="unset"),
     ],
 )
 def test_completion(words, incomplete, expected, fake, monkeypatch) -> None:

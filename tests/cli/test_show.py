@@ -18,7 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai.v1 import task_pb2, user_pb2
-from hai.v1.task_service_pb2 import ExplainTaskResponse, TaskAhead
+from hai.v1.task_service_pb2 import (
+    DryRunTaskResponse,
+    ExplainTaskResponse,
+    Flip,
+    NodeNumbers,
+    Preemption,
+    QuotaUse,
+    TaskAhead,
+    Victim,
+)
+from hai.v1.task_spec_pb2 import TaskSpec
 from hai_tui.cli import human
 from hai_tui.cli.messages import to_dict
 from hai_tui.cli.table import Column, plain, printable, width
@@ -115,6 +125,7 @@ def test_json_has_every_field_by_its_proto_name() -> None:
 
 
 MESSAGES = [task_pb2.Task, task_pb2.Run, task_pb2.Rank, task_pb2.Waiting, task_pb2.Goodput]
+MESSAGES += [ExplainTaskResponse, DryRunTaskResponse, Flip, NodeNumbers, Preemption, QuotaUse]
 
 
 @pytest.mark.parametrize("message", MESSAGES)
@@ -208,6 +219,54 @@ def test_who_is_ahead_is_counted_as_people_count(nodes: int, said: str, hai, fak
 
     fake.tasks.explain = explain
     assert said in hai("why", "2").out
+
+
+def test_a_dry_run_is_yaml_with_comments(hai, fake, tmp_path) -> None:
+    async def dry_run(spec: TaskSpec) -> DryRunTaskResponse:
+        return DRY_RUN
+
+    fake.tasks.dry_run = dry_run
+    file = tmp_path / "t.yaml"
+    file.write_text("version: 2\nname: t\nspec:\n  entrypoint: t.py\n", "utf-8")
+    done = hai("run", str(file), "--dry-run")
+    assert done.code == 0
+    assert [line for line in done.out.splitlines() if line.startswith("#")] == [
+        "# would start when task 9 has left",
+        "#   task 9 of bob leaves n0, n1: 400 node-seconds of work are lost, 660 node-seconds with its restart",
+        "#   task 8 of eve is leaving n2 already",
+        "#   quota HIGH: 1 of 4 nodes held now, 3.5 with this task",
+        "#   quota in total: 0 of 0 nodes held now, 0 with this task",
+        "# ahead of it:",
+        "#   7  u  1 node  moved ahead by its owner",
+        "# what would help:",
+        "#   ask for 1 node",
+    ]
+    found = json.loads(hai("run", str(file), "--dry-run", "--json").out)
+    assert (found["name"], found["dry_run"]["outcome"]) == ("t", "PROMISED")
+    assert "task" not in found["dry_run"]
+
+
+def test_a_dry_run_that_could_never_start_fails(hai, fake, tmp_path) -> None:
+    async def dry_run(spec: TaskSpec) -> DryRunTaskResponse:
+        return DryRunTaskResponse(outcome="NEVER", message="could never start: too large")
+
+    fake.tasks.dry_run = dry_run
+    file = tmp_path / "t.yaml"
+    file.write_text("version: 2\nname: t\nspec:\n  entrypoint: t.py\n", "utf-8")
+    assert hai("run", str(file), "--dry-run").code == 1
+
+
+DRY_RUN = DryRunTaskResponse(
+    outcome="PROMISED",
+    message="would start when task 9 has left",
+    victims=[
+        Victim(id=9, user="bob", nodes=["n0", "n1"], lost_node_seconds=400, cost_node_seconds=660),
+        Victim(id=8, user="eve", nodes=["n2"], asked=True),
+    ],
+    quotas=[QuotaUse(priority=30, allowed=4, held=1, after=3.5), QuotaUse(priority=-1)],
+    ahead=[TaskAhead(id=7, user="u", node_count=1, rule="moved ahead by its owner")],
+    flips=[Flip(change="FEWER_NODES", message="ask for 1 node")],
+)
 
 
 def test_watch_in_a_pipe_prints_a_line_per_change(hai, fake) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -19,6 +20,7 @@ import pytest
 from hai.client import errors
 from hai.client.client import Client
 from hai.client.fake import FakeClient
+from hai.v1.policy_pb2 import SchedulingPolicy
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_CANCELED,
     TASK_STATE_FINISHED,
@@ -86,6 +88,15 @@ async def test_a_created_task_waits_and_can_be_read(client: Client) -> None:
 async def test_validation_creates_nothing(client: Client) -> None:
     assert (await client.tasks.create(spec(), validate_only=True)).id == 0
     assert list((await client.tasks.list()).tasks) == []
+
+
+async def test_a_dry_run_creates_nothing(client: Client) -> None:
+    answer = await client.tasks.dry_run(spec())
+    assert answer.outcome in {"STARTS", "PROMISED", "WAITS", "NEVER"}
+    assert (answer.task.id, bool(answer.message)) == (0, True)
+    assert list((await client.tasks.list()).tasks) == []
+    with pytest.raises(errors.Invalid):
+        await client.tasks.dry_run(TaskSpec(version=2))
 
 
 async def test_a_repeated_request_answers_with_the_first_task(client: Client) -> None:
@@ -298,6 +309,26 @@ async def test_nodes(client: Client) -> None:
     assert "broken fan" in node.reason
     assert [(g.nodes, g.usable_nodes) for g in await client.nodes.groups()] == [(2, 1)]
     assert (await client.nodes.update_group(node.group, True)).packed
+
+
+async def test_a_snapshot_of_the_scheduler(client: Client) -> None:
+    text = b"".join([part async for part in client.nodes.snapshot(anonymous=True)])
+    found = json.loads(text)
+    assert (found["format"], found["version"]) == ("hai.snapshot", 1)
+
+
+async def test_settings_of_a_group(client: Client) -> None:
+    group = (await client.nodes.list())[0].group
+    policy = SchedulingPolicy(staying=2, default_quota=3, demotion={})
+    shown = await client.nodes.update_group(group, policy=policy, preview=True)
+    assert shown.HasField("effect")
+    assert shown.policy == policy
+    assert (await client.nodes.groups())[0].policy == SchedulingPolicy()
+    assert (await client.nodes.update_group(group, policy=policy)).policy_in_force.staying == 2
+    after = await client.nodes.update_group(group, unset=["staying", "demotion"])
+    assert after.policy == SchedulingPolicy(default_quota=3)
+    assert not after.packed
+    assert (await client.nodes.groups())[0].policy == after.policy
 
 
 async def test_a_watch_of_nodes(client: Client) -> None:

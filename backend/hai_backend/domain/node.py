@@ -39,3 +39,4 @@ class Group:
 
     name: str
     packed: bool = False
+    policy: str = ""  # JSON of what it sets itself (sched.group_policy); empty: as the server's

@@ -41,6 +41,7 @@ class Suspend:
     task: int
     for_task: int
     reason: str
+    higher: bool = True  # it is of a higher level; False: an equal whose turn it is
 
 
 @dataclass(frozen=True, slots=True)

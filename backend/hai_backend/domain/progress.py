@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DAY = 86_400.0
 _NEWEST = (
     0.25  # weight of the newest measurement: four runs or checkpoints later two thirds are new
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """The scheduler has asked a run to leave for another task."""
+
+    at: float
+    for_task: int
+    higher: bool = False  # the other task was of a higher level
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,8 @@ class Progress:
     overhead_seconds: float = 0.0  # of those: starting and leaving
     lost_seconds: float = 0.0  # of those: work that no checkpoint kept
     losses: int = 0  # interruptions that kept nothing since the last checkpoint
+    queued_at: float | None = None  # end of the last run; None: there was none
+    suspensions: tuple[Suspension, ...] = ()  # of the last day, oldest first
 
     @property
     def restart_seconds(self) -> float | None:
@@ -30,6 +42,11 @@ class Progress:
         if self.start_seconds is None or self.suspend_seconds is None:
             return None
         return self.start_seconds + self.suspend_seconds
+
+
+def suspended(known: tuple[Suspension, ...], new: Suspension) -> tuple[Suspension, ...]:
+    """The suspensions of the day that ends with a new one."""
+    return (*(s for s in known if new.at - s.at < DAY), new)
 
 
 def smoothed(known: float | None, measured: float, count: int = 1) -> float:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.spec import TaskType
 
 
@@ -48,8 +49,19 @@ class SchedTask:
     leaves_free: bool = True  # LEAVING only: its nodes become free (False: it is being started)
     suspended_for: int = 0  # LEAVING only: the task that its nodes are wanted for
     run_seconds: float = 0.0  # over earlier runs
+    name: str = ""  # what it shares with similar tasks
+    waiting_since: float | None = None  # begin of its last wait; None: since it was submitted
+    suspensions: tuple[Suspension, ...] = ()  # of the last day, by the scheduler; oldest first
     yields: bool = False  # its program is known to save when it is asked to leave
     restart_seconds: float | None = None  # measured cost of suspending and starting again
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A task has ended after so many seconds on nodes, over all its runs. From these the scheduler learns."""
+
+    task: SchedTask
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +85,4 @@ class Snapshot:
     quotas: tuple[QuotaRow, ...] = ()
     inactive_users: frozenset[str] = frozenset()
     revision: int = 0
+    endings: tuple[Ending, ...] = ()  # what history is known, oldest first

@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import structlog
+
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
+from hai_backend.sched.group_policy import readable
 from hai_backend.store.base import Store
+
+log = structlog.get_logger(__name__)
 
 
 class SuspendOn(Protocol):
@@ -29,6 +34,7 @@ class Cluster:
         self._changed = changed
         self._nodes: dict[str, Node] = {}
         self._groups: dict[str, Group] = {}
+        self._named: dict[str, Group] = {}  # by nodes
         self._versions: dict[str, int] = {}
         self.feed = Feed()
         self.steady = asyncio.Lock()  # held while runs are placed, and while a group's rules change
@@ -37,6 +43,9 @@ class Cluster:
     async def load(self) -> None:
         """Read what is stored; nodes are not ready until the launcher has seen them."""
         self._groups = {g.name: g for g in await self._store.groups()}
+        for group in self._groups.values():
+            if not readable(group):
+                log.warning("a group's policy cannot be read: the server's holds", group=group.name)
         for node in await self._store.nodes():
             unseen = replace(
                 node, state=NodeState.NOT_READY, reason="not seen since the server started"
@@ -52,8 +61,7 @@ class Cluster:
 
     def groups(self) -> Mapping[str, Group]:
         """Declared groups, and those that only nodes name."""
-        named = {n.group: Group(n.group) for n in self._nodes.values()}
-        return {**named, **self._groups}
+        return {**self._named, **self._groups}
 
     async def seen(self, nodes: Sequence[Node]) -> list[Node]:
         """Take over what the launcher sees. Answers with the nodes that are lost: missing, or no longer ready."""
@@ -110,6 +118,7 @@ class Cluster:
 
     def _remember(self, node: Node) -> None:
         self._nodes[node.name] = node
+        self._named.setdefault(node.group, Group(node.group))
         version = max(self.feed.version + 1, int(self._clock.now() * 1e6))
         self._versions[node.name] = version
         self.feed.publish(version)

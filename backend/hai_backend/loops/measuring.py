@@ -24,10 +24,26 @@ def count(metrics: Metrics, before: Task | None, after: Task, now: float) -> Non
         metrics.suspended("preempted" if after.run and after.run.suspended_for else "asked")
 
 
-def gauge(metrics: Metrics, tasks: Iterable[Task], nodes: Iterable[Node]) -> None:
-    """How things stand after a scheduling pass."""
-    metrics.tasks(Counter(t.state for t in tasks))
-    metrics.nodes(nodes)
+class Standings:
+    """How many tasks are in which state, kept change by change; what Prometheus shows of them and of nodes."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._states: Counter[TaskState] = Counter()
+        self._nodes_shown = -1
+
+    def changed(self, before: Task | None, after: Task) -> None:
+        """A task has changed; `before` is None when it is new."""
+        if before is not None:
+            self._states[before.state] -= 1
+        self._states[after.state] += 1
+
+    def show(self, nodes: Iterable[Node], version: int) -> None:
+        """After a scheduling pass; nodes are counted again when their version has changed."""
+        self._metrics.tasks(self._states)
+        if version != self._nodes_shown:
+            self._nodes_shown = version
+            self._metrics.nodes(nodes)
 
 
 def _suspending(task: Task) -> bool:

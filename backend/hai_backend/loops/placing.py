@@ -39,6 +39,33 @@ class Room:
         return Room(minus(self.free, amount), tuple(i for i in self.gpus if i not in gpus))
 
 
+class Occupants:
+    """Which tasks are on which node; kept up to date change by change."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, Task] = {}
+        self._on: dict[str, set[int]] = {}
+
+    def note(self, task: Task) -> None:
+        """A task is new, or has changed."""
+        for name in _nodes_of(self._tasks.pop(task.id, None)):
+            self._on[name].discard(task.id)
+        names = _nodes_of(task)
+        if names:
+            self._tasks[task.id] = task
+        for name in names:
+            self._on.setdefault(name, set()).add(task.id)
+
+    def on(self, names: Iterable[str]) -> list[Task]:
+        """Everybody who holds one of these nodes, by id."""
+        ids = {task for name in names for task in self._on.get(name, ())}
+        return [self._tasks[task] for task in sorted(ids)]
+
+
+def _nodes_of(task: Task | None) -> frozenset[str]:
+    return frozenset(rank.node for _, _, rank in holders([task])) if task else frozenset()
+
+
 class Book:
     """The nodes that a plan wants to start runs on."""
 

@@ -1,24 +1,32 @@
-"""The scheduling loop: bell, snapshot, schedule, apply. A pass never throws and never blocks the API for long."""
+"""The scheduling loop: bell, news, pass, apply. A pass never throws and never blocks the API for long.
+
+The board (sched.board) is told what has changed since the pass before, and passes in a thread; should it ever fail, a
+new one is shown everything. What is asked of it meanwhile is answered from what it said before.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import structlog
 
 from hai_backend.domain.errors import HaiError, Unavailable
+from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Decision, Plan, Start, Stop, Suspend, Wait
-from hai_backend.domain.snapshot import QuotaRow, Snapshot, Standing
+from hai_backend.domain.snapshot import Ending, QuotaRow, Snapshot, Standing
+from hai_backend.domain.task import Task
 from hai_backend.loops.bell import Bell
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.ledger import Ledger
-from hai_backend.loops.placing import Book
-from hai_backend.loops.snapshots import SchedTasks, sched_task
-from hai_backend.sched import Policy, schedule
+from hai_backend.loops.placing import Book, Occupants
+from hai_backend.loops.recording import Recorder, Unrecorded
+from hai_backend.loops.snapshots import Changes, sched_task
+from hai_backend.sched import Board, Policy
+from hai_backend.sched.shown import Rules, Shown, show
 from hai_backend.tasks import events as ev
 
 log = structlog.get_logger(__name__)
@@ -35,7 +43,7 @@ class People(Protocol):
 
 
 class Scheduling:
-    """`waits` is the answer of the last pass for every task that it left in the queue."""
+    """Whoever changes a task tells `changed`; `wait` is why a task was left in the queue by the last pass."""
 
     def __init__(
         self,
@@ -47,6 +55,7 @@ class Scheduling:
         *,
         resync: float = 30.0,
         passed: Callable[[float], None] = lambda seconds: None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.bell = Bell()
         self._ledger = ledger
@@ -56,15 +65,43 @@ class Scheduling:
         self._policy = policy
         self._resync = resync
         self._passed = passed
-        self._sched_tasks = SchedTasks()
-        self._waits: Mapping[int, Wait] = {}
+        self._recorder = recorder or Unrecorded()
+        self._board: Board | None = None
+        self._changes = Changes()
+        self._occupants = Occupants()
+        self._learned: list[Ending] = []
+        self._nodes_seen = -1
+        self._passing = asyncio.Lock()
+        self._answers: dict[int, Wait | None] = {}
 
-    def waits(self) -> Mapping[int, Wait]:
-        return self._waits
+    def changed(self, task: Task) -> None:
+        """A task is new, or something has happened to it."""
+        self._changes.note(task)
+        self._occupants.note(task)
+        self._answers.pop(task.id, None)
 
     def saved(self, task_id: int, run: int, when: float) -> None:
         """A program has saved a checkpoint."""
-        self._sched_tasks.saved(task_id, run, when)
+        if (task := self._ledger.unfinished().get(task_id)) is not None:
+            self._changes.saved(task, run, when)
+
+    def learn(self, endings: Iterable[Ending]) -> None:
+        """Tasks of earlier days have run for so long."""
+        self._learned += endings
+
+    def wait(self, task_id: int) -> Wait | None:
+        """Why a task was left in the queue, without its place; None: it was not, or no pass has looked at it yet."""
+        if self._board is not None and not self._passing.locked():
+            self._answers[task_id] = self._board.wait(task_id)
+        return self._answers.get(task_id)
+
+    async def waits(self) -> dict[int, Wait]:
+        """Why each task was left in the queue, with places, and with who is ahead."""
+        async with self._passing:
+            return await asyncio.to_thread(self._all_waits)
+
+    def _all_waits(self) -> dict[int, Wait]:
+        return {wait.task: wait for wait in self._board.waits()} if self._board else {}
 
     async def run(self) -> None:
         """For ever. Begin only when the launcher has said which nodes and ranks exist."""
@@ -75,31 +112,59 @@ class Scheduling:
             try:
                 sleep = await self.once()
             except Exception:
-                log.exception("a scheduling pass failed; the next one follows")
-                sleep = self._resync
+                log.exception("a scheduling pass failed; the next one looks at everything anew")
+                self._board, sleep = None, self._resync
             seconds = time.perf_counter() - started
             self._passed(seconds)
             await asyncio.sleep(min(seconds * _REST, 1.0))
 
     async def once(self) -> float:
         """One pass. Answers with the seconds until time alone will change something."""
-        snapshot = self.snapshot()
-        plan = await asyncio.to_thread(schedule, snapshot, self._policy)
-        self._waits = {d.task: d for d in plan.decisions if isinstance(d, Wait)}
+        now = self._clock.now()
+        async with self._passing:
+            board, shown = self._told(), self._news(now)
+            self._board, plan = await asyncio.to_thread(self._pass, board, shown)
+            self._answers.clear()
         await self._apply(plan)
         return self._until(plan)
 
-    def snapshot(self) -> Snapshot:
-        """The cluster as the ledger knows it now."""
-        now = self._clock.now()
-        return Snapshot(
-            now=now,
-            nodes=tuple(self._cluster.nodes().values()),
-            tasks=self._sched_tasks.of(self._ledger.unfinished().values()),
-            groups=dict(self._cluster.groups()),
-            quotas=self._people.quota_rows(now),
-            inactive_users=self._people.inactive_users(),
+    def _told(self) -> Board:
+        """The board; a new one is told of every task."""
+        if self._board is None:
+            self._board = Board(self._policy)
+            self._nodes_seen = -1
+            for task in self._ledger.unfinished().values():
+                self.changed(task)
+        return self._board
+
+    def _news(self, now: float) -> Shown:
+        """The settings as they are now, and what has changed since the pass before."""
+        people, news = self._people, self._changes.take()
+        groups = dict(self._cluster.groups())
+        rules = Rules(groups, people.quota_rows(now), people.inactive_users())
+        learned, self._learned = self._learned, []
+        return Shown(
+            now, rules, self._new_nodes(), (*learned, *news.endings), news.tasks, news.gone
         )
+
+    def _new_nodes(self) -> tuple[Node, ...] | None:
+        if self._nodes_seen == self._cluster.feed.version:
+            return None
+        self._nodes_seen = self._cluster.feed.version
+        return tuple(self._cluster.nodes().values())
+
+    def _pass(self, board: Board, shown: Shown) -> tuple[Board, Plan]:
+        """In a thread. A recorder may have the board built anew."""
+        board = self._recorder.before(board)
+        plan = show(board, shown)
+        self._recorder.after(shown, plan)
+        return board, plan
+
+    async def snapshot(self) -> Snapshot:
+        """Everything that the last pass was shown; before the first one: nothing."""
+        async with self._passing:
+            board = self._board or Board(self._policy)
+            return await asyncio.to_thread(board.snapshot)
 
     def _until(self, plan: Plan) -> float:
         if plan.wake_at is None:
@@ -108,17 +173,15 @@ class Scheduling:
 
     async def _apply(self, plan: Plan) -> None:
         """Decisions of different tasks commit together; each is checked again first."""
-        actions = [d for d in plan.decisions if not isinstance(d, Wait)]
         async with self._cluster.steady:
-            book = self._book(actions)
-            events = [(d.task, event) for d in actions if (event := self._event(d, book))]
+            book = self._book(plan.decisions)
+            events = [(d.task, event) for d in plan.decisions if (event := self._event(d, book))]
             await asyncio.gather(*(self._apply_one(task, event) for task, event in events))
 
-    def _book(self, actions: Sequence[Decision]) -> Book:
-        wanted = {name for d in actions if isinstance(d, Start) for name in d.nodes}
+    def _book(self, decisions: Sequence[Decision]) -> Book:
+        wanted = {name for d in decisions if isinstance(d, Start) for name in d.nodes}
         book = Book(wanted, self._cluster.nodes(), self._cluster.groups())
-        if wanted:
-            book.hold(self._ledger.unfinished().values())
+        book.hold(self._occupants.on(wanted))
         return book
 
     def _event(self, decision: Decision, book: Book) -> ev.Event | None:
@@ -130,9 +193,10 @@ class Scheduling:
             case Start(nodes=nodes, priority=priority, reason=reason):
                 gpus = book.start(task, nodes) if task.waiting and not task.held else None
                 return None if gpus is None else ev.RunPlaced(nodes, priority, reason, gpus)
-            case Suspend(for_task=for_task, reason=reason):
+            case Suspend(for_task=other, reason=reason, higher=higher):
                 runs = sched_task(task).standing is Standing.RUNNING
-                return ev.SuspendAsked("scheduler", reason, for_task=for_task) if runs else None
+                asked = ev.SuspendAsked("scheduler", reason, for_task=other, higher=higher)
+                return asked if runs else None
             case Stop(reason=reason):
                 return ev.StopAsked("scheduler", None, reason)
             case Wait():

@@ -2,35 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from dataclasses import dataclass
 
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import SchedTask, Standing
-from hai_backend.domain.task import RunState, Task
+from hai_backend.domain.snapshot import Ending, SchedTask, Standing
+from hai_backend.domain.task import RunState, Task, TaskState
+
+_DIGITS = re.compile(r"\d+")
 
 
-class SchedTasks:
-    """Task -> SchedTask, remembered by revision: a pass converts only what changed."""
+@dataclass(frozen=True, slots=True)
+class News:
+    """What has changed since the pass before."""
+
+    tasks: tuple[SchedTask, ...]
+    gone: tuple[int, ...]
+    endings: tuple[Ending, ...]
+
+
+class Changes:
+    """Gathers what happens to tasks between two passes: a pass converts only what changed."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[int, SchedTask]] = {}
+        self._changed: dict[int, Task] = {}
+        self._gone: dict[int, Task] = {}
         self._saved: dict[int, tuple[int, float]] = {}  # run, and when it last saved
 
-    def saved(self, task_id: int, run: int, when: float) -> None:
-        """A run has saved a checkpoint: suspending it now loses little."""
-        self._saved[task_id] = (run, when)
-        self._known.pop(task_id, None)
+    def note(self, task: Task) -> None:
+        """A task is new, or has changed."""
+        if task.state is TaskState.FINISHED:
+            self._changed.pop(task.id, None)
+            self._saved.pop(task.id, None)
+            self._gone[task.id] = task
+        else:
+            self._changed[task.id] = task
 
-    def of(self, tasks: Iterable[Task]) -> tuple[SchedTask, ...]:
-        """In the order given; forgets tasks that are not among them."""
-        known, self._known = self._known, {}
-        for task in tasks:
-            before = known.get(task.id)
-            if before is None or before[0] != task.revision:
-                before = (task.revision, sched_task(task, self._saved_at(task)))
-            self._known[task.id] = before
-        self._saved = {i: saved for i, saved in self._saved.items() if i in self._known}
-        return tuple(entry[1] for entry in self._known.values())
+    def saved(self, task: Task, run: int, when: float) -> None:
+        """A run has saved a checkpoint: suspending it now loses little."""
+        self._saved[task.id] = (run, when)
+        self._changed[task.id] = task
+
+    def take(self) -> News:
+        """Everything since the last call."""
+        changed, self._changed = self._changed, {}
+        gone, self._gone = self._gone, {}
+        return News(
+            tasks=tuple(sched_task(task, self._saved_at(task)) for task in changed.values()),
+            gone=tuple(gone),
+            endings=tuple(ending(task) for task in gone.values() if task.run_seconds > 0),
+        )
 
     def _saved_at(self, task: Task) -> float | None:
         if task.run is None or task.waiting:
@@ -40,6 +61,16 @@ class SchedTasks:
             return when
         stored = task.progress.saved_at  # of an earlier run, or from before a restart of the server
         return stored if stored is not None and stored >= task.run.created_at else None
+
+
+def ending(task: Task) -> Ending:
+    """What a finished task tells about those like it."""
+    return Ending(sched_task(task), task.run_seconds)
+
+
+def pattern(name: str) -> str:
+    """What the names of similar tasks share: `lr-0.1` and `lr-0.03` are `lr-#.#`."""
+    return _DIGITS.sub("#", name)
 
 
 def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
@@ -71,6 +102,9 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
         and active.state not in (RunState.CREATED, RunState.BUILDING),
         suspended_for=active.suspended_for if active else 0,
         saved_at=saved_at,
+        name=pattern(task.spec.name),
+        waiting_since=task.progress.queued_at,
+        suspensions=task.progress.suspensions,
         yields=task.progress.yields,
         restart_seconds=task.progress.restart_seconds,
     )

@@ -24,8 +24,12 @@ def fault(task: SchedTask) -> str:
         return f"priority {task.priority!r} is none of {', '.join(p.name for p in Priority)}"
     if count <= 0 or gpu < 0 or cpu < 0 or memory < 0:
         return f"asks for {task.node_count} nodes with {task.gpu} gpus, {task.cpu} cpus, {task.memory} GB"
-    if not isfinite(task.custom_rank + task.created_at + task.not_before):
-        return "custom_rank, created_at or not_before is not a finite number"
+    since = task.created_at if task.waiting_since is None else task.waiting_since
+    times = (
+        task.created_at + task.not_before + since + task.run_seconds + (task.restart_seconds or 0.0)
+    )
+    if not isfinite(task.custom_rank + times):
+        return "custom_rank or a time is not a finite number"
     if task.assigned_nodes and len(set(task.assigned_nodes)) != task.node_count:
         return f"asks for {task.node_count} nodes but names {', '.join(task.assigned_nodes)}"
     return ""
@@ -49,6 +53,11 @@ class Feasibility:
     def __init__(self, group: str, exists: bool, nodes: Mapping[str, Node], pool: Pool) -> None:
         self._group, self._exists, self._nodes, self._pool = group, exists, nodes, pool
         self._known: dict[Need, Verdict | None] = {}
+        self._rooms: dict[Need, int] = {}
+
+    def usable_changed(self) -> None:
+        """Judge anew: some node may be used again, or not for now."""
+        self._known.clear()
 
     def verdict(self, need: Need) -> Verdict | None:
         """Why the need can not be met even with nobody else there; None when it can."""
@@ -73,9 +82,11 @@ class Feasibility:
         return None
 
     def _most(self, need: Need) -> int:
-        if need.only:
-            return sum(self._ranks(self._nodes[name], need) for name in need.only)
-        return sum(self._ranks(node, need) for node in self._nodes.values())
+        if need not in self._rooms:
+            named = (self._nodes[name] for name in need.only)
+            nodes = named if need.only else self._nodes.values()
+            self._rooms[need] = sum(self._ranks(node, need) for node in nodes)
+        return self._rooms[need]
 
     @staticmethod
     def _ranks(node: Node, need: Need) -> int:

@@ -1,55 +1,124 @@
-"""Why not, how far back, and whom it waits for: a sentence with numbers for every task that stays in the queue.
+"""Why not, how far back, and whom it waits for: a sentence with numbers for a task that stays in the queue.
 
-Sentences are written once for all tasks that share them, and the first tasks of a queue are one tuple that all share:
-explaining a hundred thousand waiting tasks costs little more than naming them.
+Asked after a pass and before its `undo`, so the nodes that others were promised count as taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
-from hai_backend.sched.check import wanted
+from hai_backend.sched import quota
+from hai_backend.sched.check import not_yet, wanted
 from hai_backend.sched.fit import slots
-from hai_backend.sched.order import Waiting
-from hai_backend.sched.pool import EMPTY, LEAVING, Need, Pool, Spot
+from hai_backend.sched.pool import Grip, Need, Pool, Spot
+from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT, Limit
+
+if TYPE_CHECKING:
+    from hai_backend.sched.seating import Seating
 
 _COMPETES = (WaitReason.NOT_ENOUGH_NODES, WaitReason.WAITING_FOR_PREEMPTED)
 
 
-def waits(blocked: Sequence[Waiting], pool: Pool, group: str, ahead_limit: int) -> Iterator[Wait]:
-    """One Wait for each blocked task of a group, in order. Only tasks that compete for nodes count as ahead."""
-    head = tuple(islice((w.task.id for w in blocked if w.why in _COMPETES), ahead_limit))
-    heads = [head[:number] for number in range(len(head) + 1)]
-    texts: dict[tuple[Need, Priority], str] = {}
+def all_waits(seating: Seating) -> Iterator[Wait]:
+    """One Wait for each task of the group that was not started: first who stands aside, then the queue in order.
+
+    Only tasks that compete for nodes have places before others.
+    """
+    yield from _aside(seating)
+    sentences = _Sentences(seating)
+    head: list[int] = []
     before = 0
-    for waiting in blocked:
-        need, level, why = waiting.need, waiting.level, waiting.why
-        text = waiting.message or texts.get((need, level))
+    for waiting in seating.group.queue.in_order():
+        if waiting.task.id in seating.started or not _feasible(seating, waiting):
+            continue
+        why, text = sentences.of(waiting)
+        ranked = why is not WaitReason.QUOTA_EXCEEDED
+        place, ahead = (before + 1, tuple(head)) if ranked else (0, ())
+        yield Wait(waiting.task.id, why, text, place, waiting.level, ahead)
+        if why in _COMPETES:
+            before += 1
+            if len(head) < seating.group.policy.ahead_limit:
+                head.append(waiting.task.id)
+
+
+def brief(seating: Seating, task: int) -> Wait | None:
+    """The reason alone, without looking at anybody else."""
+    waiting = seating.group.waiting.get(task)
+    if waiting is None or not _feasible(seating, waiting):
+        return _set_aside(seating, task)
+    if task in seating.started:
+        return None
+    why, text = _Sentences(seating).of(waiting)
+    return Wait(task, why, text, priority=waiting.level)
+
+
+def _set_aside(seating: Seating, task: int) -> Wait | None:
+    waiting, late = seating.group.waiting.get(task), seating.group.aside.get(task)
+    known = waiting.task if waiting else late
+    verdict = None
+    if waiting is not None:
+        verdict = seating.group.feasible.verdict(waiting.need)
+    elif late is not None:
+        verdict = not_yet(late, seating.now)
+    return Wait(task, *verdict, priority=known.priority) if known and verdict else None
+
+
+def _aside(seating: Seating) -> Iterator[Wait]:
+    group = seating.group
+    barred = (task for task, waiting in group.waiting.items() if not _feasible(seating, waiting))
+    for task in sorted([*group.aside, *barred]):
+        if (wait := _set_aside(seating, task)) is not None:
+            yield wait
+
+
+def _feasible(seating: Seating, waiting: Waiting) -> bool:
+    return seating.group.feasible.verdict(waiting.need) is None
+
+
+class _Sentences:
+    """Written once for all tasks that share them."""
+
+    def __init__(self, seating: Seating) -> None:
+        self._seating = seating
+        self._texts: dict[tuple[Need, Priority], str] = {}
+
+    def of(self, waiting: Waiting) -> tuple[WaitReason, str]:
+        group, need, level = self._seating.group, waiting.need, waiting.level
+        promise = self._seating.promised.get(waiting.task.id)
+        if promise is not None:
+            return WaitReason.WAITING_FOR_PREEMPTED, promise
+        limits = group.quotas.limits(*waiting.account)
+        if limits and not quota.has_room(limits, need.units):
+            return out_of_quota(limits, waiting, group.name)
+        text = self._texts.get((need, level))
         if text is None:
-            text = texts[need, level] = not_enough(pool, need, level, group)
-        if why is WaitReason.QUOTA_EXCEEDED:
-            yield Wait(waiting.task.id, why, text, priority=level)
-        else:
-            ahead = heads[min(before, len(head))]
-            yield Wait(waiting.task.id, why, text, before + 1, level, ahead)
-        before += why in _COMPETES
+            text = self._texts[need, level] = not_enough(group.pool, need, level, group.name)
+        return WaitReason.NOT_ENOUGH_NODES, text
 
 
 def not_enough(pool: Pool, need: Need, level: Priority, group: str) -> str:
     """Which nodes there are and who keeps them, once the pass is over."""
-    empty = pool.count(need, EMPTY)
-    leaving = pool.count(need, LEAVING) - empty
-    lower = pool.count(need, level - 1) - leaving - empty
-    rest = len(pool.spots_for(need)) - empty - leaving - lower
+    empty = pool.count(need, Grip.EMPTY)
+    leaving = pool.count(need, Grip.LEAVING) - empty
+    spots = pool.spots_for(need)
+    lower = sum(spot.grip is Grip.HELD and _below(spot, level) for spot in spots)
+    rest = len(spots) - empty - leaving - lower
     where = f"{group}#{need.zone}" if need.zone else group
     room = "" if need.whole else f", with room for {sum(_now(pool, need))} of {need.count} now"
     return (
         f"needs {wanted(need)}; of those that suit in {where}, {empty} free, {leaving} being left, "
         f"{lower} held below {level.name} but too few, {rest} held at {level.name} or above or promised{room}"
+    )
+
+
+def _below(spot: Spot, level: Priority) -> bool:
+    return all(
+        holder.grip is Grip.LEAVING or (holder.worth is not None and holder.worth.level < level)
+        for holder in spot.holders
     )
 
 
@@ -68,14 +137,14 @@ def out_of_quota(limits: Iterable[Limit], waiting: Waiting, group: str) -> tuple
 
 def handed_over(spots: Iterable[Spot], waiting: Waiting) -> str:
     """Which tasks are leaving the nodes that are promised to a newcomer."""
-    leaving = {h.task for spot in spots for h in spot.holders if h.level == LEAVING}
+    leaving = {h.task.id for spot in spots for h in spot.holders if h.grip is Grip.LEAVING}
     names = ", ".join(str(task) for task in sorted(leaving)[:10])
     more = f" and {len(leaving) - 10} more" if len(leaving) > 10 else ""
     return f"{wanted(waiting.need)} promised; starts when task {names}{more} has left"
 
 
 def _now(pool: Pool, need: Need) -> Iterator[int]:
-    return (slots(spot, need, EMPTY) for spot in pool.spots_for(need))
+    return (slots(spot, need, Grip.EMPTY) for spot in pool.spots_for(need))
 
 
 def _nodes(units: int) -> str:

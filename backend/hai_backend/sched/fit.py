@@ -11,15 +11,15 @@ from collections.abc import Container
 
 from hai_backend.sched import topology
 from hai_backend.sched.pool import (
-    EMPTY,
-    LEAVING,
     Amount,
+    Grip,
     Holder,
     Need,
     Pool,
     Spot,
     covers,
     plus,
+    put,
     ranks_in,
 )
 
@@ -30,7 +30,7 @@ def seat(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | None:
         return _seat_named(pool, need, holder)
     if need.whole:
         return _seat_whole(pool, need, holder)
-    if need.count > 1 and within(pool, need, EMPTY) < need.count:
+    if need.count > 1 and within(pool, need, Grip.EMPTY) < need.count:
         return None
     return _seat_parts(pool, need, holder)
 
@@ -42,45 +42,45 @@ def promise(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...]:
     return _promise_whole(pool, need, holder) if need.whole else _promise_parts(pool, need, holder)
 
 
-def within(pool: Pool, need: Need, top: int) -> int:
-    """How many ranks would fit, were everybody up to `top` gone."""
+def within(pool: Pool, need: Need, grip: Grip) -> int:
+    """How many ranks fit now (EMPTY), or once everybody who leaves has left (LEAVING)."""
     if need.whole:
-        return pool.count(need, top)
-    return sum(slots(spot, need, top) for spot in pool.spots_for(need))
+        return pool.count(need, grip)
+    return sum(slots(spot, need, grip) for spot in pool.spots_for(need))
 
 
-def slots(spot: Spot, need: Need, top: int, gone: Container[Holder] = ()) -> int:
-    """How many ranks fit on a node once everybody up to `top`, and who is in `gone`, has left it."""
+def slots(spot: Spot, need: Need, grip: Grip, gone: Container[Holder] = ()) -> int:
+    """How many ranks fit on a node once everybody up to `grip`, and who is in `gone`, has left it."""
     if need.whole:
-        return int(all(holder.level <= top or holder in gone for holder in spot.holders))
-    ranks = ranks_in(_room(spot, top, gone), need.ask)
+        return int(all(holder.grip <= grip or holder in gone for holder in spot.holders))
+    ranks = ranks_in(_room(spot, grip, gone), need.ask)
     return min(1, ranks) if need.only else ranks
 
 
-def _room(spot: Spot, top: int, gone: Container[Holder]) -> Amount:
-    if top == EMPTY:
+def _room(spot: Spot, grip: Grip, gone: Container[Holder]) -> Amount:
+    if grip is Grip.EMPTY:
         return spot.free
     room = spot.soon
     for holder in spot.holders:
-        if holder.level > LEAVING and (holder.level <= top or holder in gone):
+        if holder in gone and holder.grip is Grip.HELD:
             room = plus(room, spot.taken_by(holder))
     return room
 
 
 def _seat_named(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | None:
-    spots = [spot for spot in pool.spots_for(need) if slots(spot, need, EMPTY)]
+    spots = [spot for spot in pool.spots_for(need) if slots(spot, need, Grip.EMPTY)]
     return _put(pool, spots, holder) if len(spots) == need.count else None
 
 
 def _seat_whole(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | None:
-    if pool.count(need, EMPTY) < need.count:
+    if pool.count(need, Grip.EMPTY) < need.count:
         return None
     return _put(pool, _empties(pool, need, need.count), holder)
 
 
 def _put(pool: Pool, spots: list[Spot], holder: Holder) -> tuple[Spot, ...]:
     for spot in spots:
-        pool.put(spot, holder)
+        put(spot, holder)
     return tuple(spots)
 
 
@@ -93,9 +93,7 @@ def _empties(pool: Pool, need: Need, count: int) -> list[Spot]:
                 empty[place] = empty.get(place, 0) + len(spots)
     chosen: list[Spot] = []
     for place, take in topology.spread(empty, count) if count else ():
-        at_place = [
-            spot for kind in kinds for spot in kind.empties.get(place, ())[: -take - 1 : -1]
-        ]
+        at_place = [spot for kind in kinds for spot in kind.empties.get(place, [])[:take]]
         chosen += at_place[:take]
     return chosen
 
@@ -108,7 +106,7 @@ def _seat_parts(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | No
             return (
                 None  # only when the first rank finds no room: `seat` has counted for all of them
             )
-        pool.put(spot, holder)
+        put(spot, holder)
         chosen.append(spot)
     return tuple(chosen)
 
@@ -122,33 +120,44 @@ def _best_shared(pool: Pool, need: Need) -> Spot | None:
 
 
 def _smallest_empty(pool: Pool, need: Need) -> Spot | None:
-    return next(iter(_empties(pool, need, min(1, pool.count(need, EMPTY)))), None)
+    return next(iter(_empties(pool, need, min(1, pool.count(need, Grip.EMPTY)))), None)
 
 
 def _promise_whole(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...]:
-    free = _empties(pool, need, min(need.count, pool.count(need, EMPTY)))
-    leaving = [spot for kind in pool.kinds_for(need) for spot in kind.leaving]
-    leaving.sort(key=lambda spot: (_claim(spot, holder.task), spot.name))
-    return _put(pool, free + leaving[: need.count - len(free)], holder)
+    free = _empties(pool, need, min(need.count, pool.count(need, Grip.EMPTY)))
+    return _put(pool, free + _left_for(pool, need, holder.task.id, need.count - len(free)), holder)
 
 
-def _claim(spot: Spot, task: int) -> int:
-    """0: left for this task, 1: for nobody, 2: for another, which may need just this node."""
-    wanted = {holder.wanted_by for holder in spot.holders}
-    return 0 if task in wanted else 1 if wanted <= {0} else 2
+def _left_for(pool: Pool, need: Need, task: int, count: int) -> list[Spot]:
+    """Nodes that are being left: for this task, then for nobody, then for others, who may need just these."""
+    kinds = pool.kinds_for(need)
+    chosen = [
+        spot for claim in (task, 0) for kind in kinds for spot in kind.leavings.get(claim, ())
+    ]
+    if len(chosen) < count:
+        others = (
+            spot
+            for kind in kinds
+            for claim, spots in kind.leavings.items()
+            if claim not in (task, 0)
+            for spot in spots
+        )
+        chosen += sorted(others, key=lambda spot: spot.name)
+    return chosen[:count]
 
 
 def _promise_parts(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...]:
-    left = {spot: slots(spot, need, LEAVING) for spot in pool.spots_for(need)}
+    left = {spot: slots(spot, need, Grip.LEAVING) for spot in pool.spots_for(need)}
     chosen: list[Spot] = []
 
     def badness(spot: Spot) -> tuple[bool, int, Amount, str]:
         later = not covers(spot.free, need.ask)
-        return (later, _claim(spot, holder.task), spot.free, spot.name)
+        claim = (holder.task.id, 0).index(spot.claim) if spot.claim in (holder.task.id, 0) else 2
+        return (later, claim, spot.free, spot.name)
 
     for _ in range(need.count):
         best = min((spot for spot, ranks in left.items() if ranks), key=badness)
-        pool.put(best, holder)
+        put(best, holder)
         left[best] -= 1
         chosen.append(best)
     return tuple(chosen)

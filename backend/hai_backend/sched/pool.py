@@ -1,42 +1,50 @@
-"""The usable nodes of one group during a pass: who is on each, and how many of them could be had.
+"""The usable nodes of one group: who is on each, and how many of them could be had.
 
-A pass only ever takes room away (starts, promises) or turns runs into leaving ones, so whatever did not fit once will
-not fit later in the same pass. Everything counted here is kept up to date by `Pool.put` and `Pool.leave`.
+Kept from pass to pass; `put` and `remove` follow the runs. A pass only ever takes room away (starts, promises) or turns
+runs into leaving ones, so whatever did not fit once will not fit later in the same pass; afterwards it undoes both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from enum import IntEnum
+from operator import attrgetter
 
 from hai_backend.domain.node import Node
-from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import SchedTask
+from hai_backend.sched.appraise import Worth
 
 Amount = tuple[int, int, int]
 """GPUs, cpus, bytes of memory."""
 
 GB = 1 << 30
 
+_NAME = attrgetter("name")
+
+SEVERAL = -1
+
 UNLIMITED = 10**18
 """Stands for cpus or memory that a node does not declare: they limit nobody."""
 
-# What stands in `Holder.level` and `Spot.top` beside the levels 0..50, in the same order of firmness.
-EMPTY = -3
-LEAVING = -2
-FIXED = 99
+
+class Grip(IntEnum):
+    """How firmly a task, or a node's firmest holder, keeps a node."""
+
+    EMPTY = 0
+    LEAVING = 1  # asked to go
+    HELD = 2
 
 
 @dataclass(slots=True, eq=False)
 class Holder:
-    """A task on its nodes. Its level is the effective one; LEAVING: asked to go; FIXED: to be left alone."""
+    """A task on its nodes. Without a worth it is to be left alone: it is being started, or its row is bad."""
 
-    task: int
-    level: int
-    user: str = ""
-    asked: Priority = Priority.AUTO
-    run_level: Priority = Priority.AUTO
-    loss: float = 0.0  # node-seconds that a suspension would cost
+    task: SchedTask
+    grip: Grip
+    worth: Worth | None = None
     ask: Amount | None = None  # of each rank; None: whole nodes
+    units: int = 0  # what all of it weighs against a quota
     wanted_by: int = 0  # LEAVING: the task that it leaves for
     spots: list[Spot] = field(default_factory=list)
 
@@ -47,15 +55,19 @@ class Kind:
 
     zone: str
     size: Amount
-    tops: dict[int, int] = field(default_factory=dict)  # how many nodes have which `top`
-    empties: dict[tuple[str, ...], list[Spot]] = field(default_factory=dict)  # by topology
-    leaving: dict[Spot, None] = field(default_factory=dict)
-    spots: list[Spot] = field(default_factory=list)
+    packed: bool
+    open: dict[int, dict[Spot, None]]  # of the pool
+    shared: bool = False  # some node has or had more than one holder
+    empty: int = 0
+    empties: dict[tuple[str, ...], list[Spot]] = field(default_factory=dict)  # by topology and name
+    leaving: int = 0
+    leavings: dict[int, list[Spot]] = field(default_factory=dict)  # by claim and name
+    spots: dict[Spot, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
 class Spot:
-    """A usable node. `top` is the firmest level among its holders."""
+    """A usable node. `grip` is that of its firmest holder."""
 
     name: str
     kind: Kind
@@ -63,7 +75,8 @@ class Spot:
     free: Amount  # now
     soon: Amount  # once everybody who leaves has left
     holders: list[Holder] = field(default_factory=list)
-    top: int = EMPTY
+    grip: Grip = Grip.EMPTY
+    claim: int = 0  # while it is being left: the task that it is left for; 0: nobody; SEVERAL
 
     def taken_by(self, holder: Holder) -> Amount:
         """What one rank of a holder takes of this node."""
@@ -112,44 +125,39 @@ def plus(have: Amount, back: Amount) -> Amount:
 class Pool:
     """The nodes of one group that may take tasks."""
 
-    def __init__(self, nodes: Iterable[Node], on: Mapping[str, list[Holder]], packed: bool) -> None:
+    def __init__(self, packed: bool) -> None:
         self.packed = packed
         self.spots: dict[str, Spot] = {}
         self.kinds: dict[tuple[str, Amount], Kind] = {}
-        self.open: dict[int, dict[Spot, None]] = {}  # shared nodes by free GPUs
-        self.shared = packed  # some node may have more than one holder
+        self.open: dict[int, dict[Spot, None]] = {}  # partly taken nodes by free GPUs
         self._kinds_for: dict[tuple[str, Amount], tuple[Kind, ...]] = {}
-        for node in sorted(nodes, key=lambda node: node.name, reverse=True):
-            self._add(node, on.get(node.name, ()))
 
-    def _add(self, node: Node, holders: Iterable[Holder]) -> None:
+    def add(self, node: Node) -> Spot:
+        """Open a node, with nobody on it."""
         size = size_of(node)
-        kind = self.kinds.setdefault((node.zone, size), Kind(node.zone, size))
-        spot = Spot(node.name, kind, node.topology, size, size)
-        self.spots[node.name] = spot
-        kind.spots.append(spot)
-        kind.tops[EMPTY] = kind.tops.get(EMPTY, 0) + 1
-        kind.empties.setdefault(spot.place, []).append(spot)  # names descend: pop() takes the first
-        for holder in holders:
-            self.put(spot, holder)
+        kind = self.kinds.get((node.zone, size))
+        if kind is None:
+            kind = self.kinds[node.zone, size] = Kind(node.zone, size, self.packed, self.open)
+            self._kinds_for.clear()
+        spot = self.spots[node.name] = Spot(node.name, kind, node.topology, size, size)
+        kind.spots[spot] = None
+        _regrip(spot)
+        return spot
 
-    def put(self, spot: Spot, holder: Holder) -> None:
-        """Count one rank of a task on a node."""
-        if self.packed:
-            self._shelve(spot, minus(spot.free, spot.taken_by(holder)))
-            if holder.level != LEAVING:
-                spot.soon = minus(spot.soon, spot.taken_by(holder))
-        self.shared = self.shared or bool(spot.holders)
-        spot.holders.append(holder)
-        holder.spots.append(spot)
-        self._settle(spot, max(spot.top, holder.level))
+    def close(self, name: str) -> Spot:
+        """Take a node away, with everybody on it."""
+        spot = self.spots.pop(name)
+        for holder in list(spot.holders):
+            holder.spots = [other for other in holder.spots if other is not spot]
+        self.open.get(spot.free[0], {}).pop(spot, None)
+        _forget(spot)
+        del spot.kind.spots[spot]
+        return spot
 
-    def leave(self, holder: Holder, wanted_by: int) -> None:
-        """Count a running task as one that leaves for `wanted_by`."""
-        holder.level, holder.wanted_by = LEAVING, wanted_by
-        for spot in holder.spots:
-            spot.soon = plus(spot.soon, spot.taken_by(holder))
-            self._settle(spot, max(other.level for other in spot.holders))
+    @property
+    def shared(self) -> bool:
+        """True when a node may have more than one holder."""
+        return self.packed or any(kind.shared for kind in self.kinds.values())
 
     def kinds_for(self, need: Need) -> tuple[Kind, ...]:
         """The kinds of nodes that suit a need, smallest first."""
@@ -186,35 +194,93 @@ class Pool:
             for kind in self.kinds_for(need)
         )
 
-    def count(self, need: Need, top: int) -> int:
-        """How many suitable nodes have nobody firmer than `top` on them."""
+    def count(self, need: Need, grip: Grip) -> int:
+        """How many suitable nodes nobody keeps more firmly than `grip`: EMPTY or LEAVING."""
         if need.only:
-            return sum(spot.top <= top for spot in self.spots_for(need))
+            return sum(spot.grip <= grip for spot in self.spots_for(need))
         return sum(
-            number
+            kind.empty + (kind.leaving if grip is Grip.LEAVING else 0)
             for kind in self.kinds_for(need)
-            for level, number in kind.tops.items()
-            if level <= top
         )
 
-    def _shelve(self, spot: Spot, free: Amount) -> None:
-        self.open.get(spot.free[0], {}).pop(spot, None)
-        spot.free = free
-        if free[0] >= 0 and free[1] > 0 and free[2] > 0:
-            self.open.setdefault(free[0], {})[spot] = None
 
-    def _settle(self, spot: Spot, top: int) -> None:
-        if top == spot.top:
-            return
-        kind, old = spot.kind, spot.top
-        kind.tops[old] -= 1
-        kind.tops[top] = kind.tops.get(top, 0) + 1
-        spot.top = top
-        if old == EMPTY:
-            _discard(kind.empties[spot.place], spot)
-        kind.leaving.pop(spot, None)
-        if top == LEAVING:
-            kind.leaving[spot] = None
+def put(spot: Spot, holder: Holder) -> None:
+    """Count one rank of a task on a node."""
+    if spot.kind.packed:
+        _shelve(spot, minus(spot.free, spot.taken_by(holder)))
+        if holder.grip is not Grip.LEAVING:
+            spot.soon = minus(spot.soon, spot.taken_by(holder))
+    spot.kind.shared = spot.kind.shared or bool(spot.holders)
+    spot.holders.append(holder)
+    holder.spots.append(spot)
+    _regrip(spot)
+
+
+def remove(holder: Holder) -> None:
+    """Everything of a task is gone."""
+    for spot in holder.spots:
+        if spot.kind.packed:
+            _shelve(spot, plus(spot.free, spot.taken_by(holder)))
+            if holder.grip is not Grip.LEAVING:
+                spot.soon = plus(spot.soon, spot.taken_by(holder))
+        spot.holders.remove(holder)
+        _regrip(spot)
+    holder.spots.clear()
+
+
+def leave(holder: Holder, wanted_by: int) -> None:
+    """Count a run as one that leaves for `wanted_by`."""
+    holder.grip, holder.wanted_by = Grip.LEAVING, wanted_by
+    for spot in holder.spots:
+        spot.soon = plus(spot.soon, spot.taken_by(holder))
+        _regrip(spot)
+
+
+def stay(holder: Holder) -> None:
+    """Undo `leave`."""
+    holder.grip, holder.wanted_by = Grip.HELD, 0
+    for spot in holder.spots:
+        spot.soon = minus(spot.soon, spot.taken_by(holder))
+        _regrip(spot)
+
+
+def _shelve(spot: Spot, free: Amount) -> None:
+    shelves = spot.kind.open
+    shelves.get(spot.free[0], {}).pop(spot, None)
+    spot.free = free
+    if free[0] >= 0 and free[1] > 0 and free[2] > 0 and free != spot.kind.size:
+        shelves.setdefault(free[0], {})[spot] = None
+
+
+def _regrip(spot: Spot) -> None:
+    _forget(spot)
+    spot.grip = max((holder.grip for holder in spot.holders), default=Grip.EMPTY)
+    kind = spot.kind
+    if spot.grip is Grip.EMPTY:
+        kind.empty += 1
+        insort(kind.empties.setdefault(spot.place, []), spot, key=_NAME)
+    elif spot.grip is Grip.LEAVING:
+        kind.leaving += 1
+        claims = {holder.wanted_by for holder in spot.holders}
+        spot.claim = claims.pop() if len(claims) == 1 else SEVERAL
+        insort(kind.leavings.setdefault(spot.claim, []), spot, key=_NAME)
+
+
+def _forget(spot: Spot) -> None:
+    """Take a node out of its kind's counts; nothing happens to one that is in none."""
+    kind = spot.kind
+    if _taken_out(spot, kind.empties.get(spot.place, [])):
+        kind.empty -= 1
+    elif _taken_out(spot, kind.leavings.get(spot.claim, [])):
+        kind.leaving -= 1
+
+
+def _taken_out(spot: Spot, row: list[Spot]) -> bool:
+    at = bisect_left(row, spot.name, key=_NAME)
+    found = at < len(row) and row[at] is spot
+    if found:
+        del row[at]
+    return found
 
 
 def ranks_in(have: Amount, ask: Amount) -> int:
@@ -226,10 +292,3 @@ def ranks_in(have: Amount, ask: Amount) -> int:
     if memory:
         most = min(most, have[2] // memory)
     return max(0, most)
-
-
-def _discard(spots: list[Spot], spot: Spot) -> None:
-    if spots[-1] is spot:
-        spots.pop()
-    else:
-        spots.remove(spot)

@@ -1,50 +1,88 @@
 """Who must leave so that a newcomer fits, and nobody else.
 
-Lower levels first; within a level, who loses least for what is gained: nodes x (seconds since the last checkpoint or
-start, plus the cost of a restart) for each node that the newcomer can use. What turns out superfluous is taken back, so
-no victim can be spared; and when all of them together do not suffice, nobody leaves.
+Lower levels first, and there who loses least for what is gained: nodes x (seconds since the last checkpoint or start,
+plus the cost of a restart) for each node that the newcomer can use. Then, where slices are on, runs of the newcomer's
+own level that rank below it; among them work lost counts in steps of two, and of equals the lowest rank leaves first.
+What turns out superfluous is taken back, so no victim can be spared; when all of them do not suffice, nobody leaves.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from math import inf, isfinite
+from math import frexp, inf, isfinite
 
-from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
+from hai_backend.sched.appraise import Guard, Worth, restart_seconds, run_level, slice_seconds
 from hai_backend.sched.fit import slots
-from hai_backend.sched.order import Waiting
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import LEAVING, Holder, Need, Pool, Spot
+from hai_backend.sched.pool import Grip, Holder, Need, Pool, Spot
+from hai_backend.sched.queue import Verdict, Waiting
 
 
 def loss(task: SchedTask, policy: Policy, now: float) -> float:
     """Node-seconds lost when the task is suspended now. Odd clocks count as no work lost."""
+    return work_lost(task, now) + len(task.placed) * restart_seconds(task, policy)
+
+
+def work_lost(task: SchedTask, now: float) -> float:
+    """Node-seconds of work since the last checkpoint, or start; none of a program that saves when it is asked."""
     since = max((t for t in (task.saved_at, task.run_started_at) if t is not None), default=now)
-    seconds = now - since
-    return len(task.placed) * (
-        (max(0.0, seconds) if isfinite(seconds) else 0.0) + policy.restart_seconds
-    )
+    seconds = 0.0 if task.yields else now - since
+    return len(task.placed) * (max(0.0, seconds) if isfinite(seconds) else 0.0)
 
 
 class Ladder:
-    """The running tasks of one pool by level and size, each list by loss: cheapest victims first."""
+    """The runs of a group by level and rank."""
 
-    def __init__(self, running: list[Holder]) -> None:
-        self._steps: dict[int, dict[int, list[Holder]]] = {}
-        for holder in sorted(running, key=lambda holder: (holder.loss, holder.task)):
-            sizes = self._steps.setdefault(holder.level, {})
-            sizes.setdefault(len(holder.spots), []).append(holder)
+    def __init__(self) -> None:
+        self._steps: dict[int, list[tuple[float, int, Holder]]] = {}
+        self._nodes: dict[tuple[int, Guard], int] = {}
 
-    def below(self, level: int) -> Iterator[list[list[Holder]]]:
-        """The lists of each level below, lowest level first."""
-        for step in sorted(step for step in self._steps if step < level):
-            yield list(self._steps[step].values())
+    def add(self, holder: Holder) -> None:
+        """A run that may be asked to leave."""
+        worth = _worth(holder)
+        insort(self._steps.setdefault(worth.level, []), (worth.merit, holder.task.id, holder))
+        self._count(holder, len(holder.spots))
 
-    def remove(self, victim: Holder) -> None:
-        """Forget a task that is leaving; call it before its level changes."""
-        self._steps[victim.level][len(victim.spots)].remove(victim)
+    def remove(self, holder: Holder) -> None:
+        """Forget a run; call it before its worth or its nodes change."""
+        worth = _worth(holder)
+        step = self._steps[worth.level]
+        del step[bisect_left(step, (worth.merit, holder.task.id))]
+        self._count(holder, -len(holder.spots))
+
+    def _count(self, holder: Holder, nodes: int) -> None:
+        key = (_worth(holder).level, _worth(holder).guard)
+        self._nodes[key] = self._nodes.get(key, 0) + nodes
+
+    def holders(self) -> Iterator[Holder]:
+        """All runs, lowest level and rank first."""
+        for level in sorted(self._steps):
+            yield from (holder for _, _, holder in self._steps[level])
+
+    def might_free(self, waiting: Waiting, policy: Policy, enough: int) -> bool:
+        """A quick answer: False when the runs that may be asked to leave hold fewer than `enough` nodes."""
+        top = Guard.ALL if waiting.level >= policy.urgent else Guard.EQUALS
+        nodes = sum(
+            n for (lv, guard), n in self._nodes.items() if lv < waiting.level and guard <= top
+        )
+        for merit, _, holder in self._steps.get(waiting.level, ()) if policy.time_slices else ():
+            if nodes >= enough or merit >= waiting.merit:
+                break
+            nodes += len(holder.spots) if _worth(holder).guard is Guard.NONE else 0
+        return nodes >= enough
+
+    def below(self, level: int) -> Iterator[tuple[int, list[Holder]]]:
+        """The runs of each level up to `level`, lowest level first."""
+        for step in sorted(step for step in self._steps if step <= level):
+            yield step, [holder for _, _, holder in self._steps[step]]
+
+
+def _worth(holder: Holder) -> Worth:
+    assert holder.worth is not None  # those without one are never put on a ladder
+    return holder.worth
 
 
 class _Tally:
@@ -91,66 +129,122 @@ class _Tally:
             if self._suits(spot):
                 before = self._slots.get(spot)
                 if before is None:
-                    before = slots(spot, self._need, LEAVING)
-                self._slots[spot] = slots(spot, self._need, LEAVING, self._gone)
+                    before = slots(spot, self._need, Grip.LEAVING)
+                self._slots[spot] = slots(spot, self._need, Grip.LEAVING, self._gone)
                 self.total += self._slots[spot] - before
 
 
-def victims(pool: Pool, ladder: Ladder, waiting: Waiting, already: int) -> list[Holder]:
-    """The running tasks to suspend so that all ranks fit and not only `already`; empty when that cannot be."""
-    newcomer, level = waiting.task, waiting.level
+def victims(
+    pool: Pool, ladder: Ladder, waiting: Waiting, already: int, policy: Policy, now: float
+) -> tuple[list[Holder], Verdict]:
+    """The runs to suspend so that all ranks fit and not only `already`; none: who else is refused with this task."""
     tally = _Tally(pool, waiting.need, already)
     chosen: list[Holder] = []
+    refused = {Verdict.LINE}
+    prices: Losses = {}
 
     def eligible(holder: Holder) -> bool:
-        return tally.useful(holder) and not _own_equal(holder, newcomer, level)
+        if not tally.useful(holder) or not outranks(waiting, holder, policy):
+            return False
+        spared = _spared(waiting, holder, policy, now)
+        refused.add(spared)
+        return spared is Verdict.LINE
 
-    for step in ladder.below(level):
-        for victim in _cheapest_first(step, tally, eligible):
+    for level, step in ladder.below(waiting.level):
+        equals = level == waiting.level
+        price = _losses_of_equals(step, now) if equals else _losses(step, policy, now)
+        prices |= price
+        for victim in _cheapest_first(step, price, tally, eligible):
             chosen.append(victim)
             tally.add(victim)
             if tally.missing <= 0:
-                return _without_superfluous(chosen, tally)
-    return []
+                return _without_superfluous(chosen, tally, prices), Verdict.LINE
+    return [], min(refused, key=_NARROWEST.index)
 
 
-def _own_equal(holder: Holder, newcomer: SchedTask, level: Priority) -> bool:
+_NARROWEST = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
+
+
+def outranks(waiting: Waiting, holder: Holder, policy: Policy) -> bool:
+    """By levels, ranks and protection, may this task take the nodes of that run?"""
+    worth = _worth(holder)
+    if worth.level < waiting.level:
+        return worth.guard is not Guard.ALL or waiting.level >= policy.urgent
+    ranks_below = worth.guard is Guard.NONE and worth.merit < waiting.merit
+    return worth.level == waiting.level and policy.time_slices and ranks_below
+
+
+def _spared(waiting: Waiting, holder: Holder, policy: Policy, now: float) -> Verdict:
+    """Whom a run is spared from, though outranked: LANE, its user's own equals; NEXT, this task only; LINE, nobody."""
+    if _own_equal(holder, waiting, policy):
+        return Verdict.LANE
+    return Verdict.NEXT if _takes_back(waiting, holder, policy, now) else Verdict.LINE
+
+
+def _own_equal(holder: Holder, waiting: Waiting, policy: Policy) -> bool:
     """A user's tasks of one level do not interrupt one another: as asked, or as run."""
-    return holder.user == newcomer.user and (
-        holder.asked == newcomer.priority or holder.run_level == level
+    task, newcomer = holder.task, waiting.task
+    return task.user == newcomer.user and (
+        task.priority == newcomer.priority or run_level(task, policy) == waiting.own_level
     )
 
 
+def _takes_back(waiting: Waiting, holder: Holder, policy: Policy, now: float) -> bool:
+    """Two tasks do not bounce: who had to leave for another one leaves it alone for a slice."""
+    turns = [s.at for s in waiting.task.suspensions if s.for_task == holder.task.id]
+    return bool(turns) and now - turns[-1] < slice_seconds(holder.task, policy)
+
+
+Losses = dict[Holder, tuple[float, float]]
+"""For each run what counts of its suspension (node-seconds), and its merit for ties."""
+
+
+def _losses(step: list[Holder], policy: Policy, now: float) -> Losses:
+    """Of runs of a lower level."""
+    return {holder: (loss(holder.task, policy, now), 0.0) for holder in step}
+
+
+def _losses_of_equals(step: list[Holder], now: float) -> Losses:
+    return {
+        holder: (2.0 ** frexp(work_lost(holder.task, now))[1], _worth(holder).merit)
+        for holder in step
+    }
+
+
 def _cheapest_first(
-    step: list[list[Holder]], tally: _Tally, eligible: Callable[[Holder], bool]
+    step: list[Holder], losses: Losses, tally: _Tally, eligible: Callable[[Holder], bool]
 ) -> Iterator[Holder]:
     """The next victim of one level, by loss for each rank that is still missing; at last those who free none alone.
 
     What a victim frees beyond what is missing counts for nothing, so its cost only grows: a heap of old costs is exact.
     """
-    gains = _shortlist(step, tally, eligible)
+    gains = _shortlist(step, losses, tally, eligible)
 
-    def cost(holder: Holder) -> tuple[float, float, int]:
-        useful = min(gains[holder], tally.missing)
-        return (holder.loss / useful if useful else inf, holder.loss, holder.task)
+    def cost(holder: Holder) -> tuple[float, float, float, int]:
+        useful, (lost, merit) = min(gains[holder], tally.missing), losses[holder]
+        return (lost / useful if useful else inf, merit, lost, holder.task.id)
 
-    heap = [(cost(holder), holder.task, holder) for holder in gains]
+    heap = [(cost(holder), holder) for holder in gains]
     heapify(heap)
     while heap:
-        known, task, holder = heappop(heap)
+        known, holder = heappop(heap)
         if cost(holder) > known:
-            heappush(heap, (cost(holder), task, holder))
+            heappush(heap, (cost(holder), holder))
         else:
             yield holder
-    yield from (h for equals in step for h in equals if h not in gains and eligible(h))
+    order = sorted(step, key=lambda h: (losses[h], h.task.id))
+    yield from (h for h in order if h not in gains and eligible(h))
 
 
 def _shortlist(
-    step: list[list[Holder]], tally: _Tally, eligible: Callable[[Holder], bool]
+    step: list[Holder], losses: Losses, tally: _Tally, eligible: Callable[[Holder], bool]
 ) -> dict[Holder, int]:
     """Of each size the cheapest few that would do alone, and what each of them frees."""
+    sizes: dict[int, list[Holder]] = {}
+    for holder in sorted(step, key=lambda h: (losses[h], h.task.id)):
+        sizes.setdefault(len(holder.spots), []).append(holder)
     gains: dict[Holder, int] = {}
-    for equals in step:
+    for equals in sizes.values():
         gained = 0
         for holder in equals:
             if gained >= tally.missing:
@@ -161,9 +255,14 @@ def _shortlist(
     return gains
 
 
-def _without_superfluous(chosen: list[Holder], tally: _Tally) -> list[Holder]:
+def _without_superfluous(chosen: list[Holder], tally: _Tally, losses: Losses) -> list[Holder]:
     kept = list(chosen)
-    for victim in sorted(chosen, key=lambda holder: (-holder.level, -holder.loss, holder.task)):
+
+    def firmest_first(holder: Holder) -> tuple[int, float, float, int]:
+        lost, merit = losses[holder]
+        return (-_worth(holder).level, -merit, -lost, holder.task.id)
+
+    for victim in sorted(chosen, key=firmest_first):
         tally.spare(victim)
         if tally.missing <= 0:
             kept.remove(victim)

@@ -7,14 +7,17 @@ it takes of the group's largest node, in its scarcest resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.snapshot import QuotaRow, SchedTask
-from hai_backend.sched.order import Waiting
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.pool import Amount
+
+if TYPE_CHECKING:
+    from hai_backend.sched.queue import Waiting
 
 UNIT = 1_000_000
 """Weight of one whole node; integers, so that sums are exact."""
@@ -57,6 +60,14 @@ class Quotas:
         for row in (level, Priority.AUTO):
             self._held[user, row] = self._held.get((user, row), 0) + units
 
+    def release(self, user: str, level: Priority, units: int) -> None:
+        """Undo `hold`."""
+        self.hold(user, level, -units)
+
+    def holds(self, user: str) -> bool:
+        """True when the user holds anything in the group."""
+        return self._held.get((user, Priority.AUTO), 0) > 0
+
     def limits(self, user: str, level: Priority) -> list[Limit]:
         """The limits that bind the user at a level; none: unlimited."""
         rows = self._rows.get(user, {})
@@ -86,15 +97,20 @@ def has_room(limits: Iterable[Limit], units: int) -> bool:
     return all(limit.room >= units for limit in limits)
 
 
-def resolve_auto(queue: Iterable[Waiting], quotas: Quotas) -> None:
-    """Give each waiting AUTO task its level: a user's first tasks get the highest, the surplus lower ones."""
-    claims: dict[tuple[str, Priority], int] = {}
-    auto = [waiting for waiting in queue if waiting.level is Priority.AUTO]
-    for waiting in sorted(auto, key=lambda waiting: own_order(waiting.task)):
-        user, units = waiting.task.user, waiting.need.units
-        waiting.level, possible = _auto_level(user, units, quotas, claims)
-        for row in (waiting.level, Priority.AUTO) if possible else ():
-            claims[user, row] = claims.get((user, row), 0) + units
+def auto_levels(
+    user: str, autos: Iterable[Waiting], quotas: Quotas
+) -> Iterator[tuple[Waiting, Priority]]:
+    """The level of each waiting AUTO task of a user: the first ones get the highest, the surplus lower ones."""
+    levels = quotas.candidates(user)
+    if len(levels) == 1:
+        return
+    claims: dict[Priority, int] = {}
+    for waiting in sorted(autos, key=lambda waiting: own_order(waiting.task)):
+        units = waiting.need.units
+        level, possible = _auto_level(user, units, quotas, levels, claims)
+        for row in (level, Priority.AUTO) if possible else ():
+            claims[row] = claims.get(row, 0) + units
+        yield waiting, level
 
 
 def own_order(task: SchedTask) -> tuple[float, float, int]:
@@ -103,13 +119,12 @@ def own_order(task: SchedTask) -> tuple[float, float, int]:
 
 
 def _auto_level(
-    user: str, units: int, quotas: Quotas, claims: dict[tuple[str, Priority], int]
+    user: str, units: int, quotas: Quotas, levels: list[Priority], claims: dict[Priority, int]
 ) -> tuple[Priority, bool]:
     """The level, and whether the task could ever start at it."""
-    levels = quotas.candidates(user)
     possible = [level for level in levels if allows(quotas.limits(user, level), units)]
     for level in possible:
         limits = quotas.limits(user, level)
-        if all(limit.room >= units + claims.get((user, limit.row), 0) for limit in limits):
+        if all(limit.room >= units + claims.get(limit.row, 0) for limit in limits):
             return level, True
     return (possible or levels)[-1], bool(possible)

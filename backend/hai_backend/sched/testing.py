@@ -31,7 +31,7 @@ def queued(
         "group": "default",
         "node_count": count,
         "priority": priority,
-        "created_at": float(task),
+        "created_at": NOW - 1000.0 + task,
     }
     return SchedTask(**(facts | settings))
 

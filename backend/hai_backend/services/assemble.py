@@ -11,9 +11,12 @@ from hai_backend.domain.task import Task
 from hai_backend.loops.clock import Clock
 from hai_backend.sched.policy import Policy
 from hai_backend.services.capacity import Capacity
+from hai_backend.services.forecasting import Forecasting
+from hai_backend.services.foresight import Foresight
 from hai_backend.services.interceptors import Gate
 from hai_backend.services.log_service import LogService
 from hai_backend.services.node_board import NodeBoard
+from hai_backend.services.node_groups import GroupRooms, NodeGroups
 from hai_backend.services.node_service import NodeService
 from hai_backend.services.ports import Cluster, Ledger, Logs, Scheduling
 from hai_backend.services.server import Endpoint, Listening, Servicers, build_server
@@ -67,12 +70,22 @@ def servicers(parts: Parts) -> Servicers:
     board = NodeBoard(parts.cluster, parts.ledger, parts.clock)
     return Servicers(
         tasks=TaskService(_task_rooms(parts, capacity)),
-        nodes=NodeService(parts.cluster, parts.ledger, board, capacity, access),
+        nodes=NodeService(
+            parts.cluster,
+            board,
+            access,
+            NodeGroups(_group_rooms(parts, capacity)),
+            parts.scheduling,
+        ),
         users=UserService(parts.directory, parts.ledger, parts.clock),
         logs=LogService(parts.logs, parts.ledger, access),
         server=ServerService(parts.name, parts.launcher, parts.clock),
         agents=parts.agents,
     )
+
+
+def _group_rooms(parts: Parts, capacity: Capacity) -> GroupRooms:
+    return GroupRooms(parts.cluster, parts.ledger, parts.scheduling, capacity, parts.policy)
 
 
 def _task_rooms(parts: Parts, capacity: Capacity) -> TaskRooms:
@@ -93,4 +106,6 @@ def _task_rooms(parts: Parts, capacity: Capacity) -> TaskRooms:
         ),
         clock=parts.clock,
         goodput=parts.goodput,
+        foresight=Foresight(parts.scheduling, parts.policy, parts.clock),
+        forecasting=Forecasting(parts.scheduling, parts.policy, parts.clock),
     )

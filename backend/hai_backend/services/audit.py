@@ -6,12 +6,29 @@ It names the scalars of a request only; the insides of a task spec (environments
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 from google.protobuf.message import Message
 
 _CHARS = 500
 _IDENTITIES = ("id", "name", "subject")
-_NESTED = frozenset({"user", "quota"})
+_NESTED = frozenset({"user", "quota", "policy"})
+_TOLD_CHARS = 4000
+_TOLD: ContextVar[list[str] | None] = ContextVar("hai_audit_told", default=None)
+
+
+def listen() -> list[str]:
+    """From here on, what this call tells of itself is kept in this list."""
+    told: list[str] = []
+    _TOLD.set(told)
+    return told
+
+
+def tell(text: str) -> None:
+    """What a change really was, old values and new: a row says that instead of the request."""
+    told = _TOLD.get()
+    if told is not None:
+        told.append(text[:_TOLD_CHARS])
 
 
 def resource(request: Message, response: Message | None) -> str:

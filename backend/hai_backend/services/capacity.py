@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hai_backend.domain.node import Node
+from hai_backend.domain.node import Group, Node
 from hai_backend.sched.pool import Amount, covers, ranks_in, size_of
 from hai_backend.services.ports import Cluster
 
@@ -14,9 +14,12 @@ _REMEMBERED = 1000  # shapes of requests
 class GroupCapacity:
     """The nodes of one group, as a submission sees them."""
 
-    def __init__(self, name: str, packed: bool, nodes: Iterable[Node]) -> None:
+    def __init__(
+        self, name: str, packed: bool, nodes: Iterable[Node], settings: Group | None = None
+    ) -> None:
         self.name = name
         self.packed = packed
+        self.settings = settings or Group(name, packed)
         self.nodes = {node.name: node for node in nodes}
         self.zones = frozenset(node.zone for node in self.nodes.values() if node.zone)
         sizes = [size_of(node) for node in self.nodes.values()]
@@ -71,6 +74,6 @@ class Capacity:
             members.setdefault(node.group, []).append(node)
         groups = self._cluster.groups()
         return {
-            g.name: GroupCapacity(g.name, g.packed, members.get(g.name, ()))
+            g.name: GroupCapacity(g.name, g.packed, members.get(g.name, ()), g)
             for g in groups.values()
         }

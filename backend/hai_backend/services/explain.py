@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
 from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.task import Task, TaskEvent
+from hai_backend.services.convert_flip import (
+    flip_text,
+    flip_to_proto,
+    nodes,
+    numbers_to_proto,
+    quota_to_proto,
+    utc,
+)
 from hai_backend.services.convert_task import wait_to_proto
+from hai_backend.services.convert_time import timestamp
+from hai_backend.services.foresight import Insight
 from hai_backend.services.holding import held_by, nodes_held
 
 _MOST = 20  # tasks, nodes or groups named in one answer
+_NAMED = 5  # in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +41,40 @@ class Facts:
     history: tuple[str, ...]
     now: float
     sees: Callable[[Task], bool]
+    insight: Insight = field(default_factory=Insight)
 
 
 def explain(facts: Facts) -> pb.ExplainTaskResponse:
     """The whole answer."""
     wait = facts.wait if facts.task.waiting else None
+    found = facts.insight.obstacles
     return pb.ExplainTaskResponse(
         waiting=wait_to_proto(wait) if wait else None,
         constraints=list(_constraints(facts, wait)),
         suggestions=list(_suggestions(facts, wait)) if wait else [],
-        ahead=list(_ahead(facts, wait)) if wait else [],
+        ahead=list(ahead(facts, wait)) if wait else [],
         history=facts.history,
+        flips=flips_to_proto(facts),
+        quotas=[quota_to_proto(row) for row in found.quota],
+        nodes=numbers_to_proto(found.nodes, _members(facts)) if wait else None,
+        reserved_for=found.reserved_for,
+        preemptions=[_preemption(s, facts) for s in facts.task.progress.suspensions],
+    )
+
+
+def flips_to_proto(facts: Facts) -> list[pb.Flip]:
+    """Changes that were tried."""
+    rows = facts.insight.obstacles.quota
+    return [flip_to_proto(flip, facts.task, rows) for flip in facts.insight.flips]
+
+
+def _preemption(suspension: Suspension, facts: Facts) -> pb.Preemption:
+    other = facts.unfinished.get(suspension.for_task)
+    return pb.Preemption(
+        time=timestamp(suspension.at),
+        id=suspension.for_task,
+        user=other.user if other else "",
+        higher=suspension.higher,
     )
 
 
@@ -55,6 +89,26 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
     yield wait.message
     yield _group_numbers(facts)
     yield from _quota_numbers(facts, wait)
+    yield from _protection(facts)
+    yield from _reservation(facts)
+
+
+def _protection(facts: Facts) -> Iterator[str]:
+    """Who outranks a run and may still not have its nodes wants to know until when."""
+    numbers = facts.insight.obstacles.nodes
+    if numbers.protected_runs:
+        runs = ", ".join(map(str, numbers.protected_runs[:_NAMED]))
+        more = "" if len(numbers.protected_runs) <= _NAMED else ", …"
+        yield (
+            f"{nodes(numbers.protected)} held by runs that it outranks, but that are protected: "
+            f"task {runs}{more}; the first of them until {utc(numbers.protected_until)}"
+        )
+
+
+def _reservation(facts: Facts) -> Iterator[str]:
+    first = facts.insight.obstacles.reserved_for
+    if first and first != facts.task.id:
+        yield f"task {first} is the first that lacks nodes: what would delay it is held back"
 
 
 def _group_numbers(facts: Facts) -> str:
@@ -82,40 +136,26 @@ def _quota_numbers(facts: Facts, wait: Wait) -> Iterator[str]:
 
 
 def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
+    """What was tried and suffices; then what may help, but changes more than one thing, or another group."""
+    yield from (flip_text(flip, facts.task) for flip in facts.insight.flips)
     task = facts.task
     match wait.why:
         case WaitReason.HELD:
             yield f"release it: hai resume {task.id}"
         case WaitReason.BACKING_OFF:
             yield f"wait {max(0.0, task.not_before - facts.now):.0f} s, or release it now: hai resume {task.id}"
-        case WaitReason.OUT_OF_QUOTA | WaitReason.QUOTA_EXCEEDED:
-            yield from _quota_help(facts, wait)
+        case WaitReason.OUT_OF_QUOTA:
+            yield from _own_tasks(facts)
         case WaitReason.NOT_ENOUGH_NODES | WaitReason.GROUP_TOO_SMALL | WaitReason.NODES_UNUSABLE:
-            yield from _node_help(facts)
+            for group, count in _free_elsewhere(facts, nodes_held(facts.unfinished.values())):
+                yield f"group {group} has {count} free nodes"
 
 
-def _quota_help(facts: Facts, wait: Wait) -> Iterator[str]:
-    task, need = facts.task, facts.task.node_count
-    group, held = task.spec.resource.group, held_by(facts.unfinished.values())
-    for row in facts.quotas:
-        if row.group != group or row.priority not in (wait.priority, Priority.AUTO):
-            continue
-        if need > row.nodes:
-            yield f"ask for at most {row.nodes} nodes, or ask an admin for {need - row.nodes} more in {group}"
-        elif (lack := need + held[task.user, group, row.priority] - row.nodes) > 0:
-            yield f"stop or suspend own tasks that hold {lack} nodes in {group}, or submit at another level"
-
-
-def _node_help(facts: Facts) -> Iterator[str]:
-    task, held = facts.task, nodes_held(facts.unfinished.values())
-    free = [n for n in _members(facts) if n.usable and n.name not in held]
-    if 0 < len(free) < task.node_count:
-        yield f"with {len(free)} instead of {task.node_count} nodes it would fit on what is free now"
-    cordoned = [n.name for n in _members(facts) if n.cordoned][:_MOST]
-    if cordoned:
-        yield f"operators can bring back cordoned nodes: {', '.join(cordoned)}"
-    for group, count in _free_elsewhere(facts, held):
-        yield f"group {group} has {count} free nodes"
+def _own_tasks(facts: Facts) -> Iterator[str]:
+    for row in facts.insight.obstacles.quota:
+        if (lack := row.after - row.allowed) > 0:
+            group = facts.task.spec.resource.group
+            yield f"stop or suspend own tasks that hold {lack:.4g} nodes in {group}"
 
 
 def _free_elsewhere(facts: Facts, held: frozenset[str]) -> list[tuple[str, int]]:
@@ -135,10 +175,12 @@ def _members(facts: Facts) -> list[Node]:
     ]
 
 
-def _ahead(facts: Facts, wait: Wait) -> Iterator[pb.TaskAhead]:
+def ahead(facts: Facts, wait: Wait) -> Iterator[pb.TaskAhead]:
+    """Who stands before it, and who runs."""
     for number in wait.ahead:
         if (other := facts.unfinished.get(number)) is not None:
-            yield _task_ahead(other, _rule(facts.task, wait, other), facts)
+            rule = facts.insight.obstacles.rules.get(number, "")
+            yield _task_ahead(other, rule or _rule(facts.task, wait, other), facts)
     running = [t for t in facts.unfinished.values() if _keeps_nodes(t, facts.task, wait)]
     for other in sorted(running, key=lambda t: t.id)[:_MOST]:
         yield _task_ahead(other, "runs already", facts)
@@ -155,12 +197,11 @@ def _keeps_nodes(other: Task, task: Task, wait: Wait) -> bool:
 
 
 def _rule(task: Task, wait: Wait, other: Task) -> str:
+    """For a task that the pass which was asked has not seen waiting."""
     if not other.waiting:
         return "runs already"
     if other.priority is not Priority.AUTO and other.priority > wait.priority:
-        return "higher priority"
-    if other.user == task.user and other.custom_rank < task.custom_rank:
-        return "moved ahead by its owner"
+        return f"higher priority: {other.priority.name}"
     if (other.created_at, other.id) < (task.created_at, task.id):
         return "submitted earlier"
     return "ranked higher by the scheduling policy"
@@ -176,11 +217,7 @@ def _task_ahead(other: Task, rule: str, facts: Facts) -> pb.TaskAhead:
 def suspensions(events: Iterable[tuple[int, TaskEvent]]) -> tuple[str, ...]:
     """One sentence for each time that the task was asked to leave its nodes."""
     return tuple(
-        f"{_utc(event.time)} run {event.run}: {event.reason} (asked by {event.actor})"
+        f"{utc(event.time)} run {event.run}: {event.reason} (asked by {event.actor})"
         for _, event in events
         if event.kind == "SuspendAsked"
     )
-
-
-def _utc(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -93,6 +93,7 @@ class Gate(aio.ServerInterceptor):
         began, code, answer = self._monotonic(), "CANCELLED", None
         identity: Identity | None = None
         refusal: status_pb2.Status | None = None
+        told = audit.listen()
         try:
             identity = self._identify(method, rule, context)
             self._admit(method, rule, identity)
@@ -108,8 +109,9 @@ class Gate(aio.ServerInterceptor):
             code, refusal = errors.code_of(error).name, errors.status_of(error, method)
         finally:
             self._observe(method, code, self._monotonic() - began)
-            if identity is not None and _is_recorded(rule, code):
-                await self._record([self._row(method, identity, request, answer, code)])
+            if identity is not None and _is_recorded(rule, code, request):
+                what = "; ".join(told) or audit.what(request)
+                await self._record([self._row(method, identity, request, answer, code, what)])
         if refusal is not None:
             await _abort(context, refusal)
         return answer
@@ -176,19 +178,23 @@ class Gate(aio.ServerInterceptor):
         request: Message,
         answer: Message | None,
         code: str,
+        what: str,
     ) -> AuditRow:
         return AuditRow(
             time=self._clock.now(),
             actor=identity.name,
             method=method.rpartition("/")[2],
             resource=audit.resource(request, answer),
-            what=audit.what(request),
+            what=what,
             code=code,
         )
 
 
-def _is_recorded(rule: Rule | None, code: str) -> bool:
-    return rule is not None and rule.mutates and not (rule.in_timeline and code == "OK")
+def _is_recorded(rule: Rule | None, code: str, request: Any) -> bool:
+    if rule is None or not rule.mutates:
+        return False
+    told_elsewhere = rule.in_timeline or getattr(request, "validate_only", False)
+    return not (told_elsewhere and code == "OK")
 
 
 def _require_message(request: Any) -> None:

@@ -32,6 +32,7 @@ _OPEN = Rule(Door.OPEN)
 _AGENT = Rule(Door.RUN_TOKEN)
 _LOOK = Rule()
 _SUBMIT = Rule(scope=TokenScope.SUBMIT, mutates=True, in_timeline=True)
+_TRY = Rule(scope=TokenScope.SUBMIT)
 _STEER = Rule(scope=TokenScope.SUBMIT, mutates=True)
 _ACCOUNT = Rule(scope=TokenScope.ALL, mutates=True)
 _OPERATE = Rule(scope=TokenScope.ALL, role=Role.OPERATOR, mutates=True)
@@ -41,6 +42,7 @@ _ADMINISTER = Rule(scope=TokenScope.ALL, role=Role.ADMIN, mutates=True)
 _TABLE = {
     "TaskService": {
         "CreateTask": _SUBMIT,
+        "DryRunTask": _TRY,
         "GetTask": _LOOK,
         "ListTasks": _LOOK,
         "ListRuns": _LOOK,
@@ -65,6 +67,7 @@ _TABLE = {
         "DrainNode": _OPERATE,
         "ListGroups": _LOOK,
         "UpdateGroup": _OPERATE,
+        "GetSnapshot": _LOOK_AT_ALL,
     },
     "UserService": {
         "WhoAmI": _LOOK,

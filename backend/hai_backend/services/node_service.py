@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 from hai.v1 import node_pb2
 from hai.v1 import node_service_pb2 as pb
 from hai.v1.node_service_pb2_grpc import NodeServiceServicer
-from hai_backend.domain.errors import Conflict, NotFound
-from hai_backend.domain.node import Group, Node
+from hai_backend.domain.errors import NotFound
 from hai_backend.services import caller, limits
 from hai_backend.services.bundling import by_size
-from hai_backend.services.capacity import Capacity
-from hai_backend.services.holding import nodes_held, tasks_holding
+from hai_backend.services.dumping import dump
 from hai_backend.services.node_board import NodeBoard, entry_to_proto
-from hai_backend.services.ports import Cluster, Ledger
-from hai_backend.services.rules import NAME, Rules
+from hai_backend.services.node_groups import NodeGroups
+from hai_backend.services.ports import Cluster, Scheduling
+from hai_backend.services.rules import Rules
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.watching import BUNDLE_SECONDS
 from hai_backend.services.wrapping import Context
@@ -29,16 +27,16 @@ class NodeService(NodeServiceServicer):
     def __init__(
         self,
         cluster: Cluster,
-        ledger: Ledger,
         board: NodeBoard,
-        capacity: Capacity,
         access: TaskAccess,
+        groups: NodeGroups,
+        scheduling: Scheduling,
     ) -> None:
         self._cluster = cluster
-        self._ledger = ledger
         self._board = board
-        self._capacity = capacity
         self._access = access
+        self._groups = groups
+        self._scheduling = scheduling
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
@@ -85,32 +83,17 @@ class NodeService(NodeServiceServicer):
     async def ListGroups(
         self, request: pb.ListGroupsRequest, context: Context
     ) -> pb.ListGroupsResponse:
-        return pb.ListGroupsResponse(groups=self._groups())
+        return pb.ListGroupsResponse(groups=self._groups.all())
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> node_pb2.Group:
-        rules = Rules()
-        rules.matching("name", request.name, NAME, "a group's name")
-        rules.check()
-        group = Group(request.name, request.packed)
-        async with self._cluster.steady:
-            self._refuse_repacking(group)
-            await self._cluster.save_group(group, caller.current().name)
-        self._capacity.forget()
-        return next(group for group in self._groups() if group.name == request.name)
+        work = self._groups.preview if request.validate_only else self._groups.update
+        return await work(request)
 
-    def _refuse_repacking(self, group: Group) -> None:
-        """Whoever was given a whole node must not find others on it, nor the other way round."""
-        before = self._cluster.groups().get(group.name, Group(group.name))
-        if before.packed == group.packed:
-            return
-        names = {node.name for node in self._cluster.nodes().values() if node.group == group.name}
-        if ids := tasks_holding(self._ledger.unfinished().values(), group.name, names):
-            first = ", ".join(str(i) for i in ids[:5]) + (", …" if len(ids) > 5 else "")
-            raise Conflict(
-                f"group {group.name} cannot change how its nodes are shared while tasks are on them"
-                f" ({first}): drain its nodes first",
-                reason="GROUP_IN_USE",
-            )
+    async def GetSnapshot(
+        self, request: pb.GetSnapshotRequest, context: Context
+    ) -> AsyncIterator[pb.GetSnapshotResponse]:
+        async for part in dump(self._scheduling, anonymous=request.anonymous):
+            yield pb.GetSnapshotResponse(data=part)
 
     def _nodes(self, group: str, after: int = 0) -> list[node_pb2.Node]:
         self._board.refresh()
@@ -130,30 +113,6 @@ class NodeService(NodeServiceServicer):
     def _sees(self) -> Callable[[int], bool]:
         identity = caller.current()
         return lambda task_id: self._access.sees_unfinished(identity, task_id)
-
-    def _groups(self) -> list[node_pb2.Group]:
-        tasks = self._ledger.unfinished().values()
-        held = nodes_held(tasks)
-        waiting = Counter(task.spec.resource.group for task in tasks if task.waiting)
-        members: dict[str, list[Node]] = {}
-        for node in self._cluster.nodes().values():
-            members.setdefault(node.group, []).append(node)
-        return [
-            _group(group, members.get(group.name, []), held, waiting[group.name])
-            for group in sorted(self._cluster.groups().values(), key=lambda group: group.name)
-        ]
-
-
-def _group(group: Group, members: list[Node], held: frozenset[str], waiting: int) -> node_pb2.Group:
-    usable = [node for node in members if node.usable]
-    return node_pb2.Group(
-        name=group.name,
-        packed=group.packed,
-        nodes=len(members),
-        usable_nodes=len(usable),
-        free_nodes=sum(node.name not in held for node in usable),
-        waiting_tasks=waiting,
-    )
 
 
 def _reason(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.plan import Wait
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import Snapshot
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Outcome, Task
 from hai_backend.logs.lines import LogLine
@@ -51,7 +52,11 @@ class Ledger(Protocol):
 class Scheduling(Protocol):
     """The answer of the last pass."""
 
-    def waits(self) -> Mapping[int, Wait]: ...
+    def wait(self, task_id: int) -> Wait | None: ...
+    async def waits(self) -> Mapping[int, Wait]: ...
+    async def snapshot(self) -> Snapshot:
+        """The cluster as a pass would see it now."""
+        ...
 
 
 class Cluster(Protocol):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceServicer
 from hai_backend.auth.directory import Directory
+from hai_backend.auth.permissions import Identity
 from hai_backend.domain.plan import Wait
 from hai_backend.domain.task import Task
 from hai_backend.loops.clock import Clock
@@ -19,7 +20,10 @@ from hai_backend.services import caller, filters, limits, moving
 from hai_backend.services.bundling import by_size
 from hai_backend.services.convert_goodput import goodput_to_proto
 from hai_backend.services.convert_task import event_to_proto, redacted, run_to_proto, task_to_proto
+from hai_backend.services.dry_run import rehearsed
 from hai_backend.services.explain import Facts, explain, suspensions
+from hai_backend.services.forecasting import Forecasting, with_start
+from hai_backend.services.foresight import Foresight, Insight
 from hai_backend.services.ports import Cluster, Ledger, Scheduling
 from hai_backend.services.steering import PriorityPace, checked_delay, checked_outcome, new_tags
 from hai_backend.services.submitting import Submitting
@@ -42,6 +46,8 @@ class TaskRooms:
     submitting: Submitting
     clock: Clock
     goodput: Callable[[Task], Goodput]
+    foresight: Foresight
+    forecasting: Forecasting
 
 
 class TaskService(TaskServiceServicer):
@@ -59,6 +65,14 @@ class TaskService(TaskServiceServicer):
             self._rooms.submitting.check if request.validate_only else self._rooms.submitting.submit
         )
         return self._answer(await submit(caller.current(), request))
+
+    async def DryRunTask(
+        self, request: pb.DryRunTaskRequest, context: Context
+    ) -> pb.DryRunTaskResponse:
+        identity, rooms = caller.current(), self._rooms
+        task = await rooms.submitting.check(identity, pb.CreateTaskRequest(spec=request.spec))
+        found = await rooms.foresight.rehearse(task)
+        return rehearsed(self._facts(identity, task, found.trial.wait, found.insight), found.trial)
 
     async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> task_pb2.Task:
         return self._answer(await self._access.visible(caller.current(), request.id))
@@ -160,36 +174,59 @@ class TaskService(TaskServiceServicer):
     ) -> pb.ExplainTaskResponse:
         identity, rooms = caller.current(), self._rooms
         task = await self._access.visible(identity, request.id)
-        facts = Facts(
+        wait = (await rooms.scheduling.waits()).get(task.id)
+        insight = await rooms.foresight.insight(task.id, wait.ahead) if wait else Insight()
+        history = suspensions(await rooms.store.task_events(task.id))
+        answer = explain(self._facts(identity, task, wait, insight, history))
+        if answer.HasField("waiting"):
+            starts = await rooms.forecasting.starts([(task.id, task.spec.resource.group)])
+            answer.waiting.predicted_start.CopyFrom(starts[task.id])
+        return answer
+
+    def _facts(
+        self,
+        identity: Identity,
+        task: Task,
+        wait: Wait | None,
+        insight: Insight,
+        history: tuple[str, ...] = (),
+    ) -> Facts:
+        return Facts(
             task=task,
-            wait=rooms.scheduling.waits().get(task.id),
+            wait=wait,
             unfinished=self._ledger.unfinished(),
-            nodes=rooms.cluster.nodes(),
-            quotas=rooms.directory.quota_rows_of(task.user, rooms.clock.now()),
-            history=suspensions(await rooms.store.task_events(task.id)),
-            now=rooms.clock.now(),
+            nodes=self._rooms.cluster.nodes(),
+            quotas=self._rooms.directory.quota_rows_of(task.user, self._rooms.clock.now()),
+            history=history,
+            now=self._rooms.clock.now(),
             sees=lambda other: self._access.sees(identity, other),
+            insight=insight,
         )
-        return explain(facts)
 
     async def ListQueue(
         self, request: pb.ListQueueRequest, context: Context
     ) -> pb.ListQueueResponse:
-        identity, waits = caller.current(), self._rooms.scheduling.waits()
+        identity, waits = caller.current(), await self._rooms.scheduling.waits()
         queue = (
             t
             for t in self._ledger.unfinished().values()
             if t.waiting and _in_group(t, request.group)
         )
-        first = heapq.nsmallest(limits.QUEUE_TASKS, queue, key=lambda t: _queue_order(waits, t))
+        first = heapq.nsmallest(
+            limits.QUEUE_TASKS, queue, key=lambda t: _queue_order(waits.get(t.id), t)
+        )
+        seen = {t.id: t.spec.resource.group for t in first if self._access.sees(identity, t)}
+        starts = await self._rooms.forecasting.starts(seen.items())
         messages = (
-            self._message(t) if self._access.sees(identity, t) else redacted(t, waits.get(t.id))
+            with_start(task_to_proto(t, waits.get(t.id), full=False), starts[t.id])
+            if t.id in seen
+            else redacted(t, waits.get(t.id))
             for t in first
         )
         return pb.ListQueueResponse(tasks=next(by_size(messages, limits.PAGE_BYTES)))
 
     def _message(self, task: Task, *, full: bool = False) -> task_pb2.Task:
-        return task_to_proto(task, self._rooms.scheduling.waits().get(task.id), full=full)
+        return task_to_proto(task, self._rooms.scheduling.wait(task.id), full=full)
 
     def _answer(self, task: Task) -> task_pb2.Task:
         message = self._message(task, full=True)
@@ -225,8 +262,7 @@ def _in_group(task: Task, group: str) -> bool:
     return group in ("", task.spec.resource.group)
 
 
-def _queue_order(waits: Mapping[int, Wait], task: Task) -> tuple[str, float, float, int]:
+def _queue_order(wait: Wait | None, task: Task) -> tuple[str, float, float, int]:
     """By group, then by place; tasks without one come last."""
-    wait = waits.get(task.id)
     place = wait.place if wait and wait.place else math.inf
     return task.spec.resource.group, place, task.created_at, task.id

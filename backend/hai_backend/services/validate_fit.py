@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec
+from hai_backend.sched.group_policy import in_force
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.pool import Amount
 from hai_backend.sched.quota import UNIT, Limit, Quotas, allows, units_of
@@ -25,7 +26,7 @@ class SubmitContext:
     capacity: Mapping[str, GroupCapacity]
     has_right: Callable[[str], bool] = lambda right: False
     quotas: tuple[QuotaRow, ...] = ()  # of this user
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = field(default_factory=Policy)  # of the server; groups may differ
     unfinished: int = 0
     default_group: str = "default"
 
@@ -51,7 +52,7 @@ def quota_lack(resource: ResourceSpec, priority: Priority, context: SubmitContex
     """Why the quota could never allow it, were nothing else held; empty when it could."""
     group = context.capacity[resource.group]
     rows = (row for row in context.quotas if row.group == resource.group)
-    quotas = Quotas(rows, context.policy)
+    quotas = Quotas(rows, in_force(group.settings, context.policy))
     units = units_of(resource.node_count, _ask(resource, group), group.largest)
     levels = quotas.candidates(context.user) if priority is Priority.AUTO else [priority]
     limits = {level: quotas.limits(context.user, level) for level in levels}

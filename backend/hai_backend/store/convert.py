@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.progress import Progress
+from hai_backend.domain.progress import Progress, Suspension
 from hai_backend.domain.task import (
     Outcome,
     Rank,
@@ -129,14 +129,17 @@ def _dump_progress(progress: Progress) -> str:
     """Only what was measured: most tasks wait, and have measured nothing."""
     if progress is _NOTHING or progress == _NOTHING:
         return "{}"
-    values = ((name, getattr(progress, name)) for name in _PROGRESS)
-    return _encode({name: v for name, v in values if v != getattr(_NOTHING, name)})
+    values = {name: getattr(progress, name) for name in _PROGRESS}
+    values["suspensions"] = tuple((s.at, s.for_task, s.higher) for s in progress.suspensions)
+    return _encode({name: v for name, v in values.items() if v != getattr(_NOTHING, name)})
 
 
 def _load_progress(text: str) -> Progress:
     if text == "{}":
         return _NOTHING
-    return Progress(**{n: v for n, v in json.loads(text).items() if n in _PROGRESS})
+    values = {name: value for name, value in json.loads(text).items() if name in _PROGRESS}
+    values["suspensions"] = tuple(Suspension(*item) for item in values.get("suspensions", ()))
+    return Progress(**values)
 
 
 def run_values(task_id: int, run: Run) -> Values:

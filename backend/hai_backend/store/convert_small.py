@@ -52,12 +52,13 @@ def node_of(row: Sequence[Any]) -> Node:
 
 def group_values(group: Group) -> Values:
     """The row of a node group."""
-    return (group.name, group.packed)
+    return (group.name, group.packed, group.policy)
 
 
 def group_of(row: Sequence[Any]) -> Group:
     """The node group of a row."""
-    return Group(name=row[0], packed=bool(row[1]))
+    name, packed, policy = row
+    return Group(name, bool(packed), policy)
 
 
 def user_values(user: User) -> Values:

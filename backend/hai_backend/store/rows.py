@@ -144,6 +144,7 @@ class GroupRow(Base):
     __tablename__ = "node_groups"
     name: Mapped[str] = mapped_column(primary_key=True)
     packed: Mapped[bool]
+    policy: Mapped[str] = mapped_column(server_default="")  # JSON, or empty
 
 
 class UserRow(Base):

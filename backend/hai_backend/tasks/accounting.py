@@ -54,6 +54,7 @@ def ended(task: Task, run: Run, now: float) -> Task:
         overhead_seconds=progress.overhead_seconds + max(0.0, held - work),
         lost_seconds=progress.lost_seconds + (0.0 if kept else _unsaved(progress, run, now)),
         losses=progress.losses + _is_loss(task, run, kept),
+        queued_at=now,
     )
     return replace(task, progress=_answered(progress, task, run, now))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hai_backend.domain.errors import Conflict, InvalidTransition
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension, suspended
 from hai_backend.domain.task import Outcome, Rank, Run, RunState, StopCode, Task, TaskState
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import Launch, TellSuspend
@@ -89,12 +90,28 @@ def _suspend(task: Task, event: ev.SuspendAsked, now: float, limits: Limits) -> 
     if run.state is RunState.RUNNING and not run.stop_code:
         run = replace(run, suspended_for=event.for_task)
         return _ask_to_save(
-            task, run, RunState.SUSPENDING, StopCode.INTERRUPT, event.reason, now, event.by
+            _remember(task, event, now),
+            run,
+            RunState.SUSPENDING,
+            StopCode.INTERRUPT,
+            event.reason,
+            now,
+            event.by,
         )
     if run.state in (RunState.CREATED, RunState.BUILDING):
         run = replace(run, suspended_for=event.for_task)
+        task = _remember(task, event, now)
         return terminate(task, run, StopCode.INTERRUPT, event.reason, now, limits)
     return Move(task)
+
+
+def _remember(task: Task, event: ev.SuspendAsked, now: float) -> Task:
+    """The scheduler protects whom it has suspended before."""
+    if not event.for_task:
+        return task
+    new = Suspension(now, event.for_task, event.higher)
+    known = suspended(task.progress.suspensions, new)
+    return replace(task, progress=replace(task.progress, suspensions=known))
 
 
 def _ask_to_save(

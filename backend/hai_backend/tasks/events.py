@@ -31,6 +31,7 @@ class SuspendAsked:
     for_task: int = 0
     hold: bool = False
     delay: float = 0.0
+    higher: bool = False  # for_task is of a higher level
 
 
 @dataclass(frozen=True, slots=True)

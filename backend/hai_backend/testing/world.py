@@ -48,12 +48,15 @@ class World:
             self.launcher, self.hub, lambda key: str(key), self.cluster.nodes().get
         )
         self.ledger = Ledger(
-            self.store, self.clock, Feed(), perform=self._perform, changed=lambda before, task: None
+            self.store, self.clock, Feed(), perform=self._perform, changed=self._changed
         )
         self.performer.ledger = self.ledger
         self.cluster.suspend_on = self.ledger.suspend_on
         self.scheduling = Scheduling(self.ledger, self.cluster, Nobody(), self.clock, Policy())
         self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
+
+    def _changed(self, before: Task | None, task: Task) -> None:
+        self.scheduling.changed(task)
 
     def _perform(self, task: Task, instruction: Instruction) -> None:
         self.performed.append(instruction)

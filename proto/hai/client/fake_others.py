@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 from hai.client.errors import Conflict, NotFound
@@ -9,6 +10,7 @@ from hai.client.fake_world import World, copy
 from hai.v1 import node_service_pb2 as nodes
 from hai.v1 import user_service_pb2 as users
 from hai.v1.node_pb2 import NODE_STATE_READY, Group, Node
+from hai.v1.policy_pb2 import SchedulingPolicy
 from hai.v1.server_service_pb2 import GetServerInfoRequest, ServerInfo
 from hai.v1.user_pb2 import Quota, Token, User
 
@@ -64,10 +66,43 @@ class FakeNodeService:
         return nodes.ListGroupsResponse(groups=[self._group(name) for name in names])
 
     async def UpdateGroup(self, request: nodes.UpdateGroupRequest) -> Group:
+        """Knows no scheduler: a preview has an effect, and it is always none."""
         if not self._of(request.name):
             raise NotFound(f"there is no node group {request.name!r}")
-        (self._world.packed.add if request.packed else self._world.packed.discard)(request.name)
-        return self._group(request.name)
+        before = copy(self._policy(request.name)), request.name in self._world.packed
+        self._apply(request)
+        group = self._group(request.name)
+        if request.validate_only:
+            group.effect.SetInParent()
+            self._set(request.name, *before)
+        return group
+
+    async def GetSnapshot(
+        self, request: nodes.GetSnapshotRequest
+    ) -> AsyncIterator[nodes.GetSnapshotResponse]:
+        """Knows nodes only."""
+        found = [{"name": n.name, "group": n.group, "gpus": n.gpus} for n in self._of("")]
+        told = {"format": "hai.snapshot", "version": 1, "now": self._world.now}
+        yield nodes.GetSnapshotResponse(
+            data=json.dumps({**told, "nodes": found, "tasks": []}).encode() + b"\n"
+        )
+
+    def _apply(self, request: nodes.UpdateGroupRequest) -> None:
+        policy, packed = copy(self._policy(request.name)), request.name in self._world.packed
+        given = copy(request.policy)
+        for name in policy.DESCRIPTOR.fields_by_name:
+            named = f"policy.{name}" in request.update_mask.paths
+            (policy if named else given).ClearField(name)  # type: ignore[arg-type]
+        policy.MergeFrom(given)
+        packed = request.packed if "packed" in request.update_mask.paths else packed
+        self._set(request.name, policy, packed)
+
+    def _set(self, name: str, policy: SchedulingPolicy, packed: bool) -> None:
+        self._world.policies[name] = policy
+        (self._world.packed.add if packed else self._world.packed.discard)(name)
+
+    def _policy(self, name: str) -> SchedulingPolicy:
+        return self._world.policies.get(name, SchedulingPolicy())
 
     def _group(self, name: str) -> Group:
         members = self._of(name)
@@ -78,6 +113,8 @@ class FakeNodeService:
             nodes=len(members),
             usable_nodes=len(usable),
             free_nodes=sum(not n.tenants for n in usable),
+            policy=self._policy(name),
+            policy_in_force=self._policy(name),
         )
 
 

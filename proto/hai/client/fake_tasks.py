@@ -43,6 +43,17 @@ class FakeTaskService:
         world.requests[request.request_id] = task.id
         return world.changed(task, "TaskSubmitted")
 
+    async def DryRunTask(self, request: rpc.DryRunTaskRequest) -> rpc.DryRunTaskResponse:
+        """The fake starts nothing by itself, so that every task waits."""
+        _check(request.spec)
+        task = self._new(request.spec)
+        task.id = 0
+        self._refuse_taken(task)
+        message = f"would wait: {task.waiting.message}"
+        return rpc.DryRunTaskResponse(
+            task=task, outcome="WAITS", message=message, waiting=task.waiting
+        )
+
     def _new(self, spec: TaskSpec) -> Task:
         group, _, zone = (spec.resource.group or "default").partition("#")
         return Task(
@@ -160,14 +171,14 @@ class FakeTaskService:
         return self._world.changed(task, "TaskStarred")
 
     async def ExplainTask(self, request: rpc.ExplainTaskRequest) -> rpc.ExplainTaskResponse:
-        return rpc.ExplainTaskResponse(waiting=self._world.task(request.id).waiting)
+        return rpc.ExplainTaskResponse(waiting=_foretold(self._world.task(request.id)).waiting)
 
     async def ListQueue(self, request: rpc.ListQueueRequest) -> rpc.ListQueueResponse:
         idle = (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
         waiting = [t for t in self._world.tasks.values() if t.state not in idle]
         chosen = [t for t in waiting if request.group in ("", t.group)]
         return rpc.ListQueueResponse(
-            tasks=sorted(chosen, key=lambda t: (-t.priority, t.custom_rank, t.id))
+            tasks=map(_foretold, sorted(chosen, key=lambda t: (-t.priority, t.custom_rank, t.id)))
         )
 
     def _unfinished(self, id: int) -> Task:
@@ -218,6 +229,15 @@ def _viewed(task: Task, view: rpc.TaskView.ValueType) -> Task:
     result.ClearField("goodput")
     if view != rpc.TASK_VIEW_FULL:
         result.ClearField("spec")
+    return result
+
+
+def _foretold(task: Task) -> Task:
+    """With the start that a test has predicted, else with the reason of a server that has just begun."""
+    result = copy(task)
+    if result.waiting.reason and not result.waiting.HasField("predicted_start"):
+        thin = "history is thin: 0 tasks have ended by now, a prediction takes 20"
+        result.waiting.predicted_start.reason = thin
     return result
 
 

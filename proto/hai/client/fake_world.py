@@ -12,6 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hai.client.errors import NotFound, Unreachable
 from hai.v1.log_service_pb2 import LogLine
 from hai.v1.node_pb2 import NODE_STATE_READY, Node, NodeTenant
+from hai.v1.policy_pb2 import SchedulingPolicy
 from hai.v1.task_pb2 import (
     RANK_STATE_RUNNING,
     RANK_STATE_STOPPED,
@@ -48,6 +49,7 @@ class World:
     requests: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     packed: set[str] = field(default_factory=set)
+    policies: dict[str, SchedulingPolicy] = field(default_factory=dict)
     users: dict[str, User] = field(default_factory=dict)
     quotas: dict[tuple[str, bool, str, int], Quota] = field(default_factory=dict)
     tokens: dict[int, Token] = field(default_factory=dict)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from hai.client.connection import Transport
 from hai.client.resume import resumed
@@ -13,6 +16,7 @@ from hai.v1.node_service_pb2 import (
     CordonNodeRequest,
     DrainNodeRequest,
     GetNodeRequest,
+    GetSnapshotRequest,
     ListGroupsRequest,
     ListNodesRequest,
     UncordonNodeRequest,
@@ -21,6 +25,7 @@ from hai.v1.node_service_pb2 import (
     WatchNodesResponse,
 )
 from hai.v1.node_service_pb2_grpc import NodeServiceStub
+from hai.v1.policy_pb2 import SchedulingPolicy
 
 if TYPE_CHECKING:
     from hai.v1.node_service_pb2_grpc import NodeServiceAsyncStub
@@ -77,7 +82,33 @@ class Nodes:
         request = ListGroupsRequest()
         return (await self._transport.unary(self._stub.ListGroups, request, retry=True)).groups
 
-    async def update_group(self, name: str, packed: bool) -> Group:
-        """Choose whether small tasks share the nodes of a group."""
-        request = UpdateGroupRequest(name=name, packed=packed)
+    async def snapshot(self, *, anonymous: bool = False) -> AsyncGenerator[bytes, None]:
+        """What the scheduler knows: the parts of a JSON text that `hai simulate` reads (operators)."""
+        request = GetSnapshotRequest(anonymous=anonymous)
+        async with aclosing(self._transport.stream(self._stub.GetSnapshot, request)) as parts:
+            async for part in parts:
+                yield part.data
+
+    async def update_group(
+        self,
+        name: str,
+        packed: bool | None = None,
+        *,
+        policy: SchedulingPolicy | None = None,
+        unset: Iterable[str] = (),
+        preview: bool = False,
+    ) -> Group:
+        """Change what is given: whether small tasks share nodes, and the settings in `policy`; `unset` ones follow
+        the server again. With `preview` nothing is changed, and `effect` says what the next pass would do otherwise.
+        """
+        policy = policy or SchedulingPolicy()
+        named = [*(field.name for field, _ in policy.ListFields()), *unset]
+        paths = [*(["packed"] if packed is not None else []), *(f"policy.{n}" for n in named)]
+        request = UpdateGroupRequest(
+            name=name,
+            packed=bool(packed),
+            policy=policy,
+            update_mask=FieldMask(paths=paths),
+            validate_only=preview,
+        )
         return await self._transport.unary(self._stub.UpdateGroup, request, retry=True)

@@ -25,6 +25,8 @@ from hai.v1.task_pb2 import (
 from hai.v1.task_service_pb2 import (
     TASK_VIEW_UNSPECIFIED,
     CreateTaskRequest,
+    DryRunTaskRequest,
+    DryRunTaskResponse,
     ExplainTaskRequest,
     ExplainTaskResponse,
     GetTaskRequest,
@@ -70,6 +72,11 @@ class Tasks:
             spec=spec, request_id=request_id or str(uuid.uuid4()), validate_only=validate_only
         )
         return await self._transport.unary(self._stub.CreateTask, request, retry=True)
+
+    async def dry_run(self, spec: TaskSpec) -> DryRunTaskResponse:
+        """What the next scheduling pass would do with a task; nothing is stored. Raises what `create` would."""
+        request = DryRunTaskRequest(spec=spec)
+        return await self._transport.unary(self._stub.DryRunTask, request, retry=True)
 
     async def get(self, id: int) -> Task:
         """One task, with its spec."""

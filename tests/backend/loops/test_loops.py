@@ -39,7 +39,7 @@ async def test_a_high_task_gets_the_nodes_of_a_low_one_and_the_low_one_comes_bac
     await world.scheduling.once()
     assert any(isinstance(i, TellSuspend) for i in world.performed)
     await world.scheduling.once()
-    assert world.scheduling.waits()[high].why is WaitReason.WAITING_FOR_PREEMPTED
+    assert world.scheduling.wait(high).why is WaitReason.WAITING_FOR_PREEMPTED
     await world.ledger.apply(low, ev.Yielded(1, 0))
     await world.leave(low)
     await world.scheduling.once()
@@ -99,7 +99,7 @@ async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(worl
     world.launcher.end(RankKey(task_id, 1, 0))
     await world.until(lambda: world.ledger.unfinished()[task_id].waiting)
     await world.scheduling.once()
-    assert world.scheduling.waits()[task_id].why in (
+    assert world.scheduling.wait(task_id).why in (
         WaitReason.GROUP_TOO_SMALL,
         WaitReason.NODES_UNUSABLE,
     )

@@ -18,8 +18,9 @@ from hai_backend.domain.spec import ResourceSpec
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.loops import program, scheduling
+from hai_backend.loops import program
 from hai_backend.loops.placing import Book, gpus_of
+from hai_backend.sched import Board
 from hai_backend.store.memory import MemoryStore
 from hai_backend.tasks import events as ev
 from hai_backend.testing import a_spec, a_task
@@ -197,7 +198,7 @@ async def test_a_late_plan_does_not_overfill_a_shared_node(
 ) -> None:
     ids = [await submitted(packed, name, gpu=3) for name in ("one", "two")]
     starts = tuple(Start(i, ("n0",), Priority.NORMAL, "free") for i in ids)
-    monkeypatch.setattr(scheduling, "schedule", lambda *_: Plan(0, starts))
+    monkeypatch.setattr(Board, "decide", lambda *_: Plan(0, starts))
     await packed.scheduling.once()
     states = [packed.ledger.unfinished()[i].state for i in ids]
     assert states == [TaskState.RUNNING, TaskState.WAITING_INIT]

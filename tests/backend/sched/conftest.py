@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.snapshot import SchedTask, Snapshot
-from hai_backend.sched.testing import leaving, node, queued, quota, running, snap, starting
+from hai_backend.sched.testing import NOW, leaving, node, queued, quota, running, snap, starting
 
 USERS = "uvw"
 GPUS = 4
@@ -45,7 +45,7 @@ def placed_tasks(draw: st.DrawFn, nodes: list[Node], packed: bool) -> list[Sched
         kind = draw(st.sampled_from([running, running, running, leaving, starting]))
         level = draw(st.sampled_from(LEVELS))
         facts = {
-            "since": draw(st.sampled_from([0.0, 100.0, 5000.0])),
+            "since": draw(st.sampled_from([0.0, 100.0, 5000.0, 9000.0])),
             "priority": draw(st.sampled_from([level, Priority.AUTO])),
             "user": draw(st.sampled_from(USERS)),
             "gpu": gpu,
@@ -63,6 +63,7 @@ def queued_tasks(draw: st.DrawFn, packed: bool, most: int) -> list[SchedTask]:
             draw(st.sampled_from(ASKED)),
             user=draw(st.sampled_from(USERS)),
             zone=draw(st.sampled_from(["", "", "A"])),
+            created_at=NOW - draw(st.sampled_from([0.0, 1000.0, 8000.0, 90_000.0])),
             custom_rank=draw(st.sampled_from([0.0, 0.0, 1.0, -1.0])),
             gpu=draw(st.sampled_from([0, 1, 2, 3])) if packed else 0,
         )

@@ -140,7 +140,7 @@ def test_a_victim_learns_for_whom_and_why() -> None:
     )
     (suspend,) = [d for d in plan.decisions if isinstance(d, Suspend)]
     assert suspend.reason == (
-        "task 1 of eve at HIGH needs 1 node; this run counts as LOW and loses least (100 node-seconds)"
+        "task 1 of eve at HIGH needs 1 node; this run counts as LOW and loses least (105 node-seconds)"
     )
 
 
@@ -157,12 +157,28 @@ def test_a_stop_says_who_is_not_active() -> None:
         pytest.param(snap(nodes(1), queued(1, not_before=NOW + 5, held=True)), None, id="but not for a held task"),
         pytest.param(
             snap(nodes(1), running(9, "n00", Priority.ABOVE_NORMAL, since=800), queued(1)),
-            NOW + 1000, id="a run will be demoted",
+            NOW + 100, id="the minimum of a run ends",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", Priority.ABOVE_NORMAL, since=1700), queued(1)),
+            NOW + 100, id="a run will be demoted",
         ),
         pytest.param(snap(nodes(1), running(9, "n00", Priority.ABOVE_NORMAL)), None, id="but nobody waits for it"),
         pytest.param(
-            snap(nodes(1), running(9, "n00", Priority.ABOVE_NORMAL, since=1800), queued(1, 1, LOW)),
-            None, id="it is demoted already",
+            snap(nodes(1), running(9, "n00", HIGH, since=9e6), queued(1, created_at=NOW - 600.0)),
+            NOW + 5900, id="who waits has waited for a slice",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", HIGH, since=9e6), queued(1, created_at=NOW - 7000.0)),
+            NOW + 6000, id="who waits has waited for a second slice",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", HIGH, since=9e6), queued(1, created_at=NOW - 60_000.0)),
+            NOW + 26_400, id="who waits is lifted",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", HIGH, since=9e6), queued(1, 1, LOW, created_at=NOW - 1e5)),
+            None, id="who waits is lifted already",
         ),
         pytest.param(
             snap(nodes(1), queued(1, not_before=NOW + 9), queued(2, not_before=NOW + 5)), NOW + 5, id="the first",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from math import nan
+from math import inf, nan
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +13,16 @@ from hypothesis import strategies as st
 from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Plan, Start, Suspend, Wait, WaitReason
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import SchedTask, Snapshot, Standing
+from hai_backend.domain.snapshot import SchedTask, Snapshot, Standing, Suspension
 from hai_backend.sched import Policy, schedule
-from hai_backend.sched.testing import queued
+from hai_backend.sched.policy import Ranking
+from hai_backend.sched.testing import NOW, queued, quota
 
 Snapshots = Callable[..., st.SearchStrategy[Snapshot]]
+
+
+SLICE = 6500.0  # 1 % of it pays for 65 s of suspending and starting again
+IN_ORDER = Policy(ranking=Ranking.SUBMITTED)
 
 
 def data(test: Callable[..., None]) -> Callable[..., None]:
@@ -49,6 +54,33 @@ def effective(snapshot: Snapshot, task: SchedTask) -> Priority:
         and snapshot.now - task.run_started_at >= 1800
     )
     return Priority.NORMAL if demoted else task.run_priority
+
+
+def own_equals(newcomer: SchedTask, run: SchedTask) -> bool:
+    """A user's tasks of one level, as asked or as run."""
+    own = Priority.NORMAL if newcomer.priority is Priority.AUTO else newcomer.priority
+    same = run.priority is newcomer.priority or run.run_priority is own
+    return run.user == newcomer.user and same
+
+
+def seconds(snapshot: Snapshot, run: SchedTask) -> float:
+    """How long a run has lasted."""
+    return snapshot.now - (run.run_started_at or snapshot.now)
+
+
+def takes_turn(snapshot: Snapshot, newcomer: SchedTask, run: SchedTask) -> bool:
+    """May it take the nodes of a run of its level, where equals rank by their wait alone?"""
+    waited = snapshot.now - newcomer.created_at
+    idle = not any(task.placed and task.user == newcomer.user for task in snapshot.tasks)
+    demoted = effective(snapshot, run) is not run.run_priority
+    if waited >= 86_400:
+        return seconds(snapshot, run) >= (SLICE if demoted else 900)
+    return idle and waited >= SLICE and seconds(snapshot, run) >= SLICE
+
+
+def queued_at(snapshot: Snapshot, task: SchedTask, level: Priority) -> Priority:
+    """Who has waited for a day was lifted."""
+    return max(level, Priority.NORMAL) if snapshot.now - task.created_at >= 86_400 else level
 
 
 def room(snapshot: Snapshot, task: SchedTask, gone: Collection[int]) -> int:
@@ -104,19 +136,21 @@ def test_every_queued_task_gets_one_decision_and_every_wait_a_sentence(
 
 
 @data
-def test_only_lower_levels_are_suspended_and_never_own_equals(
+def test_only_lower_levels_and_equals_past_their_minimum_are_suspended_and_never_own_equals(
     snapshots: Snapshots, data: st.DataObject
 ) -> None:
     snapshot = data.draw(snapshots())
-    plan, tasks = schedule(snapshot), by_id(snapshot)
+    policy = data.draw(st.sampled_from([Policy(), IN_ORDER, Policy(time_slices=False)]))
+    plan, tasks = schedule(snapshot, policy), by_id(snapshot)
     level = {wait.task: wait.priority for wait in of(plan, Wait)}
     for suspend in of(plan, Suspend):
         victim, newcomer = tasks[suspend.task], tasks[suspend.for_task]
         assert victim.standing is Standing.RUNNING
-        assert effective(snapshot, victim) < level[newcomer.id]
+        assert effective(snapshot, victim) <= level[newcomer.id]
+        assert suspend.higher == (effective(snapshot, victim) < level[newcomer.id])
+        assert suspend.higher or (policy.time_slices and seconds(snapshot, victim) >= 900)
         if victim.user == newcomer.user:
             assert victim.priority is not newcomer.priority
-            assert victim.run_priority is not level[newcomer.id]
 
 
 @data
@@ -151,14 +185,19 @@ def test_one_newcomer_gets_nodes_exactly_when_it_may(
 ) -> None:
     """No priority inversion, and no suspension while leaving nodes suffice."""
     snapshot = data.draw(snapshots(most=1, quotas=False))
-    plan, task = schedule(snapshot), by_id(snapshot)[1]
+    plan, task = schedule(snapshot, IN_ORDER), by_id(snapshot)[1]
     level = Priority.NORMAL if task.priority is Priority.AUTO else task.priority
+    if snapshot.now - task.created_at >= 86_400:
+        level = max(level, Priority.NORMAL)
     lower = {
         t.id
         for t in snapshot.tasks
         if t.standing is Standing.RUNNING
-        and effective(snapshot, t) < level
-        and not (t.user == task.user and (t.priority is task.priority or t.run_priority is level))
+        and (
+            effective(snapshot, t) < level
+            or (effective(snapshot, t) is level and takes_turn(snapshot, task, t))
+        )
+        and not own_equals(task, t)
     }
     leaving = going(snapshot)
     need = task.node_count
@@ -182,13 +221,17 @@ def test_no_priority_inversion_in_a_queue(snapshots: Snapshots, data: st.DataObj
     if packed(snapshot):
         return
     plan, tasks = schedule(snapshot), by_id(snapshot)
-    served = [(s.priority, s.task) for s in of(plan, Start)]
+    served = [(queued_at(snapshot, tasks[s.task], s.priority), s.task) for s in of(plan, Start)]
     served += [
         (w.priority, w.task) for w in of(plan, Wait) if w.why is WaitReason.WAITING_FOR_PREEMPTED
     ]
+    first: Wait | None = None
     for wait in of(plan, Wait):
         if wait.why is not WaitReason.NOT_ENOUGH_NODES:
             continue
+        first = first or wait
+        if wait is not first and tasks[wait.task].user == tasks[first.task].user:
+            continue  # may be kept from nodes that an own task before it is waiting for
         task = tasks[wait.task]
         before = sum(tasks[t].node_count for level, t in served if level > wait.priority)
         equal = sum(
@@ -201,7 +244,8 @@ def test_no_priority_inversion_in_a_queue(snapshots: Snapshots, data: st.DataObj
             and effective(snapshot, t) < wait.priority
             and t.user != task.user
         }
-        assert room(snapshot, task, obtainable) - before - equal < task.node_count
+        own = {t for t in obtainable if own_equals(task, tasks[t])}
+        assert room(snapshot, task, obtainable - own) - before - equal < task.node_count
 
 
 @data
@@ -257,6 +301,48 @@ BAD = st.sampled_from(
         queued(999, 1, 7, user="u"),  # type: ignore[arg-type]
     ]
 )
+
+
+HOSTILE = st.builds(
+    replace,
+    st.sampled_from([queued(999, user="u"), queued(999, user="hostile")]),
+    node_count=st.sampled_from([1, 0, -1, 10**20, 2**63 - 1]),
+    group=st.sampled_from(["default", "nowhere", ""]),
+    priority=st.sampled_from([*Priority, 7, 10**9]),
+    custom_rank=st.sampled_from([0.0, -1e300, nan, inf]),
+    created_at=st.sampled_from([NOW, nan, inf, -inf, -1e300, 1e300]),
+    waiting_since=st.sampled_from([None, nan, inf, -inf]),
+    not_before=st.sampled_from([0.0, nan, inf]),
+    run_seconds=st.sampled_from([0.0, -1.0, nan, inf, 1e300]),
+    restart_seconds=st.sampled_from([None, -5.0, nan, inf, 1e300]),
+    gpu=st.sampled_from([0, -1, 10**20]),
+    cpu=st.sampled_from([0, 10**20]),
+    memory=st.sampled_from([0, 10**20]),
+    zone=st.sampled_from(["", "nowhere"]),
+    assigned_nodes=st.sampled_from([(), ("n0",), ("n0", "n0"), ("\0",)]),
+    suspensions=st.sampled_from([(), (Suspension(nan, 1), Suspension(inf, 2))]),
+)
+
+
+@data
+def test_a_hostile_task_that_can_never_run_changes_nothing_for_the_others(
+    snapshots: Snapshots, data: st.DataObject
+) -> None:
+    snapshot = replace(data.draw(snapshots()), quotas=(quota("hostile", Priority.AUTO, 0),))
+    policy = data.draw(st.sampled_from([Policy(), IN_ORDER, Policy(ranking=Ranking.ATTAINED)]))
+    bad = data.draw(HOSTILE)
+    plan = schedule(replace(snapshot, tasks=(*snapshot.tasks, bad)), policy)
+    fate = next(d for d in plan.decisions if d.task == 999)
+    assert isinstance(fate, Wait | Start)
+    if isinstance(fate, Wait) and fate.why in NEVER:
+        others = [d for d in plan.decisions if d.task != 999]
+        assert Counter(others) == Counter(schedule(snapshot, policy).decisions)
+
+
+NEVER = {
+    WaitReason.INVALID, WaitReason.NO_SUCH_GROUP, WaitReason.NO_SUCH_NODE, WaitReason.GROUP_TOO_SMALL,
+    WaitReason.NODES_UNUSABLE, WaitReason.QUOTA_EXCEEDED, WaitReason.BACKING_OFF,
+}  # fmt: skip
 
 
 @data

@@ -11,10 +11,11 @@ import pytest
 from hai_backend.domain.node import Group
 from hai_backend.domain.plan import Decision, Start, Stop, Suspend, Wait, WaitReason
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import Snapshot
+from hai_backend.domain.snapshot import Snapshot, Suspension
 from hai_backend.sched import Policy, schedule
-from hai_backend.sched.policy import Demotion
+from hai_backend.sched.policy import Demotion, Ranking
 from hai_backend.sched.testing import (
+    NOW,
     leaving,
     node,
     nodes,
@@ -33,6 +34,8 @@ OUT, NEVER = W.OUT_OF_QUOTA, W.QUOTA_EXCEEDED
 STOP = "stop"
 PACKED = Group("default", packed=True)
 HAI = Policy()
+BY_LEVELS = Policy(time_slices=False)
+IN_ORDER = Policy(ranking=Ranking.SUBMITTED)
 LIMITED = Policy(default_quota=2)
 GONE: Any = {"inactive_users": frozenset("u")}
 GB = 1 << 30
@@ -126,7 +129,7 @@ PACKED_CASES = [
          t1=PROMISED, t2=FULL),
     case("promised parts take free nodes first",
          snap(PACKED, halves(3), leaving(8, "n00", gpu=8), leaving(9, "n01", gpu=8),
-              queued(1, 2, gpu=8), queued(2, gpu=8)), t1=PROMISED, t2=PROMISED),
+              queued(1, 2, gpu=8), queued(2, gpu=8)), IN_ORDER, t1=PROMISED, t2=PROMISED),
     case("a node from which one of two parts leaves is not empty",
          snap(PACKED, halves(2), running(9, "n00 n01", LOW, gpu=4), running(8, "n01", HIGH, gpu=4),
               queued(1, 1, HIGH, gpu=8), queued(2, 1, HIGH)), t1=PROMISED, t2=FULL, t9=For(1)),
@@ -157,7 +160,7 @@ R2 = [
          t1=OUT),
     case("a start of this pass counts",
          snap(nodes(4), quota("u", NORMAL, 2), queued(1, 2, user="u"), queued(2, user="u")),
-         t1=2, t2=OUT),
+         IN_ORDER, t1=2, t2=OUT),
     case("a smaller own task passes one that is out of quota",
          snap(nodes(4), quota("u", NORMAL, 3), running(9, "n00 n01", user="u"), queued(1, 2, user="u"),
               queued(2, user="u")),
@@ -243,12 +246,14 @@ R4_R5 = [
     case("a run just started has no protection from higher levels",
          snap(nodes(1), running(9, "n00", LOW, since=0), queued(1, 1, HIGH)), t1=PROMISED, t9=For(1)),
     case("ABOVE_NORMAL defends itself for 30 minutes",
-         snap(nodes(1), running(9, "n00", ABOVE_NORMAL, since=1799), queued(1, 1, ABOVE_NORMAL)), t1=FULL),
+         snap(nodes(1), running(9, "n00", ABOVE_NORMAL, since=1799), queued(1, 1, ABOVE_NORMAL)),
+         BY_LEVELS, t1=FULL),
     case("and counts as NORMAL afterwards",
          snap(nodes(1), running(9, "n00", ABOVE_NORMAL, since=1800), queued(1, 1, ABOVE_NORMAL)),
-         t1=PROMISED, t9=For(1)),
+         BY_LEVELS, t1=PROMISED, t9=For(1)),
     case("but not as less than NORMAL",
-         snap(nodes(1), running(9, "n00", ABOVE_NORMAL, since=9e5), queued(1, 1, NORMAL)), t1=FULL),
+         snap(nodes(1), running(9, "n00", ABOVE_NORMAL, since=9e5), queued(1, 1, NORMAL)),
+         BY_LEVELS, t1=FULL),
     case("the table of demotions is the policy's",
          snap(nodes(1), running(9, "n00", HIGH, since=11), queued(1, 1, NORMAL)),
          Policy(demotion={HIGH: Demotion(LOW, 10.0)}), t1=PROMISED, t9=For(1)),
@@ -261,6 +266,99 @@ R4_R5 = [
          t1=PROMISED, t9=For(1)),
     case("a run started as AUTO defends the level that it got",
          snap(nodes(1), running(9, "n00", HIGH, priority=AUTO), queued(1, 1, ABOVE_NORMAL)), t1=FULL),
+]  # fmt: skip
+
+
+def lately(*hours: float, higher: bool = True) -> tuple[Suspension, ...]:
+    """Suspensions so many hours ago, for task 99, oldest first."""
+    return tuple(Suspension(NOW - 3600 * ago, 99, higher) for ago in hours)
+
+
+R6 = [
+    case("a run past its minimum gives way to one that ranks higher",
+         snap(nodes(1), running(9, "n00", since=900), queued(1)), t1=PROMISED, t9=For(1)),
+    case("not before its minimum", snap(nodes(1), running(9, "n00", since=899), queued(1)), t1=FULL),
+    case("nor without time slices", snap(nodes(1), running(9, "n00", since=9e5), queued(1)), BY_LEVELS, t1=FULL),
+    case("each suspension of the last day lengthens the minimum",
+         snap(nodes(1), running(9, "n00", since=1799, suspensions=lately(1, higher=False)), queued(1)), t1=FULL),
+    case("by one minimum",
+         snap(nodes(1), running(9, "n00", since=1800, suspensions=lately(1, higher=False)), queued(1)),
+         t1=PROMISED, t9=For(1)),
+    case("of an older day it does not",
+         snap(nodes(1), running(9, "n00", since=1799, suspensions=lately(24, higher=False)), queued(1)),
+         t1=PROMISED, t9=For(1)),
+    case("after a suspension for a higher level a run has a slice of peace",
+         snap(nodes(1), running(9, "n00", LOW, since=6499, suspensions=lately(2)), queued(1)), t1=FULL),
+    case("and no more", snap(nodes(1), running(9, "n00", LOW, since=6500, suspensions=lately(2)), queued(1)),
+         t1=PROMISED, t9=For(1)),
+    case("not from urgent levels",
+         snap(nodes(1), running(9, "n00", LOW, since=1, suspensions=lately(2)), queued(1, 1, HIGH)),
+         t1=PROMISED, t9=For(1)),
+    case("at its daily budget a run has peace for the rest of the day",
+         snap(nodes(1), running(9, "n00", LOW, since=80_000, suspensions=lately(*[23.9] * 24, higher=False)),
+              queued(1)), t1=FULL),
+    case("an equal that has waited for a slice takes its turn",
+         snap(nodes(1), running(9, "n00", since=6500), queued(1, created_at=NOW - 6500)), IN_ORDER,
+         t1=PROMISED, t9=For(1)),
+    case("not before", snap(nodes(1), running(9, "n00", since=6500), queued(1, created_at=NOW - 6499)), IN_ORDER,
+         t1=FULL),
+    case("not within the slice of the other",
+         snap(nodes(1), running(9, "n00", since=6499), queued(1, created_at=NOW - 8000)), IN_ORDER, t1=FULL),
+    case("not when its user holds something",
+         snap(nodes(2), running(8, "n01", user="u"), running(9, "n00", since=6500),
+              queued(1, created_at=NOW - 6500, user="u")), IN_ORDER, t1=FULL),
+    case("an own task that can not start does not take the turn",
+         snap(nodes(1), quota("u", HIGH, 0), quota("u", NORMAL, 5), running(9, "n00", since=6500),
+              queued(1, 99, user="u", created_at=NOW - 9000), queued(2, zone="x", user="u", created_at=NOW - 9000),
+              queued(3, 1, HIGH, user="u", created_at=NOW - 9000), queued(4, user="u", created_at=NOW - 8000)),
+         IN_ORDER, t1=W.GROUP_TOO_SMALL, t2=W.GROUP_TOO_SMALL, t3=NEVER, t4=PROMISED, t9=For(4)),
+    case("a measured cost of suspending lengthens the slice",
+         snap(nodes(1), running(9, "n00", since=6500, restart_seconds=66.0), queued(1, created_at=NOW - 6500)),
+         IN_ORDER, t1=FULL),
+    case("a user's own equals never interrupt one another",
+         snap(nodes(1), running(9, "n00", since=9e4, user="u"), queued(1, user="u")), t1=FULL),
+    case("another user's task passes the own equal that may not",
+         snap(nodes(1), running(9, "n00", since=9e4, user="u"), queued(1, user="u"), queued(2)),
+         t1=FULL, t2=PROMISED, t9=For(2)),
+    case("who gave way does not take the nodes back within a slice",
+         snap(nodes(1), running(9, "n00", since=2e3), queued(1, suspensions=(Suspension(NOW - 2e3, 9),))), t1=FULL),
+    case("others may",
+         snap(nodes(1), running(9, "n00", since=2e3), queued(1, suspensions=(Suspension(NOW - 2e3, 9),)),
+              queued(2, created_at=NOW)), t1=FULL, t2=PROMISED, t9=For(2)),
+    case("after a slice it does",
+         snap(nodes(1), running(9, "n00", since=6501), queued(1, suspensions=(Suspension(NOW - 6501, 9),))),
+         t1=PROMISED, t9=For(1)),
+    case("who has waited for a day counts as NORMAL and comes first there",
+         snap(nodes(1), running(9, "n00", UNDER_NORMAL), queued(1, 1, LOW, created_at=NOW - 86_400), queued(2)),
+         t1=PROMISED, t9=For(1), t2=FULL),
+    case("not before a day",
+         snap(nodes(1), running(9, "n00", UNDER_NORMAL), queued(1, 1, LOW, created_at=NOW - 86_399)), t1=FULL),
+    case("it still leaves higher levels alone",
+         snap(nodes(1), running(9, "n00", HIGH, since=9e4), queued(1, 1, LOW, created_at=NOW - 9e5)), t1=FULL),
+    case("and keeps its own level if that is higher",
+         snap(nodes(1), running(9, "n00", ABOVE_NORMAL, since=1000), queued(1, 1, HIGH, created_at=NOW - 9e5)),
+         t1=PROMISED, t9=For(1)),
+    case("once it runs it keeps the level to which it was lifted",
+         snap(nodes(1), running(9, "n00", LOW, since=60, created_at=NOW - 9e4), queued(1)), t1=FULL),
+]  # fmt: skip
+
+R8 = [
+    case("who can not give nodes back does not pass a blocked task",
+         snap(nodes(2), running(8, "n01", HIGH, since=0.0), queued(1, 2, HIGH), queued(2, 1, HIGH, run_seconds=9e4)),
+         BY_LEVELS, t1=FULL, t2=FULL),
+    case("who is expected to end before may pass",
+         snap(nodes(2), running(8, "n01", HIGH, since=9e4), queued(1, 2, HIGH), queued(2, 1, HIGH)), BY_LEVELS,
+         t1=FULL, t2=1),
+    case("who ranks below may pass: it gives them back",
+         snap(nodes(2), running(8, "n01", HIGH), queued(1, 2, HIGH), queued(2, 1, LOW)), BY_LEVELS,
+         t1=FULL, t2=1),
+    case("a node that is not reserved may be taken",
+         snap(nodes(2, zone="A"), node("b", zone="B"), running(8, "n01", HIGH, since=0.0),
+              queued(1, 2, HIGH, zone="A"), queued(2, 1, HIGH, run_seconds=9e4)), BY_LEVELS, t1=FULL, t2=("b",)),
+    case("with slices an equal of another user gives back, an own one does not",
+         snap(nodes(3), running(8, "n02", HIGH, since=0.0, user="u"), queued(1, 3, HIGH, user="u"),
+              queued(2, 1, HIGH, user="u", run_seconds=9e4), queued(3, 1, HIGH, run_seconds=9e4)),
+         t1=FULL, t2=FULL, t3=1),
 ]  # fmt: skip
 
 R7 = [
@@ -342,7 +440,7 @@ R9 = [
               queued(1, 2, HIGH)), t1=PROMISED, t8=For(1)),
     case("a promise takes no more than is needed",
          snap(nodes(3), leaving(8, "n00", LOW), leaving(9, "n01", LOW), queued(1, 2), queued(2, 1)),
-         t1=PROMISED, t2=PROMISED),
+         IN_ORDER, t1=PROMISED, t2=PROMISED),
     case("a task that is being started gives nothing back",
          snap(nodes(1), starting(9, "n00", LOW), queued(1, 1, HIGH)), t1=FULL),
     case("nodes left for a task of another zone stay for it",
@@ -422,6 +520,10 @@ BAD_ROWS = [
         ("custom_rank infinite", {"custom_rank": inf}, W.INVALID),
         ("created_at NaN", {"created_at": nan}, W.INVALID),
         ("not_before NaN", {"not_before": nan}, W.INVALID),
+        ("waiting_since NaN", {"waiting_since": nan}, W.INVALID),
+        ("waiting_since infinite", {"waiting_since": -inf}, W.INVALID),
+        ("run_seconds NaN", {"run_seconds": nan}, W.INVALID),
+        ("restart_seconds infinite", {"restart_seconds": inf}, W.INVALID),
         ("no nodes", {"count": 0}, W.INVALID),
         ("fewer than no nodes", {"count": -3}, W.INVALID),
         ("a fraction of a node", {"count": 1.5}, W.INVALID),
@@ -438,6 +540,10 @@ BAD_ROWS = [
          snap(nodes(2), running(1, "n00", LOW), queued(1), queued(2, 2, HIGH)),
          t1=W.INVALID, t2=FULL),
     case("a run on unknown nodes", snap(nodes(2), running(9, "x y", LOW), queued(2, 2)), t2=2),
+    case("a run of no nodes", snap(nodes(1), running(8, ""), queued(1)), t1=1),
+    case("a run with times that are no numbers",
+         snap(nodes(1), running(9, "n00", LOW, run_seconds=nan, waiting_since=nan, restart_seconds=nan, saved_at=nan),
+              queued(1, 1, HIGH)), t1=PROMISED, t9=For(1)),
     case("a run without nodes is no victim",
          snap(nodes(1), running(8, "", LOW), running(9, "n00", LOW), queued(1, 1, HIGH)),
          t1=PROMISED, t9=For(1)),
@@ -494,7 +600,8 @@ HAI_DEFECTS = [
 
 @pytest.mark.parametrize(
     ("snapshot", "policy", "expected"),
-    [*R1, *PACKED_CASES, *R2, *R3, *AUTO_CASES, *R4_R5, *R7, *R9, *R10_R12, *OTHERS, *BAD_ROWS, *HAI_DEFECTS],
+    [*R1, *PACKED_CASES, *R2, *R3, *AUTO_CASES, *R4_R5, *R6, *R7, *R8, *R9, *R10_R12, *OTHERS, *BAD_ROWS,
+     *HAI_DEFECTS],
 )  # fmt: skip
 def test_what_becomes_of_each_task(
     snapshot: Snapshot, policy: Policy, expected: Mapping[int, Fate]

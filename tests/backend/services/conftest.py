@@ -22,6 +22,7 @@ from hai.v1.user_service_pb2_grpc import UserServiceStub
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Wait
+from hai_backend.domain.snapshot import Snapshot
 from hai_backend.domain.user import Role, TokenScope, User
 from hai_backend.logs.store import LogStore
 from hai_backend.loops.cluster import Cluster
@@ -49,8 +50,15 @@ class Waits:
 
     def __init__(self) -> None:
         self.found: dict[int, Wait] = {}
+        self.given = Snapshot(0.0, (), ())
 
-    def waits(self) -> Mapping[int, Wait]:
+    def wait(self, task_id: int) -> Wait | None:
+        return self.found.get(task_id)
+
+    async def snapshot(self) -> Snapshot:
+        return self.given
+
+    async def waits(self) -> Mapping[int, Wait]:
         return self.found
 
 

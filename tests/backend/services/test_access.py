@@ -59,6 +59,7 @@ OPEN = dict.fromkeys(ACTORS, OK)
 
 TABLE: Mapping[str, tuple[dict[str, Any], Mapping[str, str]]] = {
     "TaskService/CreateTask": ({}, SUBMIT),
+    "TaskService/DryRunTask": ({}, SUBMIT),
     "TaskService/GetTask": ({"id": 1}, SEE_TASK),
     "TaskService/ListTasks": ({}, LOOK),
     "TaskService/ListRuns": ({"id": 1}, SEE_TASK),
@@ -92,6 +93,7 @@ TABLE: Mapping[str, tuple[dict[str, Any], Mapping[str, str]]] = {
         ADMINISTER,
     ),
     "UserService/ListQuotas": ({"subject": "ada"}, row(OK, NO, OK, OK, OK, OK)),
+    "NodeService/GetSnapshot": ({}, SEE_ALL),
     "UserService/SetQuota": (
         {"quota": {"subject": "ada", "group": "default", "nodes": 4}},
         ADMINISTER,
@@ -120,7 +122,18 @@ def test_what_changes_something_needs_more_than_a_token_to_look() -> None:
     for method, rule in RULES.items():
         verb = method.rpartition("/")[2]
         looks = verb.startswith(
-            ("Get", "List", "Watch", "Who", "Tail", "Explain", "Attach", "Check", "ServerRef")
+            (
+                "Get",
+                "List",
+                "Watch",
+                "Who",
+                "Tail",
+                "Explain",
+                "DryRun",
+                "Attach",
+                "Check",
+                "ServerRef",
+            )
         )
         assert rule.mutates is not looks, method
         assert not rule.mutates or (
@@ -141,7 +154,7 @@ async def test_who_is_let_in(name: str, platform: Any, make_spec: Callable[..., 
     found = {}
     for number, actor in enumerate(ACTORS):
         request = _request(name, fields)
-        if name.endswith("CreateTask"):
+        if name.endswith(("CreateTask", "DryRunTask")):
             request.spec.CopyFrom(make_spec(f"new {number}"))
         if name.endswith("DeleteQuota"):
             await _set_quota_of_eve(platform)

@@ -15,7 +15,9 @@ from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import Snapshot
 from hai_backend.domain.task import Task
+from hai_backend.loops.snapshots import sched_task
 from hai_backend.services import limits, moving
 from hai_backend.tasks import events as ev
 from hai_backend.testing import a_spec, a_task
@@ -162,16 +164,24 @@ async def test_why_a_task_waits(platform: Any, make_spec: Any) -> None:
     platform.scheduling.found[2] = Wait(
         2, WaitReason.NOT_ENOUGH_NODES, "needs 4 nodes", 2, Priority.NORMAL, (1,)
     )
+    platform.scheduling.given = Snapshot(
+        1.0,
+        tuple(platform.cluster.nodes().values()),
+        tuple(map(sched_task, platform.ledger.unfinished().values())),
+    )
     answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=2))
     assert answer.waiting.reason == "NOT_ENOUGH_NODES"
     assert list(answer.constraints) == [
         "needs 4 nodes",
         "group default has 4 nodes: 3 usable, of which 3 are free; 1 cordoned, 0 not ready",
     ]
-    assert "with 3 instead of 4 nodes" in answer.suggestions[0]
-    assert "n3" in answer.suggestions[1]
+    assert list(answer.suggestions) == [
+        "ask for 2 nodes instead of 4 (starts at once)",
+        "2 more free nodes in default (starts at once)",
+    ]
+    assert [flip.message for flip in answer.flips] == list(answer.suggestions)
     assert [(a.id, a.name, a.user, a.rule) for a in answer.ahead] == [
-        (1, "", "bob", "submitted earlier")
+        (1, "", "bob", "ranks higher within NORMAL: it asks for less")
     ]
 
 

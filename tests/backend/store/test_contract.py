@@ -539,6 +539,8 @@ async def test_nodes_and_groups(store: Store) -> None:
     await store.save_group(Group("a"))
     await store.save_group(Group("a", packed=True))
     assert await store.groups() == [Group("a", True), Group("b")]
+    await store.save_group(Group("b", False, '{"staying": 2.0}'))
+    assert await store.groups() == [Group("a", True), Group("b", False, '{"staying": 2.0}')]
 
 
 async def test_users_and_quotas(store: Store) -> None:

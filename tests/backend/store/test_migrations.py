@@ -25,10 +25,12 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from hai_backend.domain.node import Group
 from hai_backend.domain.task import Rank, RankState
 from hai_backend.store.convert import rank_of, rank_values
+from hai_backend.store.convert_small import group_of
 from hai_backend.store.migrations import NEWEST, config, upgrade
-from hai_backend.store.rows import RANKS, RUNS, TASKS, Base
+from hai_backend.store.rows import GROUPS, RANKS, RUNS, TASKS, Base
 
 
 def differences(connection: Connection) -> list[Any]:
@@ -111,6 +113,16 @@ def test_tasks_of_the_first_revision_have_measured_nothing() -> None:
             None,
             False,
         )
+    engine.dispose()
+
+
+def test_groups_of_the_first_revision_follow_the_servers_policy() -> None:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        command.upgrade(config(connection), "0001")
+        connection.execute(text("INSERT INTO node_groups (name, packed) VALUES ('small', true)"))
+        upgrade(connection)
+        assert group_of(connection.execute(select(GROUPS)).one()) == Group("small", packed=True)
     engine.dispose()
 
 

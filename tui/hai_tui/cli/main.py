@@ -44,6 +44,7 @@ ENTRIES = (
     Entry("queue", "queue:queue", "cluster"),
     Entry("nodes", "nodes:nodes", "cluster"),
     Entry("groups", "nodes:groups", "cluster"),
+    Entry("simulate", "simulate:simulate", "cluster"),
     Entry("init", "profiles:init", "account"),
     Entry("whoami", "whoami:whoami", "account"),
     Entry("config", "profiles:config", "account"),
@@ -56,6 +57,7 @@ ENTRIES = (
     Entry("group", "nodes:group", "admin"),
     Entry("user", "users:user", "admin"),
     Entry("quota", "quotas:quota", "admin"),
+    Entry("admin", "admin:admin", "admin"),
 )
 """Every command: its name, where it lives, and under which heading `hai --help` lists it."""
 

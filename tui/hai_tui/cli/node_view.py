@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from hai.v1.node_pb2 import Node, NodeState
+from hai.v1.node_pb2 import Group, Node, NodeState
+from hai.v1.policy_pb2 import GroupEffect, TaskChanges
+from hai_tui.cli.policy_text import settings_of
 from hai_tui.cli.table import Column, View, printable
+from hai_tui.cli.texts import text
 
 _STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
 
@@ -56,8 +60,59 @@ GROUPS = View(
         Column("free", lambda g, now: str(g.free_nodes), right=True),
         Column("waiting", lambda g, now: str(g.waiting_tasks), right=True),
         Column("packed", lambda g, now: "yes" if g.packed else "no"),
+        Column("policy", lambda g, now: _policy(g), wide=True, folds=True),
     ),
 )
+
+CHANGED_GROUP = replace(GROUPS, columns=tuple(replace(c, wide=False) for c in GROUPS.columns))
+"""The answer to a change shows what was set."""
+
+SETTINGS = View(
+    key="settings",
+    name=lambda setting: setting.name,
+    columns=(
+        Column("setting", lambda s, now: s.name),
+        Column("value", lambda s, now: s.value, folds=True),
+        Column("from", lambda s, now: s.origin),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A scheduling setting in force; its origin is the group, or the server's default."""
+
+    name: str
+    value: str
+    origin: str
+
+
+def settings_in_force(group: Group) -> list[Setting]:
+    """All scheduling settings of a group."""
+    own = settings_of(group.policy)
+    return [
+        Setting(name, value, text("from.group" if name in own else "from.server"))
+        for name, value in settings_of(group.policy_in_force).items()
+    ]
+
+
+def _policy(group: Group) -> str:
+    return " ".join(f"{n}={v}" for n, v in settings_of(group.policy).items()) or "-"
+
+
+def effect_lines(effect: GroupEffect) -> Iterable[str]:
+    """What the next pass would do otherwise."""
+    for kind in ("starts", "delayed", "suspended", "spared"):
+        changes = getattr(effect, kind)
+        if changes.count:
+            yield f"{text(f'preview.{kind}')} ({changes.count}): {_named(changes)}"
+    if effect.moved:
+        yield text("preview.moved", moved=effect.moved, waiting=effect.waiting)
+
+
+def _named(changes: TaskChanges) -> str:
+    names = [f"{t.task_id} {t.task_name} ({t.user})" for t in changes.tasks]
+    return ", ".join(names) + (", …" if changes.count > len(names) else "")
 
 
 def tree(nodes: Sequence[Node]) -> str:

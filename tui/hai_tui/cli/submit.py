@@ -60,7 +60,7 @@ _OPTIONS = (
     click.option(
         "--dry-run",
         is_flag=True,
-        help="Print the yaml and let the server check it; submit nothing.",
+        help="Print the yaml and what the scheduler would do with it; submit nothing.",
     ),
 )
 
@@ -134,17 +134,18 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
 
 
 async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:
-    from hai.client.spec import to_yaml
-    from hai_tui.cli.messages import to_dict
+    from hai_tui.cli.dry_run import as_data, as_yaml, exit_code
 
+    worst = 0
     for number, spec in enumerate(specs):
+        answer = await client.tasks.dry_run(spec)
         if settings.json:
-            dump(settings, to_dict(spec))
+            dump(settings, as_data(spec, answer))
         else:
-            click.echo(("---\n" if number else "") + to_yaml(spec), nl=False)
-        await client.tasks.create(spec, validate_only=True)
+            click.echo(("---\n" if number else "") + as_yaml(spec, answer), nl=False)
         note(settings, text("valid", name=spec.name))
-    return 0
+        worst = worst or exit_code(answer)
+    return worst
 
 
 async def _send(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> list[Task]:

@@ -14,6 +14,7 @@ from hai.v1.task_pb2 import (
     TaskState,
 )
 from hai_tui.cli.human import local, priority_name, since, span
+from hai_tui.cli.start_view import short
 from hai_tui.cli.table import Column, View
 
 _STYLES = {
@@ -99,6 +100,7 @@ QUEUE = View(
         Column("nodes", lambda t, now: str(t.node_count), right=True),
         Column("group", lambda t, now: t.group + (f"#{t.zone}" if t.zone else "")),
         Column("age", lambda t, now: since(t.create_time, now), right=True),
+        Column("start", lambda t, now: short(t.waiting.predicted_start, now)),
         Column("why", lambda t, now: t.waiting.reason or "-", folds=True),
         Column("message", lambda t, now: t.waiting.message or "-", wide=True, folds=True),
     ),

@@ -60,6 +60,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.queue": ("Show the queue in order.", "按顺序查看排队任务。"),
     "cmd.nodes": ("List nodes and who holds them.", "列出节点及其占用者。"),
     "cmd.groups": ("List node groups with their numbers.", "列出节点分组。"),
+    "cmd.simulate": (
+        "Replay job traces through the scheduler, and compare.",
+        "用调度器回放作业记录并比较结果。",
+    ),
     "cmd.init": ("Store a server and a token as a profile.", "保存服务器地址和令牌。"),
     "cmd.whoami": ("Show who you are, your quotas and tokens.", "查看自己的身份、配额和令牌。"),
     "cmd.config": ("List, choose and change profiles.", "管理多个集群配置。"),
@@ -72,6 +76,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.group": ("Change the settings of a node group.", "修改节点分组设置。"),
     "cmd.user": ("List, create and change users.", "管理用户。"),
     "cmd.quota": ("List, set and delete quotas.", "管理配额。"),
+    "cmd.admin": ("Look into a server: its scheduler's snapshot.", "查看服务内部：调度器快照。"),
     "submitted": ("submitted task {id} ({name})", "任务 {id}（{name}）已提交"),
     "submitted.next": (
         "see it: hai status {id}    its output: hai logs {id} -f    end it: hai stop {id}",
@@ -80,6 +85,19 @@ TEXTS: dict[str, tuple[str, str]] = {
     "valid": (
         "{name}: accepted by the server; nothing was submitted",
         "{name}：服务端检查通过，未提交",
+    ),
+    "dry.quota": (
+        "quota {row}: {held} of {allowed} nodes held now, {after} with this task",
+        "配额 {row}：现占 {held}/{allowed} 个节点，加上本任务为 {after}",
+    ),
+    "dry.total": ("in total", "总计"),
+    "dry.victim": (
+        "task {id} of {user} leaves {nodes}: {lost} of work are lost, {cost} with its restart",
+        "{user} 的任务 {id} 让出 {nodes}：损失 {lost} 的工作，含重启为 {cost}",
+    ),
+    "dry.leaving": (
+        "task {id} of {user} is leaving {nodes} already",
+        "{user} 的任务 {id} 已在让出 {nodes}",
     ),
     "schema.valid": ("{source}: valid", "{source}：有效"),
     "env.inherited": (
@@ -123,11 +141,30 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.tags": ("tags: {tags}", "标签：{tags}"),
     "done.starred": ("starred", "已收藏"),
     "done.unstarred": ("not starred", "已取消收藏"),
+    "snapshot.done": ("{file} written", "已写入 {file}"),
     "done.cordoned": ("takes no new work", "不再接收新任务"),
     "done.uncordoned": ("takes work again", "恢复接收任务"),
     "done.drained": (
         "takes no new work, running tasks are asked to leave",
         "不再接收新任务，正在让任务离开",
+    ),
+    "from.group": ("group", "分组"),
+    "from.server": ("server", "服务端"),
+    "preview.starts": ("would start", "将启动"),
+    "preview.delayed": ("would not start yet", "将推迟启动"),
+    "preview.suspended": ("would be suspended", "将被挂起"),
+    "preview.spared": ("would no longer be suspended", "将不再被挂起"),
+    "preview.moved": (
+        "{moved} of {waiting} waiting tasks would change place",
+        "{waiting} 个排队任务中有 {moved} 个位置改变",
+    ),
+    "preview.none": (
+        "the next scheduling pass would decide the same",
+        "下一轮调度的决定不变",
+    ),
+    "preview.done": (
+        "nothing was changed; without --preview it is",
+        "未做任何更改；去掉 --preview 即生效",
     ),
     "why.runs": (
         "task {id} ({name}) does not wait: it is {status}",
@@ -141,6 +178,15 @@ TEXTS: dict[str, tuple[str, str]] = {
     "why.ahead": ("ahead of it:", "排在前面的任务："),
     "why.help": ("what would help:", "可以尝试："),
     "why.history": ("suspended before:", "曾被打断："),
+    "start.when": (
+        "predicted start: {interval} (odds 80 %), as likely before as after {middle}; from {basis}",
+        "预计启动时间：{interval}（概率 80%），中位数 {middle}；依据：{basis}",
+    ),
+    "start.open": (
+        "predicted start: after {first} (odds 90 %), likely later than was looked at; from {basis}",
+        "预计启动时间：{first} 之后（概率 90%），很可能晚于预测范围；依据：{basis}",
+    ),
+    "start.none": ("no predicted start: {reason}", "无法预测启动时间：{reason}"),
     "up.starting": ("starting a server in {home} …", "正在 {home} 启动服务 …"),
     "up.running": (
         "a server is running already at {address} (pid {pid})",

@@ -9,11 +9,13 @@ import click
 
 from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.complete import groups as complete_groups
+from hai_tui.cli.dry_run import ahead
 from hai_tui.cli.human import local, priority_name
 from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, show
+from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.cli.table import Column, View
 from hai_tui.cli.task_view import QUEUE, status
 from hai_tui.cli.texts import text
@@ -21,7 +23,7 @@ from hai_tui.cli.texts import text
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.task_pb2 import Task, TaskEvent
-    from hai.v1.task_service_pb2 import ExplainTaskResponse, TaskAhead
+    from hai.v1.task_service_pb2 import ExplainTaskResponse
 
 _WHY_HELP = """Say why a task waits: what stands in the way, who is ahead, and what would help.
 
@@ -81,13 +83,14 @@ def why(settings: Settings, task: str, kind: Any) -> int:
 
             dump(settings, to_dict(answer))
         else:
-            click.echo("\n".join(_sentences(await client.tasks.get(id), answer)))
+            found = await client.tasks.get(id)
+            click.echo("\n".join(_sentences(found, answer, settings.clock())))
         return 0
 
     return call(settings, work)
 
 
-def _sentences(task: Task, answer: ExplainTaskResponse) -> list[str]:
+def _sentences(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
     facts = {"id": task.id, "name": task.name, "status": status(task)}
     if not answer.waiting.reason:
         return [text("why.runs", **facts), *_section("why.history", answer.history)]
@@ -95,7 +98,8 @@ def _sentences(task: Task, answer: ExplainTaskResponse) -> list[str]:
         text("why.waits", **facts, reason=answer.waiting.reason),
         *_indented([answer.waiting.message, *answer.constraints]),
         *_place(task, answer),
-        *_section("why.ahead", [_ahead(other) for other in answer.ahead]),
+        *_indented(start_sentences(answer.waiting.predicted_start, now)),
+        *_section("why.ahead", [ahead(other) for other in answer.ahead]),
         *_section("why.help", answer.suggestions),
         *_section("why.history", answer.history),
     ]
@@ -107,11 +111,6 @@ def _place(task: Task, answer: ExplainTaskResponse) -> list[str]:
     level = priority_name(answer.waiting.effective_priority)
     place = answer.waiting.queue_place
     return _indented([text("why.place", place=place, group=task.group, priority=level)])
-
-
-def _ahead(other: TaskAhead) -> str:
-    nodes = "1 node" if other.node_count == 1 else f"{other.node_count} nodes"
-    return f"{other.id}  {other.name}  {other.user}  {nodes}  {other.rule}"
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

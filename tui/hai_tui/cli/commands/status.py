@@ -14,6 +14,7 @@ from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, show, show_one
+from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.cli.task_view import RANKS, TASKS
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ def status(
         if wait:
             await client.tasks.wait(id, wait, timeout)
         found = await client.tasks.get(id)
+        if found.waiting.reason:
+            waiting = (await client.tasks.explain(id)).waiting
+            found.waiting.predicted_start.CopyFrom(waiting.predicted_start)
         _show(settings, found)
         return _exit_code(found, wait)
 
@@ -84,6 +88,8 @@ def _show(settings: Settings, task: Task) -> None:
     for sentence in (task.reason, task.waiting.message):
         if sentence and sentence != told_below:
             click.echo(f"\n{sentence}")
+    for line in start_sentences(task.waiting.predicted_start, settings.clock()):
+        click.echo(line)
     if task.run.ranks:
         click.echo(f"\nrun {task.run.number}" + (f": {task.run.reason}" if task.run.reason else ""))
         show(settings, RANKS, task.run.ranks)

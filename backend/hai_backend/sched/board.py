@@ -1,0 +1,318 @@
+"""The scheduler's memory between passes: told of changes, it looks again only at groups in which something changed.
+
+`see` takes in what is new; `decide` passes over the changed groups and answers with what should start, leave or stop.
+A fresh board that is shown a whole snapshot decides exactly as one that has followed every change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from math import inf
+
+from hai_backend.domain.node import Group as Settings
+from hai_backend.domain.node import Node
+from hai_backend.domain.plan import Decision, Plan, Stop, Wait, WaitReason
+from hai_backend.domain.snapshot import Ending, QuotaRow, SchedTask, Snapshot, Standing
+from hai_backend.sched import explain
+from hai_backend.sched.appraise import like
+from hai_backend.sched.check import fault
+from hai_backend.sched.group import Group
+from hai_backend.sched.group_policy import in_force
+from hai_backend.sched.history import History
+from hai_backend.sched.policy import Policy
+from hai_backend.sched.pool import Holder, Spot
+from hai_backend.sched.quota import Quotas
+from hai_backend.sched.seating import Seating
+
+_ENDINGS = 20_000  # that a snapshot tells of
+
+
+class Board:
+    """Not to be used by two threads at once."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._tasks: dict[int, SchedTask] = {}
+        self._nodes: dict[str, Node] = {}
+        self._settings: Mapping[str, Settings] = {}
+        self._quotas: tuple[QuotaRow, ...] = ()
+        self._inactive: frozenset[str] = frozenset()
+        self._groups: dict[str, Group] = {}
+        self._members: dict[str, dict[int, SchedTask]] = {}
+        self._histories: dict[str, History] = {}
+        self._endings: deque[Ending] = deque(maxlen=_ENDINGS)
+        self._seatings: dict[str, Seating] = {}
+        self._stale: dict[str, None] = {}  # groups to be built anew
+        self._ties: dict[int, set[str]] = {}  # groups that a run connects: nodes of it were moved
+        self._twins: list[SchedTask] = []  # holders whose id another task has too
+        self._refused: dict[int, Wait] = {}  # bad rows
+        self._stops: dict[int, Stop] = {}
+        self._now = -inf
+
+    @staticmethod
+    def of(snapshot: Snapshot, policy: Policy) -> Board:
+        """A board that has seen a whole snapshot."""
+        board = Board(policy)
+        board.see_rules(snapshot.groups, snapshot.quotas, snapshot.inactive_users)
+        board.see_nodes(snapshot.nodes)
+        board.learn(snapshot.endings)
+        twice = _repeated(task.id for task in snapshot.tasks)
+        board.see([task for task in snapshot.tasks if task.id not in twice], (), snapshot.now)
+        board._see_twins(task for task in snapshot.tasks if task.id in twice)
+        return board
+
+    def see_rules(
+        self,
+        groups: Mapping[str, Settings],
+        quotas: tuple[QuotaRow, ...],
+        inactive_users: frozenset[str],
+    ) -> None:
+        """All settings as they are now; where they differ from before, groups are built anew."""
+        if groups != self._settings or inactive_users != self._inactive:
+            self._stale.update(dict.fromkeys([*groups, *self._groups]))
+        elif quotas != self._quotas:
+            changed = set(quotas).symmetric_difference(self._quotas)
+            self._stale.update(dict.fromkeys(sorted(row.group for row in changed)))
+        self._settings, self._quotas, self._inactive = groups, quotas, inactive_users
+
+    def see_nodes(self, nodes: Iterable[Node]) -> None:
+        """All nodes as they are now. Of two with one name nobody knows which is meant: neither counts."""
+        found = list(nodes)
+        twice = _repeated(node.name for node in found)
+        now = {node.name: node for node in found if node.name not in twice}
+        before, self._nodes = self._nodes, now
+        for name in before.keys() - now.keys():
+            self._stale[before[name].group] = None
+        for node in now.values():
+            old = before.get(node.name)
+            if old is not node and old != node:
+                self._change_node(old, node)
+
+    def _change_node(self, old: Node | None, node: Node) -> None:
+        if old is None or _shape(old) != _shape(node):
+            self._stale.update(dict.fromkeys([node.group, *([old.group] if old else [])]))
+        elif node.group not in self._stale and old.usable != node.usable:
+            group, on = self._edit(node.group), list(self._on(node.name))
+            if any(holder.task.group != node.group for holder in on):
+                self._stale[node.group] = None
+            elif node.usable:
+                group.open(node, on)
+            else:
+                group.close(node)
+        elif node.group in self._groups:
+            self._groups[node.group].nodes[node.name] = node
+
+    def _on(self, name: str) -> Iterator[Holder]:
+        for group in self._groups.values():
+            for holder in group.holders.values():
+                yield from (holder for placed in holder.task.placed if placed == name)
+
+    def see(self, tasks: Iterable[SchedTask], gone: Iterable[int], now: float) -> None:
+        """Unfinished tasks that are new or have changed, and those that have finished, whatever was said of them."""
+        self._now = now
+        for task in tasks:
+            if task.id in self._tasks:
+                self._drop(task.id)
+            self._tasks[task.id] = task
+            self._members.setdefault(task.group, {})[task.id] = task
+            if task.group not in self._groups:
+                self._stale[task.group] = None
+            if task.group not in self._stale:
+                self._enter(task)
+        for number in gone:
+            self._drop(number)
+
+    def learn(self, endings: Iterable[Ending]) -> None:
+        """Tasks have ended by themselves after so long."""
+        for ending in endings:
+            history = self._histories.setdefault(ending.task.group, History())
+            if ending.seconds >= 0:
+                history.learn(like(ending.task), ending.seconds)
+                self._endings.append(ending)
+
+    def recall(self, histories: Mapping[str, History]) -> None:
+        """Know of these groups what another board has learned. To be called before anything is seen."""
+        self._histories.update(histories)
+
+    def _drop(self, number: int) -> None:
+        task = self._tasks.pop(number, None)
+        if task is None:
+            return
+        del self._members[task.group][number]
+        self._refused.pop(number, None)
+        self._stops.pop(number, None)
+        tied = self._ties.pop(number, {task.group})
+        if not tied.isdisjoint(self._stale):
+            self._stale.update(dict.fromkeys(tied))
+            return
+        for group in tied:
+            self._edit(group).changed = True
+        self._groups[task.group].exit(number)
+
+    def _tie(self, task: SchedTask) -> set[str]:
+        """The groups that a run connects, because a node of it was moved; without such a node: none."""
+        groups = {self._nodes[name].group for name in task.placed if name in self._nodes}
+        if groups <= {task.group}:
+            return set()
+        tied = self._ties[task.id] = groups | {task.group}
+        return tied
+
+    def _enter(self, task: SchedTask) -> None:
+        for group in self._tie(task) - self._stale.keys():
+            self._edit(group).changed = True
+        if task.standing is Standing.QUEUED and not self._competes(task):
+            return
+        if task.standing is Standing.RUNNING and self._stopped(task):
+            task = replace(task, standing=Standing.LEAVING, leaves_free=True)
+        self._edit(task.group).enter(task, self._now)
+
+    def _competes(self, task: SchedTask) -> bool:
+        """False: a queued row is bad, or of a user who is not active."""
+        self._refused.pop(task.id, None)
+        if wrong := fault(task):
+            self._refused[task.id] = Wait(task.id, WaitReason.INVALID, wrong)
+        return not wrong and not self._stopped(task)
+
+    def _stopped(self, task: SchedTask) -> bool:
+        if task.user not in self._inactive:
+            self._stops.pop(task.id, None)
+            return False
+        self._stops[task.id] = Stop(task.id, f"user {task.user} is not active")
+        return True
+
+    def _see_twins(self, tasks: Iterable[SchedTask]) -> None:
+        for task in tasks:
+            if task.standing is Standing.QUEUED:
+                text = "two tasks have this id"
+                self._refused[task.id] = Wait(task.id, WaitReason.INVALID, text)
+            else:
+                self._twins.append(replace(task, standing=Standing.LEAVING, leaves_free=False))
+                self._stale[task.group] = None
+
+    def _edit(self, name: str) -> Group:
+        """The group, as it was before the last pass set nodes aside."""
+        seating = self._seatings.pop(name, None)
+        if seating is not None:
+            seating.undo()
+        return self._groups[name]
+
+    def _rebuild(self) -> None:
+        """Build stale groups anew, all empty ones first: a run may hold nodes that have moved to another group."""
+        if self._stale:
+            self._ties = {}
+            for task in self._tasks.values():
+                if task.placed:
+                    self._tie(task)
+            self._stale = dict.fromkeys(self._tied(self._stale))
+        names = sorted(self._stale)
+        for name in names:
+            if name in self._groups:
+                self._edit(name)
+            self._groups[name] = self._empty(name)
+        self._stale.clear()
+        for name in names:
+            self._fill(name)
+        for twin in self._twins:
+            if twin.group in names:
+                self._groups[twin.group].keep(twin)
+
+    def _tied(self, names: Iterable[str]) -> list[str]:
+        """These groups, and those that are connected to them by a run."""
+        found, before = set(names), -1
+        while self._ties and before < len(found):
+            before = len(found)
+            for groups in self._ties.values():
+                if not groups.isdisjoint(found):
+                    found |= groups
+        return sorted(found)
+
+    def _fill(self, name: str) -> None:
+        queued: list[SchedTask] = []
+        for task in self._members.get(name, {}).values():
+            if task.standing is not Standing.QUEUED:
+                self._enter(task)
+            elif self._competes(task):
+                queued.append(task)
+        self._groups[name].fill(queued, self._now)
+
+    def _empty(self, name: str) -> Group:
+        known = name in self._settings or any(node.group == name for node in self._nodes.values())
+        settings = self._settings.get(name, Settings(name))
+        policy = in_force(settings, self._policy)
+        return Group(
+            name,
+            policy,
+            settings.packed,
+            known,
+            {node.name: node for node in self._nodes.values() if node.group == name},
+            Quotas((row for row in self._quotas if row.group == name), policy),
+            self._histories.setdefault(name, History()),
+            self._spot,
+        )
+
+    def _spot(self, name: str) -> Spot | None:
+        node = self._nodes.get(name)
+        group = None if node is None else self._groups.get(node.group)
+        return None if group is None else group.pool.spots.get(name)
+
+    def snapshot(self) -> Snapshot:
+        """Everything that the board was shown, as of its last pass."""
+        return Snapshot(
+            now=self._now,
+            nodes=tuple(self._nodes.values()),
+            tasks=tuple(self._tasks.values()),
+            groups=self._settings,
+            quotas=self._quotas,
+            inactive_users=self._inactive,
+            endings=tuple(self._endings),
+        )
+
+    def decide(self, now: float) -> Plan:
+        """Pass over every group in which something has changed, or time has come. Deterministic and total."""
+        self._now = now
+        self._rebuild()
+        decisions: list[Decision] = [self._stops[number] for number in sorted(self._stops)]
+        due = (n for n, group in self._groups.items() if group.changed or group.wake_at() <= now)
+        for group in [self._edit(name) for name in self._tied(due)]:
+            decisions += self._pass(group)
+        return Plan(0, tuple(decisions), self._wake_at())
+
+    def _pass(self, group: Group) -> list[Decision]:
+        seating = self._seatings[group.name] = Seating(group, self._now)
+        seating.run()
+        group.changed = bool(seating.decisions)  # they may be refused: look again
+        return seating.decisions
+
+    def _wake_at(self) -> float | None:
+        waiting = [g for g in self._groups.values() if g.waiting or g.aside]
+        return min((g.wake_at() for g in waiting if g.wake_at() < inf), default=None)
+
+    def waits(self) -> Iterator[Wait]:
+        """Why each task waits that the last pass left in the queue: bad rows first, then by group in order."""
+        yield from (self._refused[number] for number in sorted(self._refused))
+        for name in sorted(self._seatings):
+            yield from self._seatings[name].answers().values()
+
+    def seating(self, number: int) -> Seating | None:
+        """The last pass over the group of a task; None: there was none since something was changed."""
+        task = self._tasks.get(number)
+        return None if task is None else self._seatings.get(task.group)
+
+    def wait(self, number: int) -> Wait | None:
+        """Why one task waits, without its place; None: it does not, or no pass has seen it."""
+        task = self._tasks.get(number)
+        if number in self._refused or task is None or task.group not in self._seatings:
+            return self._refused.get(number)
+        return explain.brief(self._seatings[task.group], number)
+
+
+def _repeated(keys: Iterable[Hashable]) -> set[Hashable]:
+    return {key for key, number in Counter(keys).items() if number > 1}
+
+
+def _shape(node: Node) -> tuple[object, ...]:
+    """What of a node, when it changes, changes what its group is."""
+    size = (node.gpus, node.cpus, node.memory_bytes)
+    return (node.group, node.zone, node.topology, size)

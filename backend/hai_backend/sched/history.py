@@ -1,0 +1,185 @@
+"""How long do tasks like this one run? Learned from those that ended; nothing is known beforehand.
+
+Run time is cut into bins, each 1.3 times as long as the one before. For a kind of task (user, name, size) a bin has a
+hazard: the share of those that reached it which ended in it. Kinds with few endings lean on coarser kinds (name and
+size, size, everybody), and all of them on a prior under which a task that has run for t has even odds to end before 4 t
+(a heavy tail, as all published traces have). Hazards of kinds are mixed bin by bin, so a kind may know much about its
+first minutes and nothing about its days.
+
+From the hazards follows the index of Gittins (1979): the best odds of ending per second spent, over all ways to go on
+for some while. Serving the highest index first minimises the mean time in the system when durations are unknown.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from math import inf
+
+Like = tuple[str, str, int, int]
+"""What tasks that are alike have in common: user, name, ranks, GPUs of each rank."""
+
+Kind = tuple[str | int, ...]
+"""A `Like`, or what is left of it without the user, then without the name; empty: everybody."""
+
+FIRST, RATIO, BINS = 30.0, 1.3, 50
+STARTS: tuple[float, ...] = (0.0, *(FIRST * RATIO**i for i in range(BINS - 1)))
+"""Where each bin begins, in seconds; the last one, from 103 days on, has no end."""
+
+_WIDTHS = tuple(b - a for a, b in zip(STARTS, (*STARTS[1:], 5 * STARTS[-1]), strict=True))
+_WEIGHT = 10.0  # what a coarser kind counts for, in endings
+_FEW = 3  # endings; of a kind with fewer nothing is known
+
+
+def bin_of(seconds: float) -> int:
+    """The bin in which a task is that has run for so long."""
+    return bisect_right(STARTS, seconds) - 1
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Of one kind: how many ended in each bin, and in all."""
+
+    ended: list[int]
+    total: int = 0
+    drawn: int = 0  # how many of them the curve tells of
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What is expected of a kind of task, per bin."""
+
+    hazards: tuple[float, ...]
+    beyond: tuple[float, ...]  # the share that gets beyond the end of the bin
+    index: tuple[float, ...]  # at the start of the bin, 1/s
+    kind: Kind = ()  # the finest that is known
+    endings: int = 0  # known of that kind
+
+    def remaining(self, age: float, share: float) -> float:
+        """Within how many more seconds does this share end of those that have run for `age`?"""
+        first = bin_of(age)
+        alive = self.beyond[first - 1] if first else 1.0
+        through = min(1.0, (age - STARTS[first]) / _WIDTHS[first])
+        target = (alive + through * (self.beyond[first] - alive)) * (1 - share)
+        for i in range(first, BINS):
+            if self.beyond[i] <= target:
+                before = self.beyond[i - 1] if i else 1.0
+                part = (before - target) / (before - self.beyond[i])
+                return max(0.0, STARTS[i] + part * _WIDTHS[i] - age)
+        return inf
+
+
+class History:
+    """The endings seen so far. Curves are remembered, so that they change at known moments: at once by `refresh`, or a
+    few at a time by `outdate` and then `renew`.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Kind, _Counts] = {}
+        self._curves: dict[Kind, Curve] = {}
+        self._outdated: list[Kind] = []  # coarse ones last
+        self.unread = 0  # endings since the last refresh
+
+    def learn(self, like: Like, seconds: float) -> None:
+        """A task like this has ended after so many seconds on nodes."""
+        last, kind = bin_of(seconds), tuple[str | int, ...](like)
+        self.unread += 1
+        while True:
+            counts = self._counts.get(kind)
+            if counts is None:
+                counts = self._counts[kind] = _Counts([0] * BINS)
+            counts.total += 1
+            counts.ended[last] += 1
+            if not kind:
+                return
+            kind = _coarser(kind)
+
+    def refresh(self) -> None:
+        """From now on curves tell of what was learned; those that would change little (under a tenth is new) stay."""
+        self.outdate()
+        self.renew(len(self._outdated))
+
+    def outdate(self) -> None:
+        """Note which curves `refresh` would change."""
+        grown = {kind for kind, counts in self._counts.items() if counts.total > 1.1 * counts.drawn}
+        old = [kind for kind in self._curves if not grown.isdisjoint(_chain(kind))]
+        self._outdated = sorted(old, key=len, reverse=True)
+        self.unread = 0
+
+    def renew(self, most: int) -> bool:
+        """Draw some of the outdated curves anew, coarse ones first; False when there were none."""
+        some = (
+            self._outdated[len(self._outdated) - most :]
+            if most < len(self._outdated)
+            else self._outdated
+        )
+        for kind in reversed(some):
+            self._curves[kind] = self._draw(kind)
+        self._outdated = self._outdated[: len(self._outdated) - len(some)]
+        return bool(some)
+
+    def curve(self, kind: Kind) -> Curve:
+        """What was expected of such tasks at the last refresh; of a kind never seen, what holds for a coarser one."""
+        found = self._curves.get(kind)
+        if found is None:
+            found = self._curves[kind] = self._draw(kind)
+        return found
+
+    def _draw(self, kind: Kind) -> Curve:
+        coarser = self.curve(_coarser(kind)) if kind else _PRIOR
+        counts = self._counts.get(kind)
+        if counts is None or counts.total < _FEW:
+            return coarser
+        counts.drawn = counts.total
+        return _mixed(kind, counts, coarser)
+
+
+def _chain(kind: Kind) -> tuple[Kind, ...]:
+    """A kind and all coarser ones."""
+    return (kind, *_chain(_coarser(kind))) if kind else ((),)
+
+
+def _coarser(kind: Kind) -> Kind:
+    return kind[1:] if len(kind) > 2 else ()
+
+
+def _mixed(kind: Kind, counts: _Counts, coarser: Curve) -> Curve:
+    hazards, reached = [], counts.total
+    for ended, hazard in zip(counts.ended, coarser.hazards, strict=True):
+        hazards.append(min(0.999999, (ended + _WEIGHT * hazard) / (reached + _WEIGHT)))
+        reached -= ended
+    return _curve(hazards, kind, counts.total)
+
+
+def _curve(hazards: Iterable[float], kind: Kind = (), endings: int = 0) -> Curve:
+    given = tuple(hazards)
+    alive = tuple(accumulate(given, lambda share, hazard: share * (1 - hazard), initial=1.0))
+    return Curve(given, alive[1:], _indices(alive), kind, endings)
+
+
+def _indices(alive: tuple[float, ...]) -> tuple[float, ...]:
+    """The index at the start of each bin.
+
+    Draw the curve of (seconds spent, share ended). Going on from a point for some while is a chord; its slope is what
+    is won per second. The steepest chord ends on the upper hull of what lies to the right, found from right to left.
+    """
+    halves = (w * (a + b) / 2 for w, a, b in zip(_WIDTHS, alive, alive[1:], strict=False))
+    spent = tuple(accumulate(halves, initial=0.0))
+    hull, slopes = [BINS], [0.0] * BINS
+    for i in range(BINS - 1, -1, -1):
+        x, y = spent[i], alive[i]
+        best = (y - alive[hull[-1]]) / (spent[hull[-1]] - x)
+        while len(hull) > 1:
+            further = (y - alive[hull[-2]]) / (spent[hull[-2]] - x)
+            if further < best:
+                break
+            hull.pop()
+            best = further
+        slopes[i] = best
+        hull.append(i)
+    return tuple(slopes)
+
+
+_PRIOR = _curve([1 - RATIO**-0.5] * BINS)

@@ -1,0 +1,155 @@
+"""What stands in the way of a waiting task, in numbers, and which rule puts others before it. Asked after a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import SchedTask
+from hai_backend.sched import preempt
+from hai_backend.sched.appraise import Guard, run_level, since, turn_at
+from hai_backend.sched.group import Group
+from hai_backend.sched.policy import Policy, Ranking
+from hai_backend.sched.pool import Grip, Holder, Spot
+from hai_backend.sched.queue import Waiting
+from hai_backend.sched.quota import UNIT
+from hai_backend.sched.seating import Seating
+
+_BETTER: Mapping[Ranking, str] = {
+    Ranking.LEARNED: "history of tasks like it gives it better odds to end soon",
+    Ranking.ATTAINED: "it has used fewer node-seconds so far",
+    Ranking.SUBMITTED: "it has waited longer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """Nodes of one row of the user's quota; AUTO: in total. `after`: with the task."""
+
+    row: Priority
+    allowed: float
+    held: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNumbers:
+    """Usable nodes that suit a task, by what keeps them; each is counted once."""
+
+    free: int = 0
+    leaving: int = 0
+    takeable: int = 0  # held by runs that may be suspended for it: too few, or its user's own
+    protected: int = 0  # held by runs that it outranks, but that are protected
+    firm: int = 0  # held by others, or promised
+    protected_until: float = inf  # when the first protection ends
+    protected_runs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacles:
+    """Of one task. `rules` says for each task ahead why it is."""
+
+    nodes: NodeNumbers = NodeNumbers()
+    quota: tuple[QuotaUse, ...] = ()
+    reserved_for: int = 0  # the first task that lacks nodes; 0: none
+    rules: Mapping[int, str] = field(default_factory=dict)
+
+
+def obstacles(seating: Seating, task: int, ahead: Iterable[int]) -> Obstacles:
+    """After a pass and before its `undo`."""
+    waiting, first = seating.group.waiting.get(task), seating.first_blocked
+    if waiting is None:
+        return Obstacles()
+    others = ((n, seating.group.waiting.get(n)) for n in ahead)
+    return Obstacles(
+        nodes=node_numbers(seating.group, waiting),
+        quota=tuple(quota_use(seating.group, waiting)),
+        reserved_for=first.task.id if first else 0,
+        rules={n: rule(other, waiting, seating) for n, other in others if other is not None},
+    )
+
+
+def quota_use(group: Group, waiting: Waiting) -> Iterator[QuotaUse]:
+    """What its user holds without and with the task. What this pass starts for the user is not counted."""
+    user, level = waiting.account
+    runs = [holder for holder in group.holders.values() if holder.task.user == user]
+    for limit in group.quotas.limits(user, level):
+        total = limit.row is Priority.AUTO
+        held = sum(h.units for h in runs if total or run_level(h.task, group.policy) is limit.row)
+        after = held + waiting.need.units
+        yield QuotaUse(limit.row, limit.allowed / UNIT, held / UNIT, after / UNIT)
+
+
+def node_numbers(group: Group, waiting: Waiting) -> NodeNumbers:
+    """As the nodes will be when what the pass has decided is carried out."""
+    counts = dict.fromkeys(("free", "leaving", "takeable", "protected", "firm"), 0)
+    ends: dict[int, float] = {}
+    for spot in group.pool.spots_for(waiting.need):
+        counts[_keeps(spot, waiting, group.policy)] += 1
+        ends |= {h.task.id: _guarded(h, waiting, group.policy) for h in spot.holders}
+    guarded = sorted((end, task) for task, end in ends.items() if end > 0)
+    return NodeNumbers(
+        **counts,
+        protected_until=guarded[0][0] if guarded else inf,
+        protected_runs=tuple(task for _, task in guarded),
+    )
+
+
+def _keeps(spot: Spot, waiting: Waiting, policy: Policy) -> str:
+    if spot.grip is not Grip.HELD:
+        return "leaving" if spot.grip else "free"
+    held = [holder for holder in spot.holders if holder.grip is Grip.HELD]
+    taken = [h.worth is not None and preempt.outranks(waiting, h, policy) for h in held]
+    if all(taken):
+        return "takeable"
+    guarded = (_guarded(h, waiting, policy) > 0 for h in held)
+    return "protected" if all(map(any, zip(taken, guarded, strict=True))) else "firm"
+
+
+def _guarded(holder: Holder, waiting: Waiting, policy: Policy) -> float:
+    """When the protection ends of a run that this task outranks; 0: it does not outrank it, or nothing protects it."""
+    worth = holder.worth
+    if worth is None or holder.grip is not Grip.HELD or preempt.outranks(waiting, holder, policy):
+        return 0.0
+    if worth.level < waiting.level:
+        return worth.guard_ends[0]
+    below = worth.level == waiting.level and worth.merit < waiting.merit
+    guarded = below and policy.time_slices and worth.guard is not Guard.NONE
+    return worth.guard_ends[1] if guarded else 0.0
+
+
+def rule(other: Waiting, waiting: Waiting, seating: Seating) -> str:
+    """Why the other one stands before this one."""
+    if other.level != waiting.level:
+        return f"higher priority: {other.level.name}" + (_LIFTED if other.worth.lifted else "")
+    if other.task.user == waiting.task.user and other.task.custom_rank < waiting.task.custom_rank:
+        return "moved ahead by its owner"
+    level = waiting.level.name
+    if other.worth.lifted and not waiting.worth.lifted:
+        return f"comes first within {level}{_LIFTED}"
+    if other.merit > waiting.merit:
+        return f"ranks higher within {level}: {_why_better(other, waiting, seating)}"
+    if other.merit < waiting.merit:
+        return "stands in a place of its owner, who has reordered own tasks"
+    return _earlier(other.task, waiting.task)
+
+
+_LIFTED = ", having waited longest"
+
+
+def _why_better(other: Waiting, waiting: Waiting, seating: Seating) -> str:
+    group = seating.group
+    if group.wishes.has_turn(other) and seating.now >= turn_at(other.task, group.policy):
+        return "it is its user's turn, who holds nothing here"
+    smaller = other.need.units < waiting.need.units
+    if smaller and other.merit * other.need.units <= waiting.merit * waiting.need.units:
+        return "it asks for less"
+    return _BETTER[group.policy.ranking]
+
+
+def _earlier(other: SchedTask, task: SchedTask) -> str:
+    if since(other) == other.created_at and since(task) == task.created_at:
+        return "submitted earlier"
+    return "has waited longer"

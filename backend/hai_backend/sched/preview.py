@@ -1,0 +1,66 @@
+"""What new settings of a group would change in the very next pass, found by making that pass twice on one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hai_backend.domain.node import Group
+from hai_backend.domain.plan import Start, Suspend, Wait
+from hai_backend.domain.snapshot import Snapshot
+from hai_backend.sched.policy import Policy
+from hai_backend.sched.schedule import schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Decisions that only one of the two passes makes, by task."""
+
+    starts: tuple[Start, ...] = ()  # only with the new settings
+    delayed: tuple[Wait, ...] = ()  # would have started as things are
+    suspended: tuple[Suspend, ...] = ()  # only with the new settings
+    spared: tuple[Suspend, ...] = ()  # only as things are
+    moved: int = 0  # tasks that wait either way, in another place
+    waiting: int = 0  # tasks that wait either way
+
+
+def preview(snapshot: Snapshot, settings: Group, policy: Policy) -> Effect:
+    """The effect of these settings on the group that they name. Costs two cold passes over that group."""
+    part = _part(snapshot, settings.name)
+    old = _decisions(part, settings.name, policy)
+    changed = replace(part, groups={**part.groups, settings.name: settings})
+    new = _decisions(changed, settings.name, policy)
+    places = [(old.waits[i].place, wait.place) for i, wait in new.waits.items() if i in old.waits]
+    return Effect(
+        starts=tuple(start for i, start in new.starts.items() if i not in old.starts),
+        delayed=tuple(wait for i, wait in new.waits.items() if i in old.starts),
+        suspended=tuple(found for i, found in new.suspends.items() if i not in old.suspends),
+        spared=tuple(found for i, found in old.suspends.items() if i not in new.suspends),
+        moved=sum(before != after for before, after in places),
+        waiting=len(places),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Decisions:
+    starts: Mapping[int, Start]
+    waits: Mapping[int, Wait]
+    suspends: Mapping[int, Suspend]
+
+
+def _part(snapshot: Snapshot, group: str) -> Snapshot:
+    """The group alone: its own tasks, and those of other groups that are on its nodes."""
+    names = {node.name for node in snapshot.nodes if node.group == group}
+    tasks = (t for t in snapshot.tasks if t.group == group or not names.isdisjoint(t.placed))
+    return replace(snapshot, tasks=tuple(tasks))
+
+
+def _decisions(part: Snapshot, group: str, policy: Policy) -> _Decisions:
+    own = {task.id for task in part.tasks if task.group == group}
+    decided = (d for d in schedule(part, policy).decisions if d.task in own)
+    decisions = sorted(decided, key=lambda d: d.task)
+    return _Decisions(
+        {d.task: d for d in decisions if isinstance(d, Start)},
+        {d.task: d for d in decisions if isinstance(d, Wait)},
+        {d.task: d for d in decisions if isinstance(d, Suspend)},
+    )

@@ -1,0 +1,104 @@
+"""A blocked task holds a reservation at its earliest start; others may pass only if they do not delay it (backfill).
+
+Only the first task that lacks nodes holds one: the nodes that will be free first, or may be taken first from runs that
+rank below it. Who passes must give its nodes back when the time has come: it ranks below, so that they can be taken
+back (after the minimum of a run at the latest), or history expects it to have ended. So only tasks of the same user,
+which never interrupt one another, and groups without time slices need more than the ranks; with slices, an own task is
+held back only for a start that is nearer than the minimum of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from hai_backend.domain.snapshot import SchedTask
+from hai_backend.sched.appraise import Worth, like
+from hai_backend.sched.history import History
+from hai_backend.sched.policy import Policy
+from hai_backend.sched.pool import Grip, Holder, Pool, Spot, plus, ranks_in
+from hai_backend.sched.queue import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The nodes that a task is waiting for, and when it is expected to start on them; inf: nobody knows."""
+
+    now: float
+    start: float
+    spots: tuple[Spot, ...]
+
+
+def gives_back(filler: Waiting, first: Waiting, policy: Policy) -> bool:
+    """Could the first task take the nodes of this one back, once it runs?"""
+    if filler.level < first.level:
+        return True
+    return policy.time_slices and filler.task.user != first.task.user
+
+
+def outlasts(filler: Waiting, reserved: Reservation, history: History, policy: Policy) -> bool:
+    """Would this one, started now, still run when the reservation begins?"""
+    if policy.time_slices and reserved.start > reserved.now + policy.minimum_seconds:
+        return False
+    return _expected_end(filler.task, history, reserved.now) > reserved.start
+
+
+def reservation(
+    pool: Pool, waiting: Waiting, history: History, policy: Policy, now: float
+) -> Reservation:
+    """What the first task that lacks nodes is waiting for."""
+    need, times = waiting.need, dict[Holder, float]()
+    for holder in {holder for spot in pool.spots_for(need) for holder in spot.holders}:
+        times[holder] = _gone_at(holder, waiting, history, policy, now)
+    offers = [
+        (at, spot.grip is not Grip.EMPTY, spot.name, spot)
+        for spot in pool.spots_for(need)
+        for at in _rank_times(spot, waiting, times, now)
+    ]
+    offers.sort(key=lambda offer: offer[:3])
+    chosen = offers[: need.count]
+    start = chosen[-1][0] if len(chosen) == need.count else inf
+    return Reservation(now, start, tuple(dict.fromkeys(spot for *_, spot in chosen)))
+
+
+def _rank_times(
+    spot: Spot, waiting: Waiting, times: Mapping[Holder, float], now: float
+) -> list[float]:
+    """When the spot has room for a first, second ... rank."""
+    need = waiting.need
+    if need.whole or need.only:
+        return [max((times[holder] for holder in spot.holders), default=now)]
+    room, found = spot.free, [now] * ranks_in(spot.free, need.ask)
+    for holder in sorted(spot.holders, key=lambda holder: (times[holder], holder.task.id)):
+        room = plus(room, spot.taken_by(holder))
+        found += [times[holder]] * (ranks_in(room, need.ask) - len(found))
+    return found
+
+
+def _gone_at(
+    holder: Holder, waiting: Waiting, history: History, policy: Policy, now: float
+) -> float:
+    """When the waiting task may have what this one holds."""
+    if holder.grip is Grip.LEAVING:
+        return now
+    if holder.worth is None:
+        return inf
+    taken = _taken_at(holder.worth, holder.task.user, waiting, policy)
+    return now if taken <= now else min(taken, _expected_end(holder.task, history, now))
+
+
+def _taken_at(worth: Worth, user: str, waiting: Waiting, policy: Policy) -> float:
+    """When a run may be suspended for it; inf: never."""
+    if user == waiting.task.user:
+        return inf
+    if worth.level < waiting.level:
+        return -inf if waiting.level >= policy.urgent else worth.guard_ends[0]
+    ranks_below = worth.level == waiting.level and worth.merit < waiting.merit
+    return worth.guard_ends[1] if policy.time_slices and ranks_below else inf
+
+
+def _expected_end(task: SchedTask, history: History, now: float) -> float:
+    """At even odds."""
+    age = task.run_seconds + max(0.0, now - (task.run_started_at or now))
+    return now + history.curve(like(task)).remaining(age, 0.5)

@@ -1,0 +1,169 @@
+"""A pass over one group: who of its queue starts, whose nodes are promised, who must leave for that.
+
+1. Advance: what time has changed (demotions, slices, protection, patience, learned ranks, levels of AUTO).
+2. Offer nodes to one task after the other, highest level first, then by rank:
+   quota? free nodes? nodes being left? nodes of who may be suspended? else it waits, and others may pass.
+3. Whatever the pass has put aside for its decisions is given back before the group changes again (`undo`); until then
+   the group looks as it will when they are carried out, and why others wait can be asked (explain.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hai_backend.domain.plan import Decision, Start, Suspend, Wait
+from hai_backend.sched import explain, fit, preempt, quota, reserve
+from hai_backend.sched import pool as places
+from hai_backend.sched.check import wanted
+from hai_backend.sched.group import Group
+from hai_backend.sched.pool import Grip, Holder, Need
+from hai_backend.sched.queue import Verdict, Waiting
+
+
+@dataclass(slots=True, eq=False)
+class Seating:
+    """One pass, and what came of it."""
+
+    group: Group
+    now: float
+    decisions: list[Decision] = field(default_factory=list)
+    started: set[int] = field(default_factory=set)
+    promised: dict[int, str] = field(default_factory=dict)  # task -> for whom it waits
+    _answers: dict[int, Wait] | None = None
+    first_blocked: Waiting | None = None  # for lack of nodes
+    _reservation: reserve.Reservation | None = None
+    _newcomers: list[tuple[Waiting, Holder]] = field(default_factory=list)
+    _leaving: list[Holder] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Decide. The group must have been undone from the pass before."""
+        group = self.group
+        group.advance(self.now)
+        group.queue.walk(self._offer, lambda need: group.feasible.verdict(need) is None)
+        group.changed = False
+
+    def undo(self) -> None:
+        """Give back what was set aside."""
+        for waiting, holder in reversed(self._newcomers):
+            places.remove(holder)
+            self.group.quotas.release(*waiting.account, waiting.need.units)
+        for holder in self._leaving:
+            places.stay(holder)
+            self.group.ladder.add(holder)
+
+    def place_of(self, task: int) -> Holder | None:
+        """What was set aside for a task: its nodes are `spots`. Not after `undo`."""
+        return next(
+            (holder for waiting, holder in self._newcomers if waiting.task.id == task), None
+        )
+
+    def answers(self) -> dict[int, Wait]:
+        """Why each task waits that was not started; written when somebody asks. Not after `undo`."""
+        if self._answers is None:
+            self._answers = {wait.task: wait for wait in explain.all_waits(self)}
+        return self._answers
+
+    def _offer(self, waiting: Waiting) -> Verdict:
+        limits = self.group.quotas.limits(*waiting.account)
+        if limits and not quota.has_room(limits, waiting.need.units):
+            return Verdict.LANE
+        if self._must_not_delay(waiting):
+            return self._seat_beside(waiting)
+        refusal = self._seat(waiting)
+        if refusal is not None and self.first_blocked is None:
+            self.first_blocked = waiting
+        return refusal or Verdict.NEXT
+
+    def _seat(self, waiting: Waiting) -> Verdict | None:
+        """Start it, or promise it nodes; else who is refused with it."""
+        newcomer = Holder(
+            waiting.task, Grip.HELD, ask=None if waiting.need.whole else waiting.need.ask
+        )
+        if not self._start(waiting, newcomer):
+            refusal = self._make_room(waiting)
+            if refusal is not None:
+                return refusal
+            spots = fit.promise(self.group.pool, waiting.need, newcomer)
+            self.promised[waiting.task.id] = explain.handed_over(spots, waiting)
+        self.group.quotas.hold(*waiting.account, waiting.need.units)
+        self._newcomers.append((waiting, newcomer))
+        return None
+
+    def _must_not_delay(self, waiting: Waiting) -> bool:
+        """Its nodes could not be taken back by the first task that lacks nodes, and it may outlast that one's wait."""
+        group, first = self.group, self.first_blocked
+        if first is None or reserve.gives_back(waiting, first, group.policy):
+            return False
+        if fit.within(group.pool, waiting.need, Grip.LEAVING) < waiting.need.count:
+            return False
+        if self._reservation is None:
+            self._reservation = reserve.reservation(
+                group.pool, first, group.history, group.policy, self.now
+            )
+        return reserve.outlasts(waiting, self._reservation, group.history, group.policy)
+
+    def _seat_beside(self, waiting: Waiting) -> Verdict:
+        """Offer only nodes that are not reserved."""
+        assert self._reservation is not None
+        keeper = Holder(waiting.task, Grip.HELD)
+        for spot in self._reservation.spots:
+            if spot.grip is not Grip.HELD:
+                places.put(spot, keeper)
+        refusal = self._seat(waiting)
+        places.remove(keeper)
+        if refusal is not None:  # expected ends move with time
+            later = self.now + self.group.policy.minimum_seconds
+            self.group.wake_once(later, waiting.task.id, self.now)
+        return Verdict.NEXT if refusal is None else Verdict.LANE
+
+    def _start(self, waiting: Waiting, newcomer: Holder) -> bool:
+        spots = fit.seat(self.group.pool, waiting.need, newcomer)
+        if spots is None:
+            return False
+        level, where = waiting.own_level, self.group.name
+        reason = f"{wanted(waiting.need)} free in {where}, first in the queue at {level.name}"
+        self.started.add(waiting.task.id)
+        self.decisions.append(
+            Start(waiting.task.id, tuple(spot.name for spot in spots), level, reason)
+        )
+        return True
+
+    def _make_room(self, waiting: Waiting) -> Verdict | None:
+        """Suspend others only when nodes that are being left do not suffice, and then do; else who is refused too."""
+        group, need = self.group, waiting.need
+        already = fit.within(group.pool, need, Grip.LEAVING)
+        if already >= need.count:
+            return None
+        if not group.ladder.might_free(waiting, group.policy, self._least(need, already)):
+            return Verdict.LINE
+        victims, refusal = preempt.victims(
+            group.pool, group.ladder, waiting, already, group.policy, self.now
+        )
+        for victim in victims:
+            self._suspend(victim, waiting)
+        return None if victims else refusal
+
+    def _suspend(self, victim: Holder, waiting: Waiting) -> None:
+        assert victim.worth is not None
+        higher = victim.worth.level < waiting.level
+        self.decisions.append(
+            Suspend(victim.task.id, waiting.task.id, self._reason(victim, waiting), higher)
+        )
+        self.group.ladder.remove(victim)
+        places.leave(victim, wanted_by=waiting.task.id)
+        self._leaving.append(victim)
+
+    @staticmethod
+    def _least(need: Need, already: int) -> int:
+        """The fewest nodes that must be freed for the ranks that are missing."""
+        return need.count - already if need.whole or need.only else 1
+
+    def _reason(self, victim: Holder, waiting: Waiting) -> str:
+        task, level = waiting.task, waiting.level
+        whose = f"task {task.id} of {task.user} at {level.name} needs {wanted(waiting.need)}"
+        worth = victim.worth
+        assert worth is not None
+        if worth.level == level:
+            return f"{whose}; it ranks higher within {level.name} than this run does now"
+        lost = preempt.loss(victim.task, self.group.policy, self.now)
+        return f"{whose}; this run counts as {worth.level.name} and loses least ({lost:.0f} node-seconds)"

@@ -1,0 +1,88 @@
+"""Asks the scheduler itself what it would do: for dry runs, and for what keeps a task from its start.
+
+Each question is a few passes over one group, made in a thread, one question at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+from hai_backend.domain.errors import Unavailable
+from hai_backend.domain.snapshot import Snapshot
+from hai_backend.domain.task import Task
+from hai_backend.loops.clock import Clock
+from hai_backend.loops.snapshots import sched_task
+from hai_backend.sched.flip import Flip
+from hai_backend.sched.obstacles import Obstacles, obstacles
+from hai_backend.sched.policy import Policy
+from hai_backend.sched.probing import look, part
+from hai_backend.sched.trial import Outcome, Trial, trial
+from hai_backend.sched.whatif import flips
+from hai_backend.services.ports import Scheduling
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What is known of a waiting task beyond the sentence of the last pass."""
+
+    obstacles: Obstacles = field(default_factory=Obstacles)
+    flips: tuple[Flip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What would become of a new task; the insight is into its wait."""
+
+    trial: Trial
+    insight: Insight
+
+
+class Foresight:
+    """`policy` is the server's own."""
+
+    def __init__(self, scheduling: Scheduling, policy: Policy, clock: Clock) -> None:
+        self._scheduling = scheduling
+        self._policy = policy
+        self._clock = clock
+        self._thinking = asyncio.Lock()
+
+    async def insight(self, task: int, ahead: Sequence[int]) -> Insight:
+        """Into a task that the last pass has left in the queue; empty of another. Raises Unavailable."""
+        async with self._thinking:
+            snapshot = await self._snapshot()
+            return await asyncio.to_thread(self._insight, snapshot, task, ahead)
+
+    async def rehearse(self, task: Task) -> Rehearsal:
+        """What the next pass would do with a task that has no id yet. Raises Unavailable."""
+        async with self._thinking:
+            snapshot = await self._snapshot()
+            return await asyncio.to_thread(self._rehearse, snapshot, task)
+
+    async def _snapshot(self) -> Snapshot:
+        """What the last pass was shown, at this moment."""
+        snapshot = await self._scheduling.snapshot()
+        if not isfinite(snapshot.now):
+            raise Unavailable("no scheduling pass has been made yet; try again in a moment")
+        return replace(snapshot, now=max(snapshot.now, self._clock.now()))
+
+    def _insight(self, snapshot: Snapshot, task: int, ahead: Sequence[int]) -> Insight:
+        group = next((t.group for t in snapshot.tasks if t.id == task), None)
+        if group is None:
+            return Insight()
+        found = look(part(snapshot, group), task, self._policy)
+        return Insight(
+            obstacles(found.seating, task, ahead) if found.seating else Obstacles(),
+            flips(snapshot, task, self._policy),
+        )
+
+    def _rehearse(self, snapshot: Snapshot, task: Task) -> Rehearsal:
+        number = 1 + max((other.id for other in snapshot.tasks), default=0)
+        newcomer = sched_task(replace(task, id=number))
+        found = trial(snapshot, newcomer, self._policy)
+        if found.outcome is not Outcome.WAITS or found.wait is None:
+            return Rehearsal(found, Insight())
+        with_it = replace(snapshot, tasks=(*snapshot.tasks, newcomer))
+        return Rehearsal(found, self._insight(with_it, number, found.wait.ahead))

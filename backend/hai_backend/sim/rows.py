@@ -1,0 +1,129 @@
+"""What all trace formats have in common: one row per job, and a list of everything that is wrong with a file."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.domain.priority import Priority
+
+T = TypeVar("T")
+
+SHOWN = 20
+"""Problems told of one file; the rest is a number."""
+
+UNKNOWN_USER = "unknown"
+"""Whose the jobs are that name no user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job as a file tells it; `submit` has the file's own zero."""
+
+    line: int
+    name: str
+    user: str
+    submit: float
+    duration: float
+    gpus: int
+    nodes: int | None = None  # as the file says; None: it says nothing
+    priority: Priority = Priority.NORMAL
+
+
+@dataclass(slots=True)
+class Reading:
+    """The notes of one reading: what is wrong, and what was left out on purpose."""
+
+    source: str
+    seed: int = 1  # of what is drawn, where a file does not tell it
+    problems: list[Violation] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def wrong(self, line: int, column: str, message: str) -> None:
+        """Note a problem with its place."""
+        place = f"{self.source}:{line}" + (f", column {column}" if column else "")
+        self.problems.append(Violation(place, message))
+
+    def value(
+        self, line: int, column: str, text: str, convert: Callable[[str], T], otherwise: T
+    ) -> T:
+        """The converted text; a problem is noted, and reading goes on with `otherwise`."""
+        try:
+            return convert(text)
+        except ValueError as error:
+            self.wrong(line, column, str(error))
+            return otherwise
+
+    def check(self) -> None:
+        """Raise Invalid with the first problems and the number of the rest, if there are any."""
+        if not self.problems:
+            return
+        rest = len(self.problems) - SHOWN
+        more = (Violation(self.source, f"and {rest} more problems"),) if rest > 0 else ()
+        raise Invalid((*self.problems[:SHOWN], *more), reason="BAD_TRACE")
+
+
+def refuse(source: str, message: str) -> Invalid:
+    """The error for a file that is wrong as a whole."""
+    return Invalid((Violation(source, message),), reason="BAD_TRACE")
+
+
+def missing_columns(source: str, line: int, present: Sequence[str], needed: Sequence[str]) -> None:
+    """Raise Invalid when a header lacks a column that we cannot do without."""
+    if lacking := [name for name in needed if name not in present]:
+        raise refuse(
+            f"{source}:{line}",
+            f"the header lacks {', '.join(lacking)}; it has {', '.join(present)}",
+        )
+
+
+def seconds(text: str) -> float:
+    """A finite number. Raises ValueError with a sentence."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not a number of seconds; write one such as 3600 or 0.5")
+    return value
+
+
+def span(text: str) -> float:
+    """Seconds, none below 0. Raises ValueError."""
+    value = seconds(text)
+    if value < 0:
+        raise ValueError(f"{text!r} is negative; a job runs 0 seconds or more")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number from 0; spreadsheets write 8 as 8.0. Raises ValueError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0 and value.is_integer()):
+        raise ValueError(f"{text!r} is not a whole number; write 0, 1, 2, …")
+    return int(value)
+
+
+_LEVELS: Mapping[str, Priority] = {p.name: p for p in Priority if p is not Priority.AUTO}
+
+
+def level(text: str) -> Priority:
+    """The level of that name, or the one nearest to that number (of two, the lower). Raises ValueError."""
+    word = text.strip().upper()
+    if word in _LEVELS:
+        return _LEVELS[word]
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not Priority.LOW <= value <= Priority.EXTREME_HIGH:
+        levels = ", ".join(f"{int(p)} {name}" for name, p in _LEVELS.items())
+        raise ValueError(f"{text!r} is not a priority; levels are {levels}")
+    return min(_LEVELS.values(), key=lambda p: (abs(p - value), p))

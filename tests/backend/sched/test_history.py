@@ -1,0 +1,152 @@
+"""What is learned from endings, against readings by hand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_backend.sched.history import BINS, RATIO, STARTS, Curve, History, Like, bin_of
+
+WIDTHS = [b - a for a, b in pairwise((*STARTS, 5 * STARTS[-1]))]
+LIKE = ("u", "train", 1, 8)
+
+endings = st.lists(st.tuples(st.sampled_from(["u", "v"]), st.floats(0.0, 1e7)), max_size=30)
+
+
+def learned(*seconds: float, like: Like = LIKE) -> History:
+    history = History()
+    for ended in seconds:
+        history.learn(like, ended)
+    history.refresh()
+    return history
+
+
+def by_brute_force(curve: Curve) -> list[float]:
+    """The best odds of ending per second over all ways to go on from each bin for some bins."""
+    alive = [1.0, *curve.beyond]
+    spent = [w * (a + b) / 2 for w, a, b in zip(WIDTHS, alive, alive[1:], strict=False)]
+    return [
+        max((alive[i] - alive[j]) / sum(spent[i:j]) for j in range(i + 1, BINS + 1)) for i in range(BINS)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.0, 0), (29.9, 0), (30.0, 1), (38.9, 1), (39.0, 2), (1e12, BINS - 1), (inf, BINS - 1)],
+)
+def test_the_bin_of_an_age(seconds: float, expected: int) -> None:
+    assert bin_of(seconds) == expected
+
+
+def test_the_prior_gives_even_odds_to_end_before_four_times_the_age() -> None:
+    curve = History().curve(LIKE)
+    for age in (100.0, 5000.0, 100_000.0):
+        assert curve.remaining(age, 0.5) == pytest.approx(3 * age, rel=0.2)
+    assert (curve.endings, curve.kind) == (0, ())
+
+
+def test_under_the_prior_the_index_falls_with_age() -> None:
+    index = History().curve(LIKE).index
+    assert all(a > b for a, b in pairwise(index[1:-1]))
+
+
+def test_the_index_of_two_points_is_found_by_hand() -> None:
+    """Of very many tasks half end in the first bin and half in the bin of 1000 s."""
+    late = bin_of(1000.0)
+    index = learned(*[10.0, 1000.0] * 200_000).curve(LIKE).index
+    first = 0.5 / (WIDTHS[0] * (1 + 0.5) / 2)
+    assert index[0] == pytest.approx(first, rel=1e-3)
+    after = STARTS[late] - STARTS[1] + WIDTHS[late] / 2
+    assert index[1] == pytest.approx(1 / after, rel=1e-2)
+    assert index[late] == pytest.approx(2 / WIDTHS[late], rel=1e-2)
+    assert index[late] > index[1]  # who has come so far has better odds than before
+
+
+def test_a_new_kind_leans_on_coarser_ones() -> None:
+    quick = learned(*[20.0] * 100)
+    like = (LIKE, ("v", "train", 1, 8), ("v", "x", 1, 8), ("v", "x", 2, 8))
+    own, same_name, same_size, other = (quick.curve(kind).index[0] for kind in like)
+    assert own >= same_name >= same_size >= other > History().curve(LIKE).index[0]
+    slow = History()
+    for ended, kind in ((20.0, LIKE), (9e4, ("v", "x", 1, 8)), (9e5, ("v", "x", 2, 8))):
+        for _ in range(50):
+            slow.learn(kind, ended)
+    assert slow.curve(LIKE).index[0] > slow.curve(("w", "train", 1, 8)).index[0]
+    assert slow.curve(("w", "y", 1, 8)).index[0] > slow.curve(("w", "y", 2, 8)).index[0]
+
+
+def test_a_curve_says_what_it_stands_on() -> None:
+    history = learned(20.0, 30.0, 40.0)
+    assert (history.curve(LIKE).endings, history.curve(LIKE).kind) == (3, LIKE)
+    coarse = history.curve(("v", "train", 1, 8))
+    assert (coarse.endings, coarse.kind) == (3, LIKE[1:])
+
+
+def test_two_endings_say_nothing() -> None:
+    assert learned(20.0, 30.0).curve(LIKE) == History().curve(LIKE)
+
+
+def test_curves_change_only_at_a_refresh() -> None:
+    history = learned(20.0, 20.0, 20.0)
+    before = history.curve(LIKE)
+    history.learn(LIKE, 9000.0)
+    assert history.unread == 1
+    assert history.curve(LIKE) is before
+    history.refresh()
+    assert history.unread == 0
+    assert history.curve(LIKE) != before
+
+
+def test_a_curve_that_would_change_little_stays() -> None:
+    history = learned(*[20.0] * 30)
+    before = history.curve(LIKE)
+    for expected in (True, True, True, False):
+        history.learn(LIKE, 9000.0)
+        history.refresh()
+        assert (history.curve(LIKE) is before) == expected
+
+
+@given(endings)
+@settings(max_examples=40, deadline=None)
+def test_the_index_is_the_best_over_all_horizons(ended: list[tuple[str, float]]) -> None:
+    history = History()
+    for user, seconds in ended:
+        history.learn((user, *LIKE[1:]), seconds)
+    history.refresh()
+    curve = history.curve(LIKE)
+    assert curve.index == pytest.approx(by_brute_force(curve), rel=1e-9)
+    assert all(a > b > 0 for a, b in pairwise((1.0, *curve.beyond)))
+
+
+@given(endings, st.permutations(range(30)))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_endings_does_not_matter(
+    ended: list[tuple[str, float]], order: list[int]
+) -> None:
+    one, other = History(), History()
+    for user, seconds in ended:
+        one.learn((user, *LIKE[1:]), seconds)
+    for i in order:
+        if i < len(ended):
+            other.learn((ended[i][0], *LIKE[1:]), ended[i][1])
+    assert one.curve(LIKE) == other.curve(LIKE)
+
+
+@given(st.floats(0.0, 1e6), st.lists(st.floats(1.0, 1e6), max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_more_of_them_end_later(age: float, ended: list[float]) -> None:
+    curve = learned(*ended).curve(LIKE)
+    times = [curve.remaining(age, share) for share in (0.1, 0.5, 0.9)]
+    assert 0 <= times[0] <= times[1] <= times[2]
+
+
+def test_all_of_them_never_end() -> None:
+    assert History().curve(LIKE).remaining(0.0, 1.0) == inf
+
+
+def test_bins_grow_by_one_ratio() -> None:
+    assert all(b / a == pytest.approx(RATIO) for a, b in pairwise(STARTS[1:]))

@@ -1,0 +1,102 @@
+"""What stands in the way in numbers, and which rule puts others before a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from hai_backend.domain.node import Group
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.progress import Suspension
+from hai_backend.domain.snapshot import Ending, SchedTask, Snapshot
+from hai_backend.sched import Policy
+from hai_backend.sched.group_policy import written
+from hai_backend.sched.obstacles import NodeNumbers, Obstacles, QuotaUse, obstacles
+from hai_backend.sched.probing import look
+from hai_backend.sched.testing import NOW, leaving, nodes, queued, quota, running, snap, starting
+
+LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO
+OLD = {"since": 90_000.0}
+HIT = Suspension(NOW - 60, 5, higher=True)
+
+
+def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Obstacles:
+    seating = look(snapshot, 1, Policy()).seating
+    assert seating is not None
+    return obstacles(seating, 1, ahead)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        pytest.param(
+            snap(nodes(5), running(8, "n00", LOW), running(9, "n01", HIGH), leaving(7, "n02"),
+                 starting(6, "n03"), queued(1, 5)),
+            NodeNumbers(free=1, leaving=1, takeable=1, firm=2), id="each kind",
+        ),
+        pytest.param(
+            snap(nodes(2), running(9, "n00 n01", LOW, suspensions=(HIT,)), queued(1, 2)),
+            NodeNumbers(protected=2, protected_until=NOW + 6440, protected_runs=(9,)), id="protected from all",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", HIGH, suspensions=(HIT,)), queued(1)),
+            NodeNumbers(firm=1), id="protection of a higher run is none of its business",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", created_at=NOW, run_seconds=9e5), queued(1, created_at=NOW - 9e4)),
+            NodeNumbers(protected=1, protected_until=NOW + 840, protected_runs=(9,)), id="of an equal",
+        ),
+    ],
+)  # fmt: skip
+def test_nodes(snapshot: Snapshot, expected: NodeNumbers) -> None:
+    assert found(snapshot).nodes == expected
+
+
+def test_quota_and_reservation() -> None:
+    rows = [quota("u", NORMAL, 3), quota("u", AUTO, 4)]
+    parts = [running(8, "n00", user="u"), running(9, "n01", HIGH, user="u"), queued(1, 3, user="u")]
+    said = found(snap(nodes(3), *rows, *parts, queued(2, 2, created_at=NOW - 5000)))
+    assert said.quota == (QuotaUse(NORMAL, 3, 1, 4), QuotaUse(AUTO, 4, 2, 5))
+    assert said.reserved_for == 2
+
+
+def test_nothing_is_said_of_a_task_that_stands_aside() -> None:
+    assert found(snap(nodes(1), queued(1, held=True))) == Obstacles()
+    assert Obstacles().nodes.protected_until == inf
+
+
+BUSY = [nodes(1), running(9, "n00", Priority.EXTREME_HIGH)]
+SHORT = tuple(Ending(queued(50 + i, user="s", name="s"), 60.0) for i in range(30))
+LONG = tuple(Ending(queued(90 + i, user="u1", name="l"), 1e6) for i in range(30))
+
+
+@pytest.mark.parametrize(
+    ("other", "own", "settings", "words"),
+    [
+        pytest.param(queued(2, 1, HIGH), {}, {}, "higher priority: HIGH", id="level"),
+        pytest.param(queued(2, 1, LOW, created_at=NOW - 1e5), {"priority": LOW}, {},
+                     "higher priority: NORMAL, having waited longest", id="lifted above"),
+        pytest.param(queued(2, created_at=NOW - 1e5), {}, {},
+                     "comes first within NORMAL, having waited longest", id="lifted"),
+        pytest.param(queued(2, user="u1", custom_rank=-1.0), {}, {}, "moved ahead by its owner", id="by hand"),
+        pytest.param(queued(2, user="s", name="s"), {"name": "l"}, {},
+                     "ranks higher within NORMAL: history of tasks like it gives it better odds to end soon",
+                     id="learned"),
+        pytest.param(queued(2), {"node_count": 2}, {}, "ranks higher within NORMAL: it asks for less", id="size"),
+        pytest.param(queued(2), {"run_seconds": 5000.0}, {"ranking": "attained"},
+                     "ranks higher within NORMAL: it has used fewer node-seconds so far", id="attained"),
+        pytest.param(queued(2, created_at=NOW - 8000), {}, {"ranking": "submitted"},
+                     "ranks higher within NORMAL: it is its user's turn, who holds nothing here", id="turn"),
+        pytest.param(queued(2, created_at=NOW - 2000), {}, {}, "submitted earlier", id="earlier"),
+        pytest.param(queued(2, created_at=NOW - 2000, waiting_since=NOW - 1500), {}, {},
+                     "has waited longer", id="wait"),
+    ],
+)  # fmt: skip
+def test_rules(
+    other: SchedTask, own: dict[str, object], settings: dict[str, object], words: str
+) -> None:
+    group = Group("default", policy=written(settings))
+    state = snap(*BUSY, queued(1, **own), other, group, endings=SHORT + LONG)  # type: ignore[arg-type]
+    assert found(replace(state), ahead=(2,)).rules == {2: words}

@@ -1,0 +1,227 @@
+"""Dry runs and explanations, from the real scheduling loop over the store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import grpc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai.v1 import task_service_pb2 as pb
+from hai_backend.domain.node import Group, Node
+from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.spec import ResourceSpec, TaskSpec
+from hai_backend.domain.task import Task, TaskState
+from hai_backend.loops.cluster import Cluster
+from hai_backend.loops.feed import Feed
+from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.scheduling import Scheduling
+from hai_backend.sched import Policy
+from hai_backend.sched.trial import Outcome, Trial
+from hai_backend.services.foresight import Foresight
+from hai_backend.store.memory import MemoryStore
+from hai_backend.tasks import events as ev
+from hai_backend.testing import ManualClock, a_spec
+
+ASKED = st.sampled_from([*LEVELS, Priority.AUTO])
+USERS = st.sampled_from("uvw")
+
+
+@dataclass
+class People:
+    rows: tuple[QuotaRow, ...] = ()
+
+    def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
+        return self.rows
+
+    def inactive_users(self) -> frozenset[str]:
+        return frozenset()
+
+
+@dataclass
+class Rig:
+    """The loop, and what it stands on."""
+
+    people: People = field(default_factory=People)
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        store = MemoryStore()
+        self.ledger = Ledger(
+            store, self.clock, Feed(), perform=lambda task, what: None, changed=self._changed
+        )
+        self.cluster = Cluster(store, self.clock, changed=lambda: None)
+        self.scheduling = Scheduling(self.ledger, self.cluster, self.people, self.clock, Policy())
+        self.foresight = Foresight(self.scheduling, Policy(), self.clock)
+
+    def _changed(self, before: Task | None, task: Task) -> None:
+        self.scheduling.changed(task)
+
+    async def step(self, seconds: float) -> None:
+        """A pass; programs begin; time goes on; and a pass again."""
+        await self.scheduling.once()
+        for task in list(self.ledger.unfinished().values()):
+            if task.run is not None and not task.run.started_at:
+                for rank in task.run.ranks:
+                    attached = ev.RankAttached(task.run.number, rank.index, "127.0.0.1", 4000)
+                    await self.ledger.apply(task.id, attached)
+        self.clock.advance(seconds)
+        await self.scheduling.once()
+
+
+@st.composite
+def submissions(draw: st.DrawFn) -> tuple[str, ResourceSpec, Priority, float]:
+    resource = ResourceSpec(
+        node_count=draw(st.integers(1, 3)), gpu=draw(st.sampled_from([0, 1, 3]))
+    )
+    return draw(USERS), resource, draw(ASKED), draw(st.sampled_from([0.0, 100.0, 7000.0]))
+
+
+def spec_of(number: int, resource: ResourceSpec, level: Priority) -> TaskSpec:
+    return replace(a_spec(f"t{number}"), resource=resource, priority=level)
+
+
+async def truth(data: st.DataObject) -> Outcome:
+    row = st.builds(QuotaRow, USERS, st.just("default"), ASKED, st.integers(0, 4))
+    rig = Rig(People(tuple(data.draw(st.lists(row, max_size=4)))))
+    await rig.cluster.save_group(Group("default", packed=data.draw(st.booleans())), "olga")
+    bad = data.draw(st.lists(st.booleans(), min_size=1, max_size=5))
+    await rig.cluster.seen([Node(f"n{i}", gpus=4, cordoned=b) for i, b in enumerate(bad)])
+    await rig.ledger.load()
+    *earlier, new = data.draw(st.lists(submissions(), min_size=1, max_size=7))
+    for number, (user, resource, level, seconds) in enumerate(earlier):
+        await rig.ledger.submit(user, spec_of(number, resource, level), "")
+        await rig.step(seconds)
+    await rig.scheduling.once()
+    user, resource, level, _ = new
+    spec, now = spec_of(99, resource, level), rig.clock.now()
+    before = dict(rig.ledger.unfinished())
+    said = (
+        await rig.foresight.rehearse(Task(0, user, spec, TaskState.WAITING_INIT, level, now))
+    ).trial
+    assert rig.ledger.unfinished() == before
+    task = await rig.ledger.submit(user, spec, "")
+    await rig.scheduling.once()
+    await compare(rig, said, task.id)
+    return said.outcome
+
+
+async def compare(rig: Rig, said: Trial, number: int) -> None:
+    tasks = rig.ledger.unfinished()
+    run, wait = tasks[number].run, (await rig.scheduling.waits()).get(number)
+    asked = {t.id for t in tasks.values() if t.run and t.run.suspended_for == number}
+    assert {v.task for v in said.victims if not v.asked} == asked
+    assert (said.outcome is Outcome.STARTS) == (run is not None)
+    if run is not None:
+        assert (said.nodes, said.level) == (tuple(r.node for r in run.ranks), run.priority)
+    else:
+        assert said.wait == replace(wait, task=said.wait.task) if wait and said.wait else False
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_loop_does_what_a_dry_run_says(data: st.DataObject) -> None:
+    asyncio.run(truth(data))
+
+
+def given_to(platform: Any) -> Scheduling:
+    """The real loop behind the services, which ask it for waits and snapshots."""
+    loop = Scheduling(
+        platform.ledger, platform.cluster, platform.directory, platform.clock, Policy()
+    )
+    platform.scheduling.snapshot = loop.snapshot
+    platform.scheduling.waits = loop.waits
+    return loop
+
+
+async def passes(platform: Any, loop: Scheduling) -> None:
+    """Two passes: the second sees what the first has decided."""
+    for _ in range(2):
+        for task in platform.ledger.unfinished().values():
+            loop.changed(task)
+        await loop.once()
+
+
+async def dry_run(caller: Any, spec: Any) -> pb.DryRunTaskResponse:
+    answer: pb.DryRunTaskResponse = await caller.tasks.DryRunTask(pb.DryRunTaskRequest(spec=spec))
+    return answer
+
+
+async def test_a_dry_run_stores_nothing(platform: Any, make_spec: Any) -> None:
+    loop, ada = given_to(platform), await platform.caller("ada")
+    await passes(platform, loop)
+    answer = await dry_run(ada, make_spec("t", node_count=2))
+    assert (answer.outcome, list(answer.nodes), answer.task.id) == ("STARTS", ["n0", "n1"], 0)
+    assert answer.message == "would start at once at NORMAL on n0, n1"
+    assert platform.ledger.unfinished() == {}
+    await platform.service.stop(0)
+    rows = await platform.store.audit()
+    assert [row for row in rows if row.method == "DryRunTask"] == []
+
+
+async def test_a_dry_run_names_victims_and_quota(platform: Any, make_spec: Any) -> None:
+    loop, ada, bob = given_to(platform), *[await platform.caller(n) for n in ("ada", "bob")]
+    await bob.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("his", node_count=4)))
+    await passes(platform, loop)
+    for rank in range(4):
+        await platform.ledger.apply(1, ev.RankAttached(1, rank, "127.0.0.1", 4000))
+    platform.clock.advance(100)
+    await passes(platform, loop)
+    spec = make_spec("t", node_count=2)
+    spec.priority = Priority.HIGH
+    answer = await dry_run(ada, spec)
+    (victim,) = answer.victims
+    assert answer.outcome == "PROMISED"
+    assert (victim.id, victim.name, victim.user, victim.asked) == (1, "", "bob", False)
+    assert (victim.lost_node_seconds, victim.cost_node_seconds) == (400.0, 660.0)
+    assert "start when task 1 has left; suspending costs 660 node-seconds" in answer.message
+
+
+async def test_a_dry_run_that_waits_says_what_would_help(platform: Any, make_spec: Any) -> None:
+    loop, ada = given_to(platform), await platform.caller("ada")
+    await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("first", node_count=3)))
+    await passes(platform, loop)
+    answer = await dry_run(ada, make_spec("t", node_count=2))
+    assert (answer.outcome, answer.waiting.reason) == ("WAITS", "NOT_ENOUGH_NODES")
+    assert answer.message.startswith("would wait at place 1: needs 2 nodes")
+    assert [(f.change, f.count, f.starts) for f in answer.flips] == [
+        ("FEWER_NODES", 1, True),
+        ("LEVEL", 0, False),
+        ("MORE_NODES", 1, True),
+    ]
+
+
+async def test_before_the_first_pass_nobody_knows(
+    platform: Any, make_spec: Any, expect_refusal: Any
+) -> None:
+    given_to(platform)
+    ada = await platform.caller("ada")
+    async with expect_refusal() as why:
+        await dry_run(ada, make_spec("t"))
+    assert why[0].code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_why_names_quota_protection_and_preemptions(platform: Any, make_spec: Any) -> None:
+    loop, ada = given_to(platform), await platform.caller("ada")
+    bob = await platform.caller("bob")
+    await bob.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("his", node_count=4)))
+    await passes(platform, loop)
+    for rank in range(4):
+        await platform.ledger.apply(1, ev.RankAttached(1, rank, "127.0.0.1", 4000))
+    await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("mine", node_count=3)))
+    await passes(platform, loop)
+    answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=2))
+    assert (
+        answer.nodes.total,
+        answer.nodes.usable,
+        answer.nodes.firm + answer.nodes.protected,
+    ) == (4, 4, 4)
+    assert answer.reserved_for == 2
+    assert {flip.change for flip in answer.flips} >= {"LEVEL", "MORE_NODES"}
+    await platform.ledger.apply(1, ev.SuspendAsked("scheduler", "ranks", for_task=2, higher=True))
+    told = await bob.tasks.ExplainTask(pb.ExplainTaskRequest(id=1))
+    assert [(p.id, p.user, p.higher) for p in told.preemptions] == [(2, "ada", True)]

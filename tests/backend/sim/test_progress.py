@@ -1,0 +1,29 @@
+"""The progress bar: for people who watch, and only for them."""
+
+from __future__ import annotations
+
+import io
+
+from hai_backend.sim.progress import watching
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_a_bar_with_the_virtual_day() -> None:
+    out = Terminal()
+    with watching(out) as watch:
+        move = watch("two [b]policies")
+        move(3, 10, 2 * 86400.0)
+    assert "two [b]policies" in out.getvalue()
+    assert "3/10" in out.getvalue()
+    assert "day 2.0" in out.getvalue()
+
+
+def test_a_pipe_sees_nothing() -> None:
+    out = io.StringIO()
+    with watching(out) as watch:
+        watch("x")(3, 10, 0.0)
+    assert out.getvalue() == ""

@@ -1,0 +1,78 @@
+"""`hai admin snapshot`: what a live scheduler knows, for `hai simulate` and for reports of faults."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from hai_tui.cli.command import HaiGroup
+from hai_tui.cli.session import call
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import note
+from hai_tui.cli.texts import text
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+
+_SNAPSHOT_HELP = """Write down what the scheduler knows: nodes, tasks, quotas, settings, run times of ended tasks.
+
+The text is JSON, whatever the format asked for, and holds no program, no
+variable and no token. `hai simulate` reads it. With --anonymize users are
+u1, u2, … and names of tasks x1, x2, …, in alphabetical order.
+
+\b
+Examples:
+  hai admin snapshot --out cluster.json
+  hai admin snapshot --anonymize | gzip > cluster.json.gz
+  hai simulate cluster.json --nodes 64 --nodes 96
+"""
+
+
+@click.group("admin", cls=HaiGroup)
+def admin() -> None:
+    """Look into a server (operators)."""
+
+
+@admin.command("snapshot", help=_SNAPSHOT_HELP, short_help="Write down what the scheduler knows.")
+@click.option("--out", metavar="FILE", type=click.Path(), help="Write to a file; else to stdout.")
+@click.option("--anonymize", is_flag=True, help="Give users and names of tasks pseudonyms.")
+@click.pass_obj
+def snapshot(settings: Settings, out: str | None, anonymize: bool) -> int:
+    """The function behind the command."""
+
+    async def work(client: Client) -> int:
+        with _written(out) as file:
+            async for part in client.nodes.snapshot(anonymous=anonymize):
+                file.write(part.decode("ascii"))
+        if out:
+            note(settings, text("snapshot.done", file=out))
+        return 0
+
+    return call(settings, work)
+
+
+@contextmanager
+def _written(out: str | None) -> Iterator[IO[str]]:
+    """A file that appears when it is whole, readable by its owner only; or standard output."""
+    if not out or out == "-":
+        yield sys.stdout
+        return
+    try:
+        descriptor, name = tempfile.mkstemp(dir=Path(out).parent, prefix=".", suffix=".part")
+    except OSError as error:
+        raise click.ClickException(f"{out}: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            yield file
+        Path(name).replace(out)
+    except OSError as error:
+        raise click.ClickException(f"{out}: {error.strerror}") from error
+    finally:
+        Path(name).unlink(missing_ok=True)
