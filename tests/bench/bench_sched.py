@@ -1,49 +1,24 @@
-"""Scheduling passes from cold, with a full cluster of 1 500 nodes and ever more waiting tasks."""
+"""What passes of the scheduler cost: from cold, and in steady state with ever longer queues."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 
-from hai_backend.domain.node import Node
-from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import SchedTask, Snapshot, Standing
-from hai_backend.sched import Policy, schedule
+from hai_backend.sim.synthetic import time_passes
 from tests.bench.figures import Figure
 
-NODES, GROUPS = 1500, 5
-
-
-def snapshot(waiting: int) -> Snapshot:
-    """Every node is held by a HIGH task; the waiting ones are LOW, so a pass only explains."""
-    nodes = tuple(Node(f"n{i}", f"g{i % GROUPS}", gpus=8) for i in range(NODES))
-    running = SchedTask(
-        0, "", "", 1, Priority.HIGH, 0.0, Standing.RUNNING, run_priority=Priority.HIGH
-    )
-    held = [
-        replace(
-            running,
-            id=i + 1,
-            user=f"u{i % 50}",
-            group=n.group,
-            placed=(n.name,),
-            run_started_at=1.0,
-        )
-        for i, n in enumerate(nodes)
-    ]
-    queued = [
-        SchedTask(10_000 + i, f"u{i % 50}", f"g{i % GROUPS}", 1 + i % 8, Priority.LOW, 10.0 + i)
-        for i in range(waiting)
-    ]
-    return Snapshot(now=1e6, nodes=nodes, tasks=(*held, *queued))
+_LARGE = {"nodes": 10_000, "running": 5_000, "users": 500, "groups": 20}
+_SMALL = {"nodes": 1_500, "running": 1_500, "users": 100, "groups": 1}
 
 
 def figures() -> Iterator[Figure]:
+    small = time_passes({**_SMALL, "waiting": 10_000})
+    yield Figure("pass, 1 500 nodes, 10k waiting, p99", small["steady_p99_ms"], "ms", 10)
     for waiting in (1_000, 10_000, 100_000):
-        given, times = snapshot(waiting), []
-        for _ in range(5):
-            began = time.perf_counter()
-            schedule(given, Policy())
-            times.append((time.perf_counter() - began) * 1000)
-        yield Figure(f"cold pass, 1 500 nodes, {waiting} waiting, best of 5", min(times), "ms")
+        large = time_passes({**_LARGE, "waiting": waiting})
+        name = f"10 000 nodes, {waiting // 1000}k waiting"
+        barred = waiting == 100_000
+        yield Figure(f"pass from cold, {name}", large["cold_s"], "s", 1 if barred else None)
+        for part, bar in (("p50", 10), ("p99", 50)):
+            value = large[f"steady_{part}_ms"]
+            yield Figure(f"steady pass, {name}, {part}", value, "ms", bar if barred else None)
