@@ -139,16 +139,19 @@ def _seconds(run: SchedTask, now: float) -> float:
 def _inversion(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     """No start at a lower level on nodes with which a waiting task that lacks only nodes could have started.
 
-    The first one that lacks nodes may keep later ones from them that would not give them back.
+    The first one that lacks nodes may keep later ones from them that would not give them back. Which one that was the
+    plan does not tell: what started after it may have used up its quota.
     """
     tasks, nodes = _tasks(snapshot), {node.name: node for node in snapshot.nodes}
-    blocked = [wait for wait in _of(plan, Wait) if wait.why is WaitReason.NOT_ENOUGH_NODES]
+    ranked = [wait for wait in _of(plan, Wait) if wait.place]
+    blocked = [wait for wait in ranked if wait.why is WaitReason.NOT_ENOUGH_NODES]
     for start in _of(plan, Start):
         level = _queued_at(tasks[start.task], start.priority, policy, snapshot.now)
         for wait in blocked if _whole(snapshot, tasks[start.task]) else ():
             waiting = tasks[wait.task]
             suits = sum(_may_take(nodes[name], waiting) for name in start.nodes)
-            kept = _kept_for(tasks[blocked[0].task], waiting, policy)
+            ahead = (other for other in ranked if other.place < wait.place)
+            kept = any(_kept_for(tasks[other.task], waiting, policy) for other in ahead)
             if level < wait.priority and suits >= waiting.node_count and not kept:
                 yield f"task {start.task} at {start.priority.name} starts before task {waiting.id}"
 
