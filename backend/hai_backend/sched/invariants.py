@@ -150,7 +150,7 @@ def _inversion(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
         for wait in blocked if _whole(snapshot, tasks[start.task]) else ():
             waiting = tasks[wait.task]
             suits = sum(_may_take(nodes[name], waiting) for name in start.nodes)
-            ahead = (other for other in ranked if other.place < wait.place)
+            ahead = ranked[: ranked.index(wait)]
             kept = any(_kept_for(tasks[other.task], waiting, policy) for other in ahead)
             if level < wait.priority and suits >= waiting.node_count and not kept:
                 yield f"task {start.task} at {start.priority.name} starts before task {waiting.id}"
