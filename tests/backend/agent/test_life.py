@@ -147,7 +147,7 @@ async def test_end_before_go_starts_nothing(agents, server):
 
 
 async def test_a_program_that_ends_at_sigterm_has_its_grace(agents, server):
-    text = "trap 'echo saved; exit 5' TERM; echo up; while :; do read -t 1 < <(:); done"
+    text = "trap 'echo saved; exit 5' TERM; echo up; sleep 99 & wait"
     rank, _ = await agents.start(["bash", "-c", text])
     await rank.until("log")
     rank.tell(end=pb.EndProgram(grace_seconds=10))
@@ -296,7 +296,7 @@ async def test_much_output_is_bundled(agents, server):
 
 
 async def test_the_suspend_flag_arrives_and_the_signal_with_it(agents, server):
-    text = "trap 'echo signalled' USR1; echo up; while :; do read -t 1 < <(:); done"
+    text = "trap 'echo signalled' USR1; echo up; (trap '' USR1; exec sleep 99) & wait; wait"
     rank, _ = await agents.start(["bash", "-c", text], suspend_signal="SIGUSR1")
     await rank.until("log")
     rank.tell(suspend=pb.SuspendRequested(ack_within_seconds=5, save_within_seconds=5))
