@@ -95,13 +95,13 @@ class Scheduling:
             self._answers[task_id] = self._board.wait(task_id)
         return self._answers.get(task_id)
 
-    async def waits(self) -> dict[int, Wait]:
-        """Why each task was left in the queue, with places, and with who is ahead."""
+    async def waits(self, group: str = "") -> dict[int, Wait]:
+        """Why each task was left in the queue, of one group or of all, with places, and with who is ahead."""
         async with self._passing:
-            return await asyncio.to_thread(self._all_waits)
+            return await asyncio.to_thread(self._all_waits, group)
 
-    def _all_waits(self) -> dict[int, Wait]:
-        return {wait.task: wait for wait in self._board.waits()} if self._board else {}
+    def _all_waits(self, group: str) -> dict[int, Wait]:
+        return {wait.task: wait for wait in self._board.waits(group)} if self._board else {}
 
     async def run(self) -> None:
         """For ever. Begin only when the launcher has said which nodes and ranks exist."""

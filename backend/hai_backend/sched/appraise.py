@@ -18,8 +18,6 @@ from hai_backend.sched.policy import Policy, Ranking
 
 _LEVELS = frozenset(LEVELS)
 _PAST_SLICE = 0.999  # whose turn it is wins against an equal that has used its slice
-
-
 _MOST_SLICES = 8  # of waiting that raise a rank
 
 
@@ -51,8 +49,7 @@ def waiting_worth(
     task: SchedTask, level: Priority, merit: float, policy: Policy, now: float, turn: bool = False
 ) -> Worth:
     """Of a queued task; `level` is what AUTO was resolved to. `turn`: first of a user who holds nothing."""
-    began = task.waiting_since
-    lift = (task.created_at if began is None else began) + policy.patience_seconds
+    lift = since(task) + policy.patience_seconds
     if now >= lift:
         return Worth(max(level, policy.lifted_to), inf, inf, lifted=True)
     if not turn:

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
+from typing import Protocol, TypeVar
 
 from hai_backend.domain.node import Group as Settings
 from hai_backend.domain.node import Node
@@ -25,6 +26,7 @@ from hai_backend.sched.policy import Policy
 from hai_backend.sched.pool import Holder, Spot
 from hai_backend.sched.quota import Quotas
 from hai_backend.sched.seating import Seating
+from hai_backend.sched.ties import connected
 
 _ENDINGS = 20_000  # that a snapshot tells of
 
@@ -205,28 +207,19 @@ class Board:
             for task in self._tasks.values():
                 if task.placed:
                     self._tie(task)
-            self._stale = dict.fromkeys(self._tied(self._stale))
-        names = sorted(self._stale)
+        names = sorted(connected(self._stale, self._ties.values()))
+        nodes = _by_group(self._nodes.values(), names)
+        quotas = _by_group(self._quotas, names)
         for name in names:
             if name in self._groups:
                 self._edit(name)
-            self._groups[name] = self._empty(name)
+            self._groups[name] = self._empty(name, nodes[name], quotas[name])
         self._stale.clear()
         for name in names:
             self._fill(name)
         for twin in self._twins:
             if twin.group in names:
                 self._groups[twin.group].keep(twin)
-
-    def _tied(self, names: Iterable[str]) -> list[str]:
-        """These groups, and those that are connected to them by a run."""
-        found, before = set(names), -1
-        while self._ties and before < len(found):
-            before = len(found)
-            for groups in self._ties.values():
-                if not groups.isdisjoint(found):
-                    found |= groups
-        return sorted(found)
 
     def _fill(self, name: str) -> None:
         queued: list[SchedTask] = []
@@ -237,17 +230,16 @@ class Board:
                 queued.append(task)
         self._groups[name].fill(queued, self._now)
 
-    def _empty(self, name: str) -> Group:
-        known = name in self._settings or any(node.group == name for node in self._nodes.values())
+    def _empty(self, name: str, nodes: list[Node], quotas: list[QuotaRow]) -> Group:
         settings = self._settings.get(name, Settings(name))
         policy = in_force(settings, self._policy)
         return Group(
             name,
             policy,
             settings.packed,
-            known,
-            {node.name: node for node in self._nodes.values() if node.group == name},
-            Quotas((row for row in self._quotas if row.group == name), policy),
+            bool(nodes) or name in self._settings,
+            {node.name: node for node in nodes},
+            Quotas(quotas, policy),
             self._histories.setdefault(name, History()),
             self._spot,
         )
@@ -275,7 +267,7 @@ class Board:
         self._rebuild()
         decisions: list[Decision] = [self._stops[number] for number in sorted(self._stops)]
         due = (n for n, group in self._groups.items() if group.changed or group.wake_at() <= now)
-        for group in [self._edit(name) for name in self._tied(due)]:
+        for group in [self._edit(name) for name in sorted(connected(due, self._ties.values()))]:
             decisions += self._pass(group)
         return Plan(0, tuple(decisions), self._wake_at())
 
@@ -289,10 +281,15 @@ class Board:
         waiting = [g for g in self._groups.values() if g.waiting or g.aside]
         return min((g.wake_at() for g in waiting if g.wake_at() < inf), default=None)
 
-    def waits(self) -> Iterator[Wait]:
-        """Why each task waits that the last pass left in the queue: bad rows first, then by group in order."""
-        yield from (self._refused[number] for number in sorted(self._refused))
-        for name in sorted(self._seatings):
+    def waits(self, group: str = "") -> Iterator[Wait]:
+        """Why each task waits that the last pass left in the queue: bad rows first, then by group in order.
+
+        `group`: only of that one.
+        """
+        members = self._members.get(group, {})
+        refused = (n for n in self._refused if not group or n in members)
+        yield from (self._refused[number] for number in sorted(refused))
+        for name in sorted(self._seatings.keys() & {group} if group else self._seatings):
             yield from self._seatings[name].answers().values()
 
     def seating(self, number: int) -> Seating | None:
@@ -310,6 +307,22 @@ class Board:
 
 def _repeated(keys: Iterable[Hashable]) -> set[Hashable]:
     return {key for key, number in Counter(keys).items() if number > 1}
+
+
+class _OfGroup(Protocol):
+    @property
+    def group(self) -> str: ...
+
+
+_Row = TypeVar("_Row", bound=_OfGroup)
+
+
+def _by_group(rows: Iterable[_Row], names: Iterable[str]) -> dict[str, list[_Row]]:
+    found: dict[str, list[_Row]] = {name: [] for name in names}
+    for row in rows:
+        if row.group in found:
+            found[row.group].append(row)
+    return found
 
 
 def _shape(node: Node) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Standing
 from hai_backend.sched import pool as places
 from hai_backend.sched.appraise import merit_at, run_level, running_worth, waiting_worth
-from hai_backend.sched.check import Feasibility
+from hai_backend.sched.check import Feasibility, not_yet
 from hai_backend.sched.history import History, bin_of
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.pool import Amount, Grip, Holder, Need, Pool, Spot, ask_of, size_of
@@ -120,7 +120,7 @@ class Group:
         self.changed = True
         if task.standing is not Standing.QUEUED:
             self._hold(task, now)
-        elif task.held or task.not_before > now:
+        elif not_yet(task, now):
             self._set_aside(task, now)
         else:
             self.queue.add(self._line_up(task, now))
@@ -192,14 +192,17 @@ class Group:
     def fill(self, tasks: Iterable[SchedTask], now: float) -> None:
         """Like `enter` for many queued tasks, to a group without any."""
         self.changed = True
-        ready = [t for t in tasks if not (t.held or t.not_before > now) or self._set_aside(t, now)]
-        self.queue.fill([self._line_up(task, now) for task in ready])
+        ready: list[Waiting] = []
+        for task in tasks:
+            if not_yet(task, now):
+                self._set_aside(task, now)
+            else:
+                ready.append(self._line_up(task, now))
+        self.queue.fill(ready)
 
-    def _set_aside(self, task: SchedTask, now: float) -> bool:
-        """False: it is not ready."""
+    def _set_aside(self, task: SchedTask, now: float) -> None:
         self.aside[task.id] = task
         self._wake(inf if task.held else task.not_before, task.id, now)
-        return False
 
     def _line_up(self, task: SchedTask, now: float) -> Waiting:
         need, level, merit = self._class(task)
@@ -240,13 +243,14 @@ class Group:
         worth = waiting_worth(waiting.task, level, merit, self.policy, now, turn)
         if worth.until != waiting.worth.until:
             self._wake(worth.until, waiting.task.id, now)
-        if (worth.level, worth.merit, level) != (waiting.level, waiting.merit, waiting.own_level):
-            self.queue.discard(waiting)
-            waiting.own_level, waiting.worth = level, worth
-            waiting.key = natural_key(waiting)
-            self.queue.add(waiting)
-            self.wishes.touch(waiting.task.user)
-        waiting.worth = worth
+        if (worth.level, worth.merit, level) == (waiting.level, waiting.merit, waiting.own_level):
+            waiting.worth = worth
+            return
+        self.queue.discard(waiting)
+        waiting.own_level, waiting.worth = level, worth
+        waiting.key = natural_key(waiting)
+        self.queue.add(waiting)
+        self.wishes.touch(waiting.task.user)
 
     def _wake(self, at: float, task: int, now: float) -> None:
         """Look at a task again then; not at all when that is past or never."""

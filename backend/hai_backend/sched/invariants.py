@@ -82,8 +82,7 @@ def _size(node: Node | None) -> int:
 
 
 def _share(snapshot: Snapshot, node: Node | None, task: SchedTask) -> int:
-    packed = snapshot.groups.get(task.group, Group(task.group)).packed
-    return task.gpu if packed and (task.gpu or task.cpu or task.memory) else _size(node)
+    return _size(node) if _whole(snapshot, task) else task.gpu
 
 
 def _quota(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:

@@ -9,7 +9,7 @@ from math import inf
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched import preempt
-from hai_backend.sched.appraise import Guard, run_level, since, turn_at
+from hai_backend.sched.appraise import run_level, since, turn_at
 from hai_backend.sched.group import Group
 from hai_backend.sched.policy import Policy, Ranking
 from hai_backend.sched.pool import Grip, Holder, Spot
@@ -64,7 +64,7 @@ def obstacles(seating: Seating, task: int, ahead: Iterable[int]) -> Obstacles:
         return Obstacles()
     others = ((n, seating.group.waiting.get(n)) for n in ahead)
     return Obstacles(
-        nodes=node_numbers(seating.group, waiting),
+        nodes=node_numbers(seating.group, waiting, seating.now),
         quota=tuple(quota_use(seating.group, waiting)),
         reserved_for=first.task.id if first else 0,
         rules={n: rule(other, waiting, seating) for n, other in others if other is not None},
@@ -82,42 +82,34 @@ def quota_use(group: Group, waiting: Waiting) -> Iterator[QuotaUse]:
         yield QuotaUse(limit.row, limit.allowed / UNIT, held / UNIT, after / UNIT)
 
 
-def node_numbers(group: Group, waiting: Waiting) -> NodeNumbers:
+def node_numbers(group: Group, waiting: Waiting, now: float) -> NodeNumbers:
     """As the nodes will be when what the pass has decided is carried out."""
     counts = dict.fromkeys(("free", "leaving", "takeable", "protected", "firm"), 0)
-    ends: dict[int, float] = {}
+    guarded: dict[int, float] = {}
     for spot in group.pool.spots_for(waiting.need):
-        counts[_keeps(spot, waiting, group.policy)] += 1
-        ends |= {h.task.id: _guarded(h, waiting, group.policy) for h in spot.holders}
-    guarded = sorted((end, task) for task, end in ends.items() if end > 0)
+        ends = {h.task.id: _taken_at(h, waiting, group.policy) for h in spot.holders}
+        counts[_keeps(spot, max(ends.values(), default=-inf), now)] += 1
+        guarded |= {task: end for task, end in ends.items() if now < end < inf}
+    first = sorted(guarded, key=lambda task: (guarded[task], task))
     return NodeNumbers(
         **counts,
-        protected_until=guarded[0][0] if guarded else inf,
-        protected_runs=tuple(task for _, task in guarded),
+        protected_until=guarded[first[0]] if first else inf,
+        protected_runs=tuple(first),
     )
 
 
-def _keeps(spot: Spot, waiting: Waiting, policy: Policy) -> str:
+def _keeps(spot: Spot, taken_at: float, now: float) -> str:
+    """`taken_at`: when the last of its runs may be suspended for the task."""
     if spot.grip is not Grip.HELD:
         return "leaving" if spot.grip else "free"
-    held = [holder for holder in spot.holders if holder.grip is Grip.HELD]
-    taken = [h.worth is not None and preempt.outranks(waiting, h, policy) for h in held]
-    if all(taken):
-        return "takeable"
-    guarded = (_guarded(h, waiting, policy) > 0 for h in held)
-    return "protected" if all(map(any, zip(taken, guarded, strict=True))) else "firm"
+    return "takeable" if taken_at <= now else "protected" if taken_at < inf else "firm"
 
 
-def _guarded(holder: Holder, waiting: Waiting, policy: Policy) -> float:
-    """When the protection ends of a run that this task outranks; 0: it does not outrank it, or nothing protects it."""
-    worth = holder.worth
-    if worth is None or holder.grip is not Grip.HELD or preempt.outranks(waiting, holder, policy):
-        return 0.0
-    if worth.level < waiting.level:
-        return worth.guard_ends[0]
-    below = worth.level == waiting.level and worth.merit < waiting.merit
-    guarded = below and policy.time_slices and worth.guard is not Guard.NONE
-    return worth.guard_ends[1] if guarded else 0.0
+def _taken_at(holder: Holder, waiting: Waiting, policy: Policy) -> float:
+    """-inf for a run that is leaving as it is; inf for one that may not be suspended for this task."""
+    if holder.grip is not Grip.HELD:
+        return -inf
+    return inf if holder.worth is None else preempt.taken_at(holder.worth, waiting, policy)
 
 
 def rule(other: Waiting, waiting: Waiting, seating: Seating) -> str:

@@ -57,11 +57,6 @@ class Ladder:
         key = (_worth(holder).level, _worth(holder).guard)
         self._nodes[key] = self._nodes.get(key, 0) + nodes
 
-    def holders(self) -> Iterator[Holder]:
-        """All runs, lowest level and rank first."""
-        for level in sorted(self._steps):
-            yield from (holder for _, _, holder in self._steps[level])
-
     def might_free(self, waiting: Waiting, policy: Policy, enough: int) -> bool:
         """A quick answer: False when the runs that may be asked to leave hold fewer than `enough` nodes."""
         top = Guard.ALL if waiting.level >= policy.urgent else Guard.EQUALS
@@ -144,7 +139,7 @@ def victims(
     prices: Losses = {}
 
     def eligible(holder: Holder) -> bool:
-        if not tally.useful(holder) or not outranks(waiting, holder, policy):
+        if not tally.useful(holder) or taken_at(_worth(holder), waiting, policy) > now:
             return False
         spared = _spared(waiting, holder, policy, now)
         refused.add(spared)
@@ -165,13 +160,12 @@ def victims(
 _NARROWEST = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
 
 
-def outranks(waiting: Waiting, holder: Holder, policy: Policy) -> bool:
-    """By levels, ranks and protection, may this task take the nodes of that run?"""
-    worth = _worth(holder)
+def taken_at(worth: Worth, waiting: Waiting, policy: Policy) -> float:
+    """From when on this task may take the nodes of a run, by levels, ranks and protection; inf: not as things are."""
     if worth.level < waiting.level:
-        return worth.guard is not Guard.ALL or waiting.level >= policy.urgent
-    ranks_below = worth.guard is Guard.NONE and worth.merit < waiting.merit
-    return worth.level == waiting.level and policy.time_slices and ranks_below
+        return -inf if waiting.level >= policy.urgent else worth.guard_ends[0]
+    ranks_below = worth.level == waiting.level and worth.merit < waiting.merit
+    return worth.guard_ends[1] if policy.time_slices and ranks_below else inf
 
 
 def _spared(waiting: Waiting, holder: Holder, policy: Policy, now: float) -> Verdict:

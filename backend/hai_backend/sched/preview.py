@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hai_backend.domain.node import Group
 from hai_backend.domain.plan import Start, Suspend, Wait
 from hai_backend.domain.snapshot import Snapshot
+from hai_backend.sched import probing
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.schedule import schedule
 
@@ -26,7 +27,7 @@ class Effect:
 
 def preview(snapshot: Snapshot, settings: Group, policy: Policy) -> Effect:
     """The effect of these settings on the group that they name. Costs two cold passes over that group."""
-    part = _part(snapshot, settings.name)
+    part = probing.part(snapshot, settings.name)
     old = _decisions(part, settings.name, policy)
     changed = replace(part, groups={**part.groups, settings.name: settings})
     new = _decisions(changed, settings.name, policy)
@@ -46,13 +47,6 @@ class _Decisions:
     starts: Mapping[int, Start]
     waits: Mapping[int, Wait]
     suspends: Mapping[int, Suspend]
-
-
-def _part(snapshot: Snapshot, group: str) -> Snapshot:
-    """The group alone: its own tasks, and those of other groups that are on its nodes."""
-    names = {node.name for node in snapshot.nodes if node.group == group}
-    tasks = (t for t in snapshot.tasks if t.group == group or not names.isdisjoint(t.placed))
-    return replace(snapshot, tasks=tuple(tasks))
 
 
 def _decisions(part: Snapshot, group: str, policy: Policy) -> _Decisions:

@@ -13,6 +13,7 @@ from hai_backend.sched.board import Board
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.seating import Seating
+from hai_backend.sched.ties import connected
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def look_again(board: Board, now: float, task: int) -> Look:
 
 def part(snapshot: Snapshot, group: str) -> Snapshot:
     """All that a pass over this group depends on: the group, and those that runs connect to it."""
-    names = _connected(snapshot, group)
+    names = connected([group], _ties(snapshot))
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.group in names),
@@ -72,14 +73,8 @@ def part(snapshot: Snapshot, group: str) -> Snapshot:
     )
 
 
-def _connected(snapshot: Snapshot, group: str) -> set[str]:
-    """A run keeps its nodes when an operator moves them to another group."""
+def _ties(snapshot: Snapshot) -> list[set[str]]:
     homes = {node.name: node.group for node in snapshot.nodes}
     placed = (task for task in snapshot.tasks if task.placed)
-    runs = [{task.group, *(homes[n] for n in task.placed if n in homes)} for task in placed]
-    ties = [groups for groups in runs if len(groups) > 1]
-    found, before = {group}, 0
-    while ties and before < len(found):
-        before = len(found)
-        found.update(*(groups for groups in ties if not groups.isdisjoint(found)))
-    return found
+    runs = ({task.group, *(homes[n] for n in task.placed if n in homes)} for task in placed)
+    return [groups for groups in runs if len(groups) > 1]

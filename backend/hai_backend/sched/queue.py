@@ -140,10 +140,6 @@ class Queue:
         if not line.heads:
             del self._lines[waiting.need]
 
-    def lines(self) -> Iterable[Line]:
-        """In no particular order."""
-        return self._lines.values()
-
     def in_order(self) -> Iterator[Waiting]:
         """Everybody, best first."""
         lanes = (lane for line in self._lines.values() for lane in line.lanes.values())

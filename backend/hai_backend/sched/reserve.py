@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from math import inf
 
 from hai_backend.domain.snapshot import SchedTask
-from hai_backend.sched.appraise import Worth, like
+from hai_backend.sched.appraise import like
 from hai_backend.sched.history import History
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.pool import Grip, Holder, Pool, Spot, plus, ranks_in
+from hai_backend.sched.preempt import taken_at
 from hai_backend.sched.queue import Waiting
 
 
@@ -84,18 +85,9 @@ def _gone_at(
         return now
     if holder.worth is None:
         return inf
-    taken = _taken_at(holder.worth, holder.task.user, waiting, policy)
+    own = holder.task.user == waiting.task.user
+    taken = inf if own else taken_at(holder.worth, waiting, policy)
     return now if taken <= now else min(taken, _expected_end(holder.task, history, now))
-
-
-def _taken_at(worth: Worth, user: str, waiting: Waiting, policy: Policy) -> float:
-    """When a run may be suspended for it; inf: never."""
-    if user == waiting.task.user:
-        return inf
-    if worth.level < waiting.level:
-        return -inf if waiting.level >= policy.urgent else worth.guard_ends[0]
-    ranks_below = worth.level == waiting.level and worth.merit < waiting.merit
-    return worth.guard_ends[1] if policy.time_slices and ranks_below else inf
 
 
 def _expected_end(task: SchedTask, history: History, now: float) -> float:

@@ -174,7 +174,7 @@ class TaskService(TaskServiceServicer):
     ) -> pb.ExplainTaskResponse:
         identity, rooms = caller.current(), self._rooms
         task = await self._access.visible(identity, request.id)
-        wait = (await rooms.scheduling.waits()).get(task.id)
+        wait = (await rooms.scheduling.waits(task.spec.resource.group)).get(task.id)
         insight = await rooms.foresight.insight(task.id, wait.ahead) if wait else Insight()
         history = suspensions(await rooms.store.task_events(task.id))
         answer = explain(self._facts(identity, task, wait, insight, history))
@@ -206,7 +206,7 @@ class TaskService(TaskServiceServicer):
     async def ListQueue(
         self, request: pb.ListQueueRequest, context: Context
     ) -> pb.ListQueueResponse:
-        identity, waits = caller.current(), await self._rooms.scheduling.waits()
+        identity, waits = caller.current(), await self._rooms.scheduling.waits(request.group)
         queue = (
             t
             for t in self._ledger.unfinished().values()

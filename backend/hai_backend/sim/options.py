@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from hai_backend.sim.rows import as_float
 from hai_backend.sim.traces import FORMATS
 
 SYNTHETIC: Mapping[str, int] = {
@@ -63,10 +64,7 @@ def _number(text: str, *, at_least: int) -> int:
 
 def factor(text: str) -> float:
     """A number above 0. Raises ValueError."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = as_float(text)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(
             f"{text!r} is not a number above 0; 5 lets the jobs come five times as fast"

@@ -83,13 +83,17 @@ def missing_columns(source: str, line: int, present: Sequence[str], needed: Sequ
 
 def seconds(text: str) -> float:
     """A finite number. Raises ValueError with a sentence."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    if not math.isfinite(value := as_float(text)):
         raise ValueError(f"{text!r} is not a number of seconds; write one such as 3600 or 0.5")
     return value
+
+
+def as_float(text: str) -> float:
+    """What a text says; NaN where it is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def span(text: str) -> float:
@@ -102,10 +106,7 @@ def span(text: str) -> float:
 
 def whole(text: str) -> int:
     """A whole number from 0; spreadsheets write 8 as 8.0. Raises ValueError."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = as_float(text)
     if not (math.isfinite(value) and value >= 0 and value.is_integer()):
         raise ValueError(f"{text!r} is not a whole number; write 0, 1, 2, …")
     return int(value)
@@ -119,10 +120,7 @@ def level(text: str) -> Priority:
     word = text.strip().upper()
     if word in _LEVELS:
         return _LEVELS[word]
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
+    value = as_float(word)
     if not Priority.LOW <= value <= Priority.EXTREME_HIGH:
         levels = ", ".join(f"{int(p)} {name}" for name, p in _LEVELS.items())
         raise ValueError(f"{text!r} is not a priority; levels are {levels}")

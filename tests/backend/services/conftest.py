@@ -58,7 +58,7 @@ class Waits:
     async def snapshot(self) -> Snapshot:
         return self.given
 
-    async def waits(self) -> Mapping[int, Wait]:
+    async def waits(self, group: str = "") -> Mapping[int, Wait]:
         return self.found
 
 
