@@ -85,6 +85,7 @@ def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(["stop"], "t", ["train"], id="names"),
         pytest.param(["nodes", "-g"], "d", ["default"], id="groups"),
         pytest.param(["node", "cordon"], "n", ["n0", "n1"], id="nodes"),
+        pytest.param(["share", "list", "vision", "-g"], "e", ["extra"], id="groups of shares"),
         pytest.param(["priority", "1"], "2", ["2"], id="more ids"),
         pytest.param(["list", "--output"], "n", ["name"], id="values of an option"),
         pytest.param(["group", "update", "g"], "sta", ["staying="], id="settings"),
@@ -95,13 +96,24 @@ def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_completion(words, incomplete, expected, fake, monkeypatch) -> None:
+    assert completed(fake, words, incomplete) == expected
+
+
+def completed(fake, words: list[str], incomplete: str) -> list[str]:
     from click.shell_completion import ShellComplete
 
     from hai_tui.cli.settings import Settings
 
     settings = Settings(connect=lambda profile: fake, clock=lambda: 0.0)
     found = ShellComplete(_root(), {"obj": settings}, "hai", "_HAI_COMPLETE")
-    assert [c.value for c in found.get_completions(words, incomplete)] == expected
+    return [c.value for c in found.get_completions(words, incomplete)]
+
+
+@pytest.mark.parametrize("verb", ["list", "set", "delete"])
+def test_user_groups_are_completed_from_those_of_users(verb: str, fake) -> None:
+    fake.world.users["alice"].groups.extend(["vision", "speech"])
+    assert completed(fake, ["share", verb], "") == ["speech", "vision"]
+    assert completed(fake, ["share", verb], "v") == ["vision"]
 
 
 def test_completion_is_quiet_without_a_server(fake) -> None:

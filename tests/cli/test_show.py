@@ -126,6 +126,7 @@ def test_json_has_every_field_by_its_proto_name() -> None:
 
 MESSAGES = [task_pb2.Task, task_pb2.Run, task_pb2.Rank, task_pb2.Waiting, task_pb2.Goodput]
 MESSAGES += [ExplainTaskResponse, DryRunTaskResponse, Flip, NodeNumbers, Preemption, QuotaUse]
+MESSAGES += [user_pb2.Share]
 
 
 @pytest.mark.parametrize("message", MESSAGES)

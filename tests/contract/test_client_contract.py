@@ -28,7 +28,7 @@ from hai.v1.task_pb2 import (
 )
 from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai.v1.user_pb2 import TOKEN_SCOPE_READ, Quota
+from hai.v1.user_pb2 import TOKEN_SCOPE_READ, Quota, Share
 
 
 def has_running_server() -> bool:
@@ -350,6 +350,21 @@ async def test_quotas(client: Client) -> None:
     assert [q.nodes for q in await client.users.quotas(me) if q.priority == 30] == [2]
     await client.users.delete_quota(me, "default", 30)
     assert [q.nodes for q in await client.users.quotas(me) if q.priority == 30] == []
+
+
+async def test_shares(client: Client) -> None:
+    group = (await client.nodes.list())[0].group
+    wanted = Share(user_group="vision", group=group, guaranteed=1, weight=3, limit=2)
+    assert await client.users.set_share(wanted) == wanted
+    new = await client.users.set_share(Share(user_group="speech", group=group, held=7))
+    assert new == Share(user_group="speech", group=group)
+    assert list(await client.users.shares()) == [new, wanted]
+    assert list(await client.users.shares("vision")) == [wanted]
+    assert list(await client.users.shares(group="elsewhere")) == []
+    await client.users.delete_share("vision", group)
+    assert list(await client.users.shares(group=group)) == [new]
+    with pytest.raises(errors.NotFound):
+        await client.users.delete_share("vision", group)
 
 
 async def test_tokens_show_their_secret_once(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Users, quotas and tokens in memory, written through to the store: every call asks for them, few change them.
+"""Users, quotas, shares and tokens in memory, written through to the store: every call asks for them, few change them.
 
 A change is visible to the next call as soon as it is durable; revoking a token needs no waiting.
 """
@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from hai_backend.auth import quotas as quota_rules
+from hai_backend.auth import shares as share_rules
 from hai_backend.auth import tokens as token_rules
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.errors import Conflict, NotFound, Unauthenticated
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import QuotaRow
-from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
+from hai_backend.domain.snapshot import QuotaRow, ShareRow
+from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
 
 
 class UserStore(Protocol):
@@ -29,6 +30,9 @@ class UserStore(Protocol):
     async def delete_quota(
         self, subject: str, subject_is_group: bool, group: str, priority: Priority
     ) -> bool: ...
+    async def shares(self) -> list[Share]: ...
+    async def save_share(self, share: Share) -> None: ...
+    async def delete_share(self, user_group: str, group: str) -> bool: ...
     async def tokens(self) -> list[Token]: ...
     async def create_token(self, token: Token) -> Token: ...
     async def save_token(self, token: Token) -> None: ...
@@ -42,19 +46,22 @@ class Directory:
         self._changed = changed  # who may run how much has changed: the scheduler looks again
         self._users: dict[str, User] = {}
         self._quotas: dict[quota_rules.Key, Quota] = {}
+        self._shares: dict[share_rules.Key, Share] = {}
         self._tokens: dict[int, Token] = {}
         self._by_digest: dict[str, int] = {}
         self._rows: dict[str, tuple[QuotaRow, ...]] = {}
         self._rows_until = 0.0
+        self._share_rows: tuple[ShareRow, ...] | None = None  # None: to be made again
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
         """Read everything from the store."""
         self._users = {user.name: user for user in await self._store.users()}
         self._quotas = {quota_rules.key(quota): quota for quota in await self._store.quotas()}
+        self._shares = {share_rules.key(share): share for share in await self._store.shares()}
         for token in await self._store.tokens():
             self._remember(token)
-        self._rows_until = 0.0
+        self._rows_until, self._share_rows = 0.0, None
 
     def _remember(self, token: Token) -> Token:
         self._tokens[token.id] = token
@@ -126,13 +133,17 @@ class Directory:
     # how much
 
     def _recount(self) -> None:
-        self._rows_until = 0.0
+        self._rows_until, self._share_rows = 0.0, None
         self._changed()
 
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
         """The rows that count now, of all users."""
         self._refresh(now)
         return tuple(row for name in sorted(self._rows) for row in self._rows[name])
+
+    def share_rows_of(self, user: str) -> tuple[ShareRow, ...]:
+        """The shares that a user's tasks count for."""
+        return tuple(row for row in self.share_rows() if user in row.users)
 
     def quota_rows_of(self, user: str, now: float) -> tuple[QuotaRow, ...]:
         """The rows that count now for one user."""
@@ -171,6 +182,34 @@ class Directory:
             if not await self._store.delete_quota(subject, subject_is_group, group, priority):
                 raise NotFound(f"{subject} has no quota in group {group} at {priority.name}")
             self._quotas.pop((subject, subject_is_group, group, priority), None)
+            self._recount()
+
+    def share_rows(self) -> tuple[ShareRow, ...]:
+        """Every share with the users that count for it, by user group and node group."""
+        if self._share_rows is None:
+            self._share_rows = share_rules.rows(self._users.values(), self._shares)
+        return self._share_rows
+
+    def shares(self) -> tuple[Share, ...]:
+        """All as they were set, by user group and node group."""
+        return tuple(self._shares[known] for known in sorted(self._shares))
+
+    async def set_share(self, share: Share) -> Share:
+        """Set or replace one."""
+        async with self._writing:
+            await self._store.save_share(share)
+            self._shares[share_rules.key(share)] = share
+            self._recount()
+        return share
+
+    async def delete_share(self, user_group: str, group: str) -> None:
+        """Remove one. Raises NotFound."""
+        async with self._writing:
+            if not await self._store.delete_share(user_group, group):
+                raise NotFound(
+                    f"{user_group} has no share of group {group}; `hai share list` shows all"
+                )
+            self._shares.pop((user_group, group), None)
             self._recount()
 
     # credentials

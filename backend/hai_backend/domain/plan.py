@@ -13,6 +13,8 @@ class WaitReason(StrEnum):
 
     OUT_OF_QUOTA = "OUT_OF_QUOTA"  # waits until its user's other tasks free some
     QUOTA_EXCEEDED = "QUOTA_EXCEEDED"  # can never start with today's quota
+    OUT_OF_SHARE = "OUT_OF_SHARE"  # waits until others of its user group free some
+    SHARE_EXCEEDED = "SHARE_EXCEEDED"  # can never start with today's limit of its user group
     NO_SUCH_GROUP = "NO_SUCH_GROUP"
     NO_SUCH_NODE = "NO_SUCH_NODE"
     GROUP_TOO_SMALL = "GROUP_TOO_SMALL"  # can never start with today's nodes

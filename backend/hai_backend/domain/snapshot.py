@@ -37,6 +37,7 @@ class SchedTask:
     gpu: int = 0  # per rank; 0 with cpu and memory 0: the whole node
     cpu: int = 0
     memory: int = 0  # GB
+    spot: bool = False  # runs on what others leave, and leaves first
     held: bool = False
     not_before: float = 0.0
     assigned_nodes: tuple[str, ...] = ()  # must run on exactly these
@@ -75,6 +76,18 @@ class QuotaRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareRow:
+    """The part of node group `group` that the users of a user group have together. See domain.user.Share."""
+
+    name: str
+    group: str
+    users: frozenset[str]
+    guaranteed: int = 0
+    weight: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A consistent picture of the cluster at `now`."""
 
@@ -86,3 +99,4 @@ class Snapshot:
     inactive_users: frozenset[str] = frozenset()
     revision: int = 0
     endings: tuple[Ending, ...] = ()  # what history is known, oldest first
+    shares: tuple[ShareRow, ...] = ()  # no user stands in two of one group

@@ -19,7 +19,7 @@ VERSION = 1
 BEGIN = f'{{"format": "{FORMAT}", "version": '
 """How a text begins by which it can be told from others."""
 
-_LONG = ("nodes", "tasks", "endings", "quotas")  # lists of which each item has a line
+_LONG = ("nodes", "tasks", "endings", "quotas", "shares")  # lists of which each item has a line
 
 
 def lines(snapshot: Snapshot) -> Iterator[str]:
@@ -63,13 +63,16 @@ def of_object(found: Any, where: str = "") -> Snapshot:
 
 
 def anonymous(snapshot: Snapshot) -> Snapshot:
-    """People are u1, u2, … and names of tasks x1, x2, …, numbered in their order, so that the scheduler decides alike.
+    """People are u1, u2, …, user groups g1, g2, … and names of tasks x1, x2, …, numbered in their order, so that the
+    scheduler decides alike.
 
     Reasons that operators gave are left out. Nodes, groups and zones keep their names.
     """
     told = [*snapshot.tasks, *(ending.task for ending in snapshot.endings)]
     users = {task.user for task in told} | {row.user for row in snapshot.quotas}
-    people = _pseudonyms("u", users | snapshot.inactive_users)
+    members = {user for row in snapshot.shares for user in row.users}
+    people = _pseudonyms("u", users | members | snapshot.inactive_users)
+    teams = _pseudonyms("g", {row.name for row in snapshot.shares})
     names = _pseudonyms("x", {task.name for task in told})
 
     def hidden(task: SchedTask) -> SchedTask:
@@ -81,6 +84,10 @@ def anonymous(snapshot: Snapshot) -> Snapshot:
         tasks=tuple(hidden(task) for task in snapshot.tasks),
         endings=tuple(replace(ending, task=hidden(ending.task)) for ending in snapshot.endings),
         quotas=tuple(replace(row, user=people[row.user]) for row in snapshot.quotas),
+        shares=tuple(
+            replace(row, name=teams[row.name], users=frozenset(people[u] for u in row.users))
+            for row in snapshot.shares
+        ),
         inactive_users=frozenset(people[user] for user in snapshot.inactive_users),
     )
 

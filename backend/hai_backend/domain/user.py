@@ -44,6 +44,21 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A user group's part of a node group, in nodes; who is in several of them counts for the first.
+
+    `guaranteed` nodes come back from others when they are wanted, what nobody is guaranteed is divided by `weight`, and
+    more than `limit` are never held. Whoever has no share, or has used it up, runs on what others leave.
+    """
+
+    user_group: str
+    group: str
+    guaranteed: int = 0
+    weight: int = 0
+    limit: int | None = None  # None: none
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """A credential; only the SHA-256 of its secret is ever kept."""
 

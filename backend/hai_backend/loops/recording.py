@@ -19,7 +19,8 @@ import structlog
 
 from hai_backend.domain.plan import Plan
 from hai_backend.sched import Board, Policy
-from hai_backend.sched.shown import Begin, Pass, Rules, Shown, begin_line, pass_line
+from hai_backend.sched.rules import Rules
+from hai_backend.sched.shown import Begin, Pass, Shown, begin_line, pass_line
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ import structlog
 from hai_backend.domain.errors import HaiError, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Decision, Plan, Start, Stop, Suspend, Wait
-from hai_backend.domain.snapshot import Ending, QuotaRow, Snapshot, Standing
+from hai_backend.domain.snapshot import Ending, QuotaRow, ShareRow, Snapshot, Standing
 from hai_backend.domain.task import Task
 from hai_backend.loops.bell import Bell
 from hai_backend.loops.clock import Clock
@@ -26,7 +26,8 @@ from hai_backend.loops.placing import Book, Occupants
 from hai_backend.loops.recording import Recorder, Unrecorded
 from hai_backend.loops.snapshots import Changes, sched_task
 from hai_backend.sched import Board, Policy
-from hai_backend.sched.shown import Rules, Shown, show
+from hai_backend.sched.rules import Rules
+from hai_backend.sched.shown import Shown, show
 from hai_backend.tasks import events as ev
 
 log = structlog.get_logger(__name__)
@@ -40,6 +41,7 @@ class People(Protocol):
 
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]: ...
     def inactive_users(self) -> frozenset[str]: ...
+    def share_rows(self) -> tuple[ShareRow, ...]: ...
 
 
 class Scheduling:
@@ -141,7 +143,7 @@ class Scheduling:
         """The settings as they are now, and what has changed since the pass before."""
         people, news = self._people, self._changes.take()
         groups = dict(self._cluster.groups())
-        rules = Rules(groups, people.quota_rows(now), people.inactive_users())
+        rules = Rules(groups, people.quota_rows(now), people.inactive_users(), people.share_rows())
         learned, self._learned = self._learned, []
         return Shown(
             now, rules, self._new_nodes(), (*learned, *news.endings), news.tasks, news.gone

@@ -90,6 +90,7 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
         gpu=resource.gpu,
         cpu=resource.cpu,
         memory=resource.memory,
+        spot=resource.is_spot,
         held=task.held,
         not_before=task.not_before,
         assigned_nodes=task.spec.options.assigned_nodes,

@@ -16,6 +16,9 @@ from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched.history import BINS, STARTS, History, Like, bin_of
 from hai_backend.sched.policy import Policy, Ranking
 
+SPOT = Priority.AUTO
+"""Where spot tasks compete: below every level that can be asked for. Quota counts them at their own level."""
+
 _LEVELS = frozenset(LEVELS)
 _PAST_SLICE = 0.999  # whose turn it is wins against an equal that has used its slice
 _MOST_SLICES = 8  # of waiting that raise a rank
@@ -49,6 +52,8 @@ def waiting_worth(
     task: SchedTask, level: Priority, merit: float, policy: Policy, now: float, turn: bool = False
 ) -> Worth:
     """Of a queued task; `level` is what AUTO was resolved to. `turn`: first of a user who holds nothing."""
+    if task.spot:
+        return Worth(SPOT, merit, inf)
     lift = since(task) + policy.patience_seconds
     if now >= lift:
         return Worth(max(level, policy.lifted_to), inf, inf, lifted=True)
@@ -64,10 +69,12 @@ def running_worth(
     """Of a run. While it is protected from equals, its rank is the one that it will have when that ends."""
     began = now if task.run_started_at is None else task.run_started_at
     level, demotion = effective_level(task, policy, now)
-    lifted = began - since(task) >= policy.patience_seconds
+    lifted = began - since(task) >= policy.patience_seconds and not task.spot
     end = began + slice_seconds(task, policy)
-    demoted = level < run_level(task, policy)
+    demoted = level < run_level(task, policy) and not task.spot
     ends = _guard_ends(task, policy, began, end if demoted else began)
+    if task.spot:
+        ends = (-inf, ends[1])
     guard = Guard.ALL if now < ends[0] else Guard.EQUALS if now < ends[1] else Guard.NONE
     age, older = _age(task.run_seconds, began, max(now, ends[1]))
     merit = merit_at(task, age, weight, history, policy)
@@ -88,6 +95,11 @@ def since(task: SchedTask) -> float:
     return task.created_at if task.waiting_since is None else task.waiting_since
 
 
+def level_name(level: Priority) -> str:
+    """For people."""
+    return "spot" if level is SPOT else level.name
+
+
 def run_level(task: SchedTask, policy: Policy) -> Priority:
     """The level at which a task's run was started; quota counts it there."""
     for level in (task.run_priority, task.priority):
@@ -100,6 +112,8 @@ def effective_level(task: SchedTask, policy: Policy, now: float) -> tuple[Priori
     """The level at which a run defends its nodes, and when that changes (inf: never)."""
     level = run_level(task, policy)
     demotion = policy.demotion.get(level)
+    if task.spot:
+        return SPOT, inf
     if demotion is None or task.run_started_at is None:
         return level, inf
     at = task.run_started_at + demotion.after_seconds

@@ -10,12 +10,19 @@ from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from hai_backend.domain.node import Group as Settings
 from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Decision, Plan, Stop, Wait, WaitReason
-from hai_backend.domain.snapshot import Ending, QuotaRow, SchedTask, Snapshot, Standing
+from hai_backend.domain.snapshot import (
+    Ending,
+    QuotaRow,
+    SchedTask,
+    ShareRow,
+    Snapshot,
+    Standing,
+)
 from hai_backend.sched import explain
 from hai_backend.sched.appraise import like
 from hai_backend.sched.check import fault
@@ -25,7 +32,9 @@ from hai_backend.sched.history import History
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.pool import Holder, Spot
 from hai_backend.sched.quota import Quotas
+from hai_backend.sched.rules import Rules
 from hai_backend.sched.seating import Seating
+from hai_backend.sched.shares import Shares
 from hai_backend.sched.ties import connected
 
 _ENDINGS = 20_000  # that a snapshot tells of
@@ -38,9 +47,7 @@ class Board:
         self._policy = policy
         self._tasks: dict[int, SchedTask] = {}
         self._nodes: dict[str, Node] = {}
-        self._settings: Mapping[str, Settings] = {}
-        self._quotas: tuple[QuotaRow, ...] = ()
-        self._inactive: frozenset[str] = frozenset()
+        self._rules = Rules()
         self._groups: dict[str, Group] = {}
         self._members: dict[str, dict[int, SchedTask]] = {}
         self._histories: dict[str, History] = {}
@@ -57,7 +64,7 @@ class Board:
     def of(snapshot: Snapshot, policy: Policy) -> Board:
         """A board that has seen a whole snapshot."""
         board = Board(policy)
-        board.see_rules(snapshot.groups, snapshot.quotas, snapshot.inactive_users)
+        board.see_rules(Rules.of(snapshot))
         board.see_nodes(snapshot.nodes)
         board.learn(snapshot.endings)
         twice = _repeated(task.id for task in snapshot.tasks)
@@ -65,19 +72,12 @@ class Board:
         board._see_twins(task for task in snapshot.tasks if task.id in twice)
         return board
 
-    def see_rules(
-        self,
-        groups: Mapping[str, Settings],
-        quotas: tuple[QuotaRow, ...],
-        inactive_users: frozenset[str],
-    ) -> None:
+    def see_rules(self, rules: Rules) -> None:
         """All settings as they are now; where they differ from before, groups are built anew."""
-        if groups != self._settings or inactive_users != self._inactive:
-            self._stale.update(dict.fromkeys([*groups, *self._groups]))
-        elif quotas != self._quotas:
-            changed = set(quotas).symmetric_difference(self._quotas)
-            self._stale.update(dict.fromkeys(sorted(row.group for row in changed)))
-        self._settings, self._quotas, self._inactive = groups, quotas, inactive_users
+        if rules.inactive_users != self._rules.inactive_users:
+            self._stale.update(dict.fromkeys(self._groups))
+        self._stale.update(dict.fromkeys(rules.differ(self._rules)))
+        self._rules = rules
 
     def see_nodes(self, nodes: Iterable[Node]) -> None:
         """All nodes as they are now. Of two with one name nobody knows which is meant: neither counts."""
@@ -178,7 +178,7 @@ class Board:
         return not wrong and not self._stopped(task)
 
     def _stopped(self, task: SchedTask) -> bool:
-        if task.user not in self._inactive:
+        if task.user not in self._rules.inactive_users:
             self._stops.pop(task.id, None)
             return False
         self._stops[task.id] = Stop(task.id, f"user {task.user} is not active")
@@ -209,11 +209,12 @@ class Board:
                     self._tie(task)
         names = sorted(connected(self._stale, self._ties.values()))
         nodes = _by_group(self._nodes.values(), names)
-        quotas = _by_group(self._quotas, names)
+        quotas = _by_group(self._rules.quotas, names)
+        shares = _by_group(self._rules.shares, names)
         for name in names:
             if name in self._groups:
                 self._edit(name)
-            self._groups[name] = self._empty(name, nodes[name], quotas[name])
+            self._groups[name] = self._empty(name, nodes[name], quotas[name], shares[name])
         self._stale.clear()
         for name in names:
             self._fill(name)
@@ -230,16 +231,20 @@ class Board:
                 queued.append(task)
         self._groups[name].fill(queued, self._now)
 
-    def _empty(self, name: str, nodes: list[Node], quotas: list[QuotaRow]) -> Group:
-        settings = self._settings.get(name, Settings(name))
+    def _empty(
+        self, name: str, nodes: list[Node], quotas: list[QuotaRow], shares: list[ShareRow]
+    ) -> Group:
+        known = self._rules.groups
+        settings = known.get(name, Settings(name))
         policy = in_force(settings, self._policy)
         return Group(
             name,
             policy,
             settings.packed,
-            bool(nodes) or name in self._settings,
+            bool(nodes) or name in known,
             {node.name: node for node in nodes},
             Quotas(quotas, policy),
+            Shares(shares),
             self._histories.setdefault(name, History()),
             self._spot,
         )
@@ -255,9 +260,10 @@ class Board:
             now=self._now,
             nodes=tuple(self._nodes.values()),
             tasks=tuple(self._tasks.values()),
-            groups=self._settings,
-            quotas=self._quotas,
-            inactive_users=self._inactive,
+            groups=self._rules.groups,
+            quotas=self._rules.quotas,
+            inactive_users=self._rules.inactive_users,
+            shares=self._rules.shares,
             endings=tuple(self._endings),
         )
 
@@ -309,12 +315,7 @@ def _repeated(keys: Iterable[Hashable]) -> set[Hashable]:
     return {key for key, number in Counter(keys).items() if number > 1}
 
 
-class _OfGroup(Protocol):
-    @property
-    def group(self) -> str: ...
-
-
-_Row = TypeVar("_Row", bound=_OfGroup)
+_Row = TypeVar("_Row", Node, QuotaRow, ShareRow)
 
 
 def _by_group(rows: Iterable[_Row], names: Iterable[str]) -> dict[str, list[_Row]]:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import ShareRow
 from hai_backend.sched import quota
+from hai_backend.sched.appraise import level_name
 from hai_backend.sched.check import not_yet, wanted
 from hai_backend.sched.fit import slots
 from hai_backend.sched.pool import Grip, Need, Pool, Spot
@@ -20,6 +22,7 @@ from hai_backend.sched.quota import UNIT, Limit
 if TYPE_CHECKING:
     from hai_backend.sched.seating import Seating
 
+_HOPELESS = (WaitReason.QUOTA_EXCEEDED, WaitReason.SHARE_EXCEEDED)
 _COMPETES = (WaitReason.NOT_ENOUGH_NODES, WaitReason.WAITING_FOR_PREEMPTED)
 
 
@@ -32,11 +35,11 @@ def all_waits(seating: Seating) -> Iterator[Wait]:
     sentences = _Sentences(seating)
     head: list[int] = []
     before = 0
-    for waiting in seating.group.queue.in_order():
+    for waiting in seating.in_order():
         if waiting.task.id in seating.started or not _feasible(seating, waiting):
             continue
         why, text = sentences.of(waiting)
-        ranked = why is not WaitReason.QUOTA_EXCEEDED
+        ranked = why not in _HOPELESS
         place, ahead = (before + 1, tuple(head)) if ranked else (0, ())
         yield Wait(waiting.task.id, why, text, place, waiting.level, ahead)
         if why in _COMPETES:
@@ -94,6 +97,8 @@ class _Sentences:
         limits = group.quotas.limits(*waiting.account)
         if limits and not quota.has_room(limits, need.units):
             return out_of_quota(limits, waiting, group.name)
+        if row := group.shares.exceeded(waiting):
+            return out_of_share(row, group.shares.held(row.name), waiting)
         text = self._texts.get((need, level))
         if text is None:
             text = self._texts[need, level] = not_enough(group.pool, need, level, group.name)
@@ -102,7 +107,7 @@ class _Sentences:
 
 def not_enough(pool: Pool, need: Need, level: Priority, group: str) -> str:
     """Which nodes there are and who keeps them, once the pass is over."""
-    empty = pool.count(need, Grip.EMPTY)
+    name, empty = level_name(level), pool.count(need, Grip.EMPTY)
     leaving = pool.count(need, Grip.LEAVING) - empty
     spots = pool.spots_for(need)
     lower = sum(spot.grip is Grip.HELD and _below(spot, level) for spot in spots)
@@ -111,7 +116,7 @@ def not_enough(pool: Pool, need: Need, level: Priority, group: str) -> str:
     room = "" if need.whole else f", with room for {sum(_now(pool, need))} of {need.count} now"
     return (
         f"needs {wanted(need)}; of those that suit in {where}, {empty} free, {leaving} being left, "
-        f"{lower} held below {level.name} but too few, {rest} held at {level.name} or above or promised{room}"
+        f"{lower} held below {name} but too few, {rest} held at {name} or above or promised{room}"
     )
 
 
@@ -133,6 +138,17 @@ def out_of_quota(limits: Iterable[Limit], waiting: Waiting, group: str) -> tuple
     )
     exceeded = limit.allowed < units
     return (WaitReason.QUOTA_EXCEEDED if exceeded else WaitReason.OUT_OF_QUOTA), text
+
+
+def out_of_share(row: ShareRow, held: int, waiting: Waiting) -> tuple[WaitReason, str]:
+    """The limit of its user group, for now or for ever."""
+    assert row.limit is not None  # it is broken
+    text = (
+        f"needs {_nodes(waiting.need.units)} nodes; user group {row.name} may hold {row.limit} "
+        f"in {row.group} and holds {_nodes(held)}"
+    )
+    exceeded = row.limit * UNIT < waiting.need.units
+    return (WaitReason.SHARE_EXCEEDED if exceeded else WaitReason.OUT_OF_SHARE), text
 
 
 def handed_over(spots: Iterable[Spot], waiting: Waiting) -> str:

@@ -1,7 +1,8 @@
 """Does it fit, and where: on empty nodes now (`seat`), or on nodes that others are about to leave (`promise`).
 
 Whole-node tasks take empty nodes as topology.py says. In packed groups a task that asks for a part of a node joins
-others where it leaves the smallest hole (best fit: GPUs, cpus, memory), and opens an empty node only when it must.
+others where it leaves the smallest hole (best fit: GPUs, cpus, memory), and opens an empty node only when it must; a
+dev container goes where the fewest others are.
 All ranks of a gang are equal, so a gang fits exactly when the nodes together have room for its number of ranks.
 """
 
@@ -101,7 +102,7 @@ def _empties(pool: Pool, need: Need, count: int) -> list[Spot]:
 def _seat_parts(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | None:
     chosen: list[Spot] = []
     for _ in range(need.count):
-        spot = _best_shared(pool, need) or _smallest_empty(pool, need)
+        spot = _least_loaded(pool, need) if need.spread else _fullest(pool, need)
         if spot is None:
             return (
                 None  # only when the first rank finds no room: `seat` has counted for all of them
@@ -111,11 +112,27 @@ def _seat_parts(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | No
     return tuple(chosen)
 
 
+def _least_loaded(pool: Pool, need: Need) -> Spot | None:
+    """Dev containers, whose users feel their neighbours."""
+    fitting = (spot for spot in pool.spots_for(need) if covers(spot.free, need.ask))
+    return min(fitting, key=lambda spot: _hole(spot, need), default=None)
+
+
+def _hole(spot: Spot, need: Need) -> tuple[object, ...]:
+    """Smallest where the task should go."""
+    loads = (len(spot.holders), *(-amount for amount in spot.free)) if need.spread else spot.free
+    return (*loads, spot.name)
+
+
+def _fullest(pool: Pool, need: Need) -> Spot | None:
+    return _best_shared(pool, need) or _smallest_empty(pool, need)
+
+
 def _best_shared(pool: Pool, need: Need) -> Spot | None:
     for gpus in sorted(gpus for gpus in pool.open if gpus >= need.ask[0]):
         fitting = [s for s in pool.open[gpus] if covers(s.free, need.ask) and pool.suits(s, need)]
         if fitting:
-            return min(fitting, key=lambda spot: (spot.free, spot.name))
+            return min(fitting, key=lambda spot: _hole(spot, need))
     return None
 
 
@@ -150,10 +167,10 @@ def _promise_parts(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...]:
     left = {spot: slots(spot, need, Grip.LEAVING) for spot in pool.spots_for(need)}
     chosen: list[Spot] = []
 
-    def badness(spot: Spot) -> tuple[bool, int, Amount, str]:
+    def badness(spot: Spot) -> tuple[bool, int, tuple[object, ...]]:
         later = not covers(spot.free, need.ask)
         claim = (holder.task.id, 0).index(spot.claim) if spot.claim in (holder.task.id, 0) else 2
-        return (later, claim, spot.free, spot.name)
+        return (later, claim, _hole(spot, need))
 
     for _ in range(need.count):
         best = min((spot for spot, ranks in left.items() if ranks), key=badness)

@@ -16,6 +16,7 @@ class Change(StrEnum):
     """What is changed; stable, shown to users."""
 
     QUOTA = "QUOTA"  # `rows`: more nodes for the user at a level, AUTO: in total
+    SHARE = "SHARE"  # `count` more nodes in the limit of the user group
     FEWER_NODES = "FEWER_NODES"  # the task asks for `count` nodes
     LEVEL = "LEVEL"  # the task asks for `level`
     TIME = "TIME"  # nothing but the time: `at`, because of `cause`
@@ -56,6 +57,8 @@ def applied(snapshot: Snapshot, number: int, flip: Flip, policy: Policy) -> Snap
     match flip.change:
         case Change.QUOTA:
             return _with_quota(snapshot, number, flip.rows, policy)
+        case Change.SHARE:
+            return _with_limit(snapshot, number, flip.count)
         case Change.FEWER_NODES:
             return _with_task(snapshot, number, lambda t: replace(t, node_count=flip.count))
         case Change.LEVEL:
@@ -98,6 +101,19 @@ def _with_quota(
         new = QuotaRow(task.user, task.group, level, allowed(rows, task, level, policy) + nodes)
         rows = (*(r for r in rows if replace(r, nodes=new.nodes) != new), new)
     return replace(snapshot, quotas=rows)
+
+
+def _with_limit(snapshot: Snapshot, number: int, more: int) -> Snapshot:
+    task = task_of(snapshot, number)
+    return replace(
+        snapshot,
+        shares=tuple(
+            replace(row, limit=row.limit + more)
+            if row.limit is not None and row.group == task.group and task.user in row.users
+            else row
+            for row in snapshot.shares
+        ),
+    )
 
 
 def _with_nodes(snapshot: Snapshot, number: int, count: int) -> Snapshot:

@@ -16,6 +16,7 @@ from zlib import crc32
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Standing
+from hai_backend.domain.spec import TaskType
 from hai_backend.sched import pool as places
 from hai_backend.sched.appraise import merit_at, run_level, running_worth, waiting_worth
 from hai_backend.sched.check import Feasibility, not_yet
@@ -25,6 +26,7 @@ from hai_backend.sched.pool import Amount, Grip, Holder, Need, Pool, Spot, ask_o
 from hai_backend.sched.preempt import Ladder
 from hai_backend.sched.queue import Queue, Waiting, natural_key
 from hai_backend.sched.quota import UNIT, Quotas, units_of
+from hai_backend.sched.shares import Shares
 from hai_backend.sched.wishes import Wishes
 
 _RELEARNT = 40  # tasks that are ranked again in one pass
@@ -40,6 +42,7 @@ class Group:
     exists: bool
     nodes: dict[str, Node]
     quotas: Quotas
+    shares: Shares
     history: History
     spot: Callable[[str], Spot | None]
     waiting: dict[int, Waiting] = field(default_factory=dict)
@@ -98,7 +101,8 @@ class Group:
     def need(self, task: SchedTask) -> Need:
         """What the task asks for; equal for equal tasks."""
         ask = self.ask(task)
-        shape = (task.node_count, ask, task.zone, task.assigned_nodes)
+        spread = ask is not None and task.task_type is TaskType.JUPYTER
+        shape = (task.node_count, ask, task.zone, task.assigned_nodes, spread)
         found = self._needs.get(shape)
         if found is None:
             found = self._needs[shape] = Need(
@@ -108,6 +112,7 @@ class Group:
                 zone=task.zone,
                 only=task.assigned_nodes,
                 units=units_of(task.node_count, ask, self.largest),
+                spread=spread,
             )
         return found
 
@@ -140,9 +145,15 @@ class Group:
     def _release(self, holder: Holder) -> None:
         self._unladder(holder)
         places.remove(holder)
-        level = run_level(holder.task, self.policy)
-        self.quotas.release(holder.task.user, level, holder.units)
+        self._count(holder, -holder.units)
         self.wishes.touch(holder.task.user)
+
+    def _count(self, holder: Holder, units: int) -> None:
+        user = holder.task.user
+        self.quotas.hold(user, run_level(holder.task, self.policy), units)
+        self.shares.hold(user, units)
+        if holder.grip is Grip.HELD:
+            self.shares.keep(user, units)
 
     def _hold(self, task: SchedTask, now: float) -> None:
         ask = self.ask(task)
@@ -167,7 +178,7 @@ class Group:
             if spot is not None:
                 places.put(spot, holder)
         self._enladder(holder)
-        self.quotas.hold(holder.task.user, run_level(holder.task, self.policy), holder.units)
+        self._count(holder, holder.units)
         self.wishes.touch(holder.task.user)
 
     def _appraise(self, holder: Holder, now: float) -> None:
@@ -207,7 +218,8 @@ class Group:
     def _line_up(self, task: SchedTask, now: float) -> Waiting:
         need, level, merit = self._class(task)
         worth = waiting_worth(task, level, merit, self.policy, now)
-        waiting = self.waiting[task.id] = Waiting(task, need, level, worth)
+        share = self.shares.of(task.user)
+        waiting = self.waiting[task.id] = Waiting(task, need, level, worth, share)
         waiting.key = natural_key(waiting)
         self.wishes.remember(waiting)
         self._wake(worth.until, task.id, now)
@@ -224,6 +236,7 @@ class Group:
             task.memory,
             task.zone,
             task.assigned_nodes,
+            task.task_type,
             task.priority,
             bin_of(task.run_seconds) if task.run_seconds else 0,
         )
@@ -262,6 +275,10 @@ class Group:
         if (at, task) not in self._asked:
             self._asked.add((at, task))
             self._wake(at, task, now)
+
+    def tier(self, waiting: Waiting) -> int:
+        """What orders equal levels before their ranks do."""
+        return self.shares.tier(waiting) if self.shares else 0
 
     def wake_at(self) -> float:
         """When time alone will change something for somebody."""

@@ -13,7 +13,7 @@ from hai_backend.domain.node import Group, Node
 from hai_backend.domain.plan import Plan, Start, Suspend, Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Snapshot, Standing
-from hai_backend.sched.appraise import effective_level, run_level, since
+from hai_backend.sched.appraise import SPOT, effective_level, run_level, since
 from hai_backend.sched.policy import Policy
 
 _Kind = TypeVar("_Kind", Start, Suspend, Wait)
@@ -21,7 +21,16 @@ _Kind = TypeVar("_Kind", Start, Suspend, Wait)
 
 def violations(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     """A sentence for each rule that the plan breaks; none: all is well. Not for snapshots with bad rows."""
-    for rule in (_applies, _gangs, _booking, _quota, _suspensions, _inversion):
+    for rule in (
+        _applies,
+        _gangs,
+        _booking,
+        _quota,
+        _limits_of_shares,
+        _parts,
+        _suspensions,
+        _inversion,
+    ):
         yield from rule(snapshot, plan, policy)
 
 
@@ -114,6 +123,35 @@ def _limits(snapshot: Snapshot) -> dict[tuple[str, str, Priority], int]:
     return limits
 
 
+def _limits_of_shares(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
+    """With what starts now no user group holds more whole nodes than its limit."""
+    tasks = _tasks(snapshot)
+    for row in snapshot.shares:
+        members = [t for t in snapshot.tasks if t.group == row.group and t.user in row.users]
+        held = sum(_whole(snapshot, task) * len(task.placed) for task in members)
+        for task in (tasks[start.task] for start in _of(plan, Start)):
+            held += _whole(snapshot, task) * task.node_count if task in members else 0
+            if row.limit is not None and held > row.limit and task in members:
+                yield f"task {task.id}: user group {row.name} holds {held} of {row.limit}"
+
+
+def _parts(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
+    """Equals of other user groups leave a user group what is guaranteed to it, once all is carried out."""
+    tasks, waits = _tasks(snapshot), {wait.task: wait for wait in _of(plan, Wait)}
+    suspends = [s for s in _of(plan, Suspend) if _whole(snapshot, tasks[s.task])]
+    promised = {s.for_task for s in suspends if s.for_task in waits}
+    for row in snapshot.shares:
+        own = [t for t in snapshot.tasks if t.group == row.group and t.user in row.users]
+        lost = [s for s in suspends if tasks[s.task] in own]
+        apart = [s for s in lost if not s.higher and tasks[s.for_task] not in own]
+        came = promised | {start.task for start in _of(plan, Start)}
+        kept = sum(len(t.placed) for t in own if t.standing is not Standing.LEAVING)
+        kept += sum(task.node_count for task in own if task.id in came)
+        kept -= sum(len(tasks[s.task].placed) for s in lost)
+        if apart and len(apart) == len(lost) and kept < row.guaranteed:
+            yield f"user group {row.name} is left {kept} nodes of {row.guaranteed} for equals"
+
+
 def _suspensions(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     """Only for a task that is promised nodes; for an equal one never before the minimum of a run, nor one's own."""
     tasks, waits = _tasks(snapshot), {wait.task: wait for wait in _of(plan, Wait)}
@@ -157,6 +195,8 @@ def _inversion(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
 
 def _queued_at(task: SchedTask, level: Priority, policy: Policy, now: float) -> Priority:
     """The level at which it stood in the queue: who has waited for too long was lifted."""
+    if task.spot:
+        return SPOT
     lifted = now - since(task) >= policy.patience_seconds
     return max(level, policy.lifted_to) if lifted else level
 

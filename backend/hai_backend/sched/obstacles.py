@@ -9,13 +9,14 @@ from math import inf
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched import preempt
-from hai_backend.sched.appraise import run_level, since, turn_at
+from hai_backend.sched.appraise import level_name, run_level, since, turn_at
 from hai_backend.sched.group import Group
-from hai_backend.sched.policy import Policy, Ranking
+from hai_backend.sched.policy import Ranking
 from hai_backend.sched.pool import Grip, Holder, Spot
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT
 from hai_backend.sched.seating import Seating
+from hai_backend.sched.shares import Tier
 
 _BETTER: Mapping[Ranking, str] = {
     Ranking.LEARNED: "history of tasks like it gives it better odds to end soon",
@@ -87,7 +88,7 @@ def node_numbers(group: Group, waiting: Waiting, now: float) -> NodeNumbers:
     counts = dict.fromkeys(("free", "leaving", "takeable", "protected", "firm"), 0)
     guarded: dict[int, float] = {}
     for spot in group.pool.spots_for(waiting.need):
-        ends = {h.task.id: _taken_at(h, waiting, group.policy) for h in spot.holders}
+        ends = {h.task.id: _taken_at(h, waiting, group) for h in spot.holders}
         counts[_keeps(spot, max(ends.values(), default=-inf), now)] += 1
         guarded |= {task: end for task, end in ends.items() if now < end < inf}
     first = sorted(guarded, key=lambda task: (guarded[task], task))
@@ -105,20 +106,25 @@ def _keeps(spot: Spot, taken_at: float, now: float) -> str:
     return "takeable" if taken_at <= now else "protected" if taken_at < inf else "firm"
 
 
-def _taken_at(holder: Holder, waiting: Waiting, policy: Policy) -> float:
+def _taken_at(holder: Holder, waiting: Waiting, group: Group) -> float:
     """-inf for a run that is leaving as it is; inf for one that may not be suspended for this task."""
     if holder.grip is not Grip.HELD:
         return -inf
-    return inf if holder.worth is None else preempt.taken_at(holder.worth, waiting, policy)
+    if holder.worth is None:
+        return inf
+    return preempt.taken_at(holder, waiting, group.policy, group.shares)
 
 
 def rule(other: Waiting, waiting: Waiting, seating: Seating) -> str:
     """Why the other one stands before this one."""
     if other.level != waiting.level:
-        return f"higher priority: {other.level.name}" + (_LIFTED if other.worth.lifted else "")
+        lifted = _LIFTED if other.worth.lifted else ""
+        return f"higher priority: {level_name(other.level)}{lifted}"
     if other.task.user == waiting.task.user and other.task.custom_rank < waiting.task.custom_rank:
         return "moved ahead by its owner"
-    level = waiting.level.name
+    level, shares = level_name(waiting.level), seating.group.shares
+    if shares and shares.tier(other) < shares.tier(waiting):
+        return f"comes first within {level}: {_PARTS[shares.tier(other)]}"
     if other.worth.lifted and not waiting.worth.lifted:
         return f"comes first within {level}{_LIFTED}"
     if other.merit > waiting.merit:
@@ -128,6 +134,10 @@ def rule(other: Waiting, waiting: Waiting, seating: Seating) -> str:
     return _earlier(other.task, waiting.task)
 
 
+_PARTS: Mapping[Tier, str] = {
+    Tier.GUARANTEED: "its user group holds less than what is guaranteed to it",
+    Tier.WEIGHTED: "its user group holds less than its part",
+}
 _LIFTED = ", having waited longest"
 
 

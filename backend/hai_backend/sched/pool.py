@@ -93,6 +93,7 @@ class Need:
     zone: str = ""
     only: tuple[str, ...] = ()
     units: int = 0  # what it weighs against a quota (quota.UNIT a node)
+    spread: bool = False  # to the least loaded nodes; else to the fullest that have room
 
 
 def size_of(node: Node) -> Amount:

@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from math import frexp, inf, isfinite
+from typing import TYPE_CHECKING
 
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched.appraise import Guard, Worth, restart_seconds, run_level, slice_seconds
@@ -19,6 +20,10 @@ from hai_backend.sched.fit import slots
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.pool import Grip, Holder, Need, Pool, Spot
 from hai_backend.sched.queue import Verdict, Waiting
+from hai_backend.sched.shares import Shares, Tier
+
+if TYPE_CHECKING:
+    from hai_backend.sched.group import Group
 
 
 def loss(task: SchedTask, policy: Policy, now: float) -> float:
@@ -57,14 +62,18 @@ class Ladder:
         key = (_worth(holder).level, _worth(holder).guard)
         self._nodes[key] = self._nodes.get(key, 0) + nodes
 
-    def might_free(self, waiting: Waiting, policy: Policy, enough: int) -> bool:
-        """A quick answer: False when the runs that may be asked to leave hold fewer than `enough` nodes."""
+    def might_free(self, waiting: Waiting, policy: Policy, enough: int, apart: bool) -> bool:
+        """A quick answer: False when the runs that may be asked to leave hold fewer than `enough` nodes.
+
+        `apart`: where the group is divided, any equal may have to leave.
+        """
         top = Guard.ALL if waiting.level >= policy.urgent else Guard.EQUALS
         nodes = sum(
             n for (lv, guard), n in self._nodes.items() if lv < waiting.level and guard <= top
         )
-        for merit, _, holder in self._steps.get(waiting.level, ()) if policy.time_slices else ():
-            if nodes >= enough or merit >= waiting.merit:
+        equals = self._steps.get(waiting.level, ()) if policy.time_slices or apart else ()
+        for merit, _, holder in equals:
+            if nodes >= enough or (merit >= waiting.merit and not apart):
                 break
             nodes += len(holder.spots) if _worth(holder).guard is Guard.NONE else 0
         return nodes >= enough
@@ -130,42 +139,51 @@ class _Tally:
 
 
 def victims(
-    pool: Pool, ladder: Ladder, waiting: Waiting, already: int, policy: Policy, now: float
+    group: Group, waiting: Waiting, already: int, now: float
 ) -> tuple[list[Holder], Verdict]:
     """The runs to suspend so that all ranks fit and not only `already`; none: who else is refused with this task."""
-    tally = _Tally(pool, waiting.need, already)
+    policy, shares = group.policy, group.shares
+    tally = _Tally(group.pool, waiting.need, already)
     chosen: list[Holder] = []
     refused = {Verdict.LINE}
     prices: Losses = {}
 
     def eligible(holder: Holder) -> bool:
-        if not tally.useful(holder) or taken_at(_worth(holder), waiting, policy) > now:
+        if not tally.useful(holder) or taken_at(holder, waiting, policy, shares) > now:
             return False
         spared = _spared(waiting, holder, policy, now)
         refused.add(spared)
         return spared is Verdict.LINE
 
-    for level, step in ladder.below(waiting.level):
-        equals = level == waiting.level
-        price = _losses_of_equals(step, now) if equals else _losses(step, policy, now)
-        prices |= price
-        for victim in _cheapest_first(step, price, tally, eligible):
-            chosen.append(victim)
-            tally.add(victim)
-            if tally.missing <= 0:
-                return _without_superfluous(chosen, tally, prices), Verdict.LINE
+    with shares.trying() as leave:
+        for level, step in group.ladder.below(waiting.level):
+            equals = level == waiting.level
+            price = _losses_of_equals(step, now) if equals else _losses(step, policy, now)
+            prices |= price
+            for victim in _cheapest_first(step, price, tally, eligible):
+                chosen.append(victim)
+                tally.add(victim)
+                leave(victim)
+                if tally.missing <= 0:
+                    return _without_superfluous(chosen, tally, prices), Verdict.LINE
     return [], min(refused, key=_NARROWEST.index)
 
 
 _NARROWEST = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
 
 
-def taken_at(worth: Worth, waiting: Waiting, policy: Policy) -> float:
-    """From when on this task may take the nodes of a run, by levels, ranks and protection; inf: not as things are."""
+def taken_at(holder: Holder, waiting: Waiting, policy: Policy, shares: Shares) -> float:
+    """From when on this task may take the nodes of a run, by levels, parts, ranks and protection; inf: never."""
+    worth = _worth(holder)
     if worth.level < waiting.level:
         return -inf if waiting.level >= policy.urgent else worth.guard_ends[0]
-    ranks_below = worth.level == waiting.level and worth.merit < waiting.merit
-    return worth.guard_ends[1] if policy.time_slices and ranks_below else inf
+    if worth.level > waiting.level:
+        return inf
+    ranks_below = policy.time_slices and worth.merit < waiting.merit
+    if shares.apart(waiting, holder):
+        has, wants = shares.tier_of(holder), shares.tier(waiting)
+        ranks_below = wants < has or (wants is has is not Tier.GUARANTEED and ranks_below)
+    return worth.guard_ends[1] if ranks_below else inf
 
 
 def _spared(waiting: Waiting, holder: Holder, policy: Policy, now: float) -> Verdict:
@@ -224,7 +242,7 @@ def _cheapest_first(
         known, holder = heappop(heap)
         if cost(holder) > known:
             heappush(heap, (cost(holder), holder))
-        else:
+        elif eligible(holder):  # still: others of its share may have been chosen
             yield holder
     order = sorted(step, key=lambda h: (losses[h], h.task.id))
     yield from (h for h in order if h not in gains and eligible(h))

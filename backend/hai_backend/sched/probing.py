@@ -69,6 +69,7 @@ def part(snapshot: Snapshot, group: str) -> Snapshot:
         tasks=tuple(task for task in snapshot.tasks if task.group in names),
         groups={name: found for name, found in snapshot.groups.items() if name in names},
         quotas=tuple(row for row in snapshot.quotas if row.group in names),
+        shares=tuple(row for row in snapshot.shares if row.group in names),
         endings=tuple(ending for ending in snapshot.endings if ending.task.group in names),
     )
 

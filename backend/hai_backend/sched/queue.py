@@ -36,6 +36,7 @@ class Waiting:
     need: Need
     own_level: Priority
     worth: Worth
+    share: str = ""  # the user group whose part of the node group it counts for; empty: none
     key: Key = (0, 0.0, 0.0, 0.0, 0)
 
     @property
@@ -76,7 +77,7 @@ Entry = tuple[Key, Waiting]
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """Tasks of equal need."""
+    """Tasks of equal need and share."""
 
     need: Need
     lanes: dict[LaneName, list[Entry]] = field(default_factory=dict)
@@ -109,21 +110,23 @@ class Queue:
     """All lines of a group."""
 
     def __init__(self) -> None:
-        self._lines: dict[Need, Line] = {}
+        self._lines: dict[tuple[Need, str], Line] = {}
 
     def add(self, waiting: Waiting) -> None:
         """Its key must be set, and must not change while it stands here."""
-        line = self._lines.get(waiting.need)
+        self._line(waiting).add(waiting)
+
+    def _line(self, waiting: Waiting) -> Line:
+        name = (waiting.need, waiting.share)
+        line = self._lines.get(name)
         if line is None:
-            line = self._lines[waiting.need] = Line(waiting.need)
-        line.add(waiting)
+            line = self._lines[name] = Line(waiting.need)
+        return line
 
     def fill(self, many: Iterable[Waiting]) -> None:
         """Like `add` for each of them, to a queue that is empty."""
         for waiting in many:
-            line = self._lines.get(waiting.need)
-            if line is None:
-                line = self._lines[waiting.need] = Line(waiting.need)
+            line = self._line(waiting)
             lane = line.lanes.get(name := waiting.lane)
             if lane is None:
                 lane = line.lanes[name] = []
@@ -135,28 +138,43 @@ class Queue:
 
     def discard(self, waiting: Waiting) -> None:
         """Take a task out."""
-        line = self._lines[waiting.need]
+        line = self._line(waiting)
         line.discard(waiting)
         if not line.heads:
-            del self._lines[waiting.need]
+            del self._lines[waiting.need, waiting.share]
 
     def in_order(self) -> Iterator[Waiting]:
         """Everybody, best first."""
         lanes = (lane for line in self._lines.values() for lane in line.lanes.values())
         return (waiting for _, waiting in sorted(chain.from_iterable(lanes)))
 
-    def walk(self, offer: Callable[[Waiting], Verdict], usable: Callable[[Need], bool]) -> None:
-        """Offer nodes to one task after the other, best first, leaving out those for whom it would be in vain."""
+    def walk(
+        self,
+        offer: Callable[[Waiting], Verdict],
+        usable: Callable[[Need], bool],
+        tier: Callable[[Waiting], int] = lambda waiting: 0,
+    ) -> None:
+        """Offer nodes to one task after the other, best first, leaving out those for whom it would be in vain.
+
+        `tier` orders the lines within a level; it may rise for a line as offers are taken.
+        """
         cursors = [
             _Cursor(line) for line in self._lines.values() if line.heads and usable(line.need)
         ]
-        heap = [(cursor.key, cursor) for cursor in cursors]
+        heap = [(_place(cursor, tier), cursor) for cursor in cursors]
         heapify(heap)
         while heap:
-            _, cursor = heappop(heap)
+            known, cursor = heappop(heap)
+            if (place := _place(cursor, tier)) > known:
+                heappush(heap, (place, cursor))
+                continue
             verdict = offer(cursor.current)
             if verdict is not Verdict.LINE and cursor.advance(verdict):
-                heappush(heap, (cursor.key, cursor))
+                heappush(heap, (_place(cursor, tier), cursor))
+
+
+def _place(cursor: _Cursor, tier: Callable[[Waiting], int]) -> tuple[float, int, Key]:
+    return (cursor.key[0], tier(cursor.current), cursor.key)
 
 
 class _Cursor:

@@ -56,13 +56,9 @@ class Quotas:
             of_user[row.priority] = max(of_user.get(row.priority, 0), row.nodes * UNIT)
 
     def hold(self, user: str, level: Priority, units: int) -> None:
-        """Count nodes as held by the user at a level, and in total."""
+        """Count nodes as held by the user at a level, and in total; negative: as released."""
         for row in (level, Priority.AUTO):
             self._held[user, row] = self._held.get((user, row), 0) + units
-
-    def release(self, user: str, level: Priority, units: int) -> None:
-        """Undo `hold`."""
-        self.hold(user, level, -units)
 
     def holds(self, user: str) -> bool:
         """True when the user holds anything in the group."""

@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING
 
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched.appraise import like
 from hai_backend.sched.history import History
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import Grip, Holder, Pool, Spot, plus, ranks_in
+from hai_backend.sched.pool import Grip, Holder, Spot, plus, ranks_in
 from hai_backend.sched.preempt import taken_at
 from hai_backend.sched.queue import Waiting
+
+if TYPE_CHECKING:
+    from hai_backend.sched.group import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +42,23 @@ def gives_back(filler: Waiting, first: Waiting, policy: Policy) -> bool:
     return policy.time_slices and filler.task.user != first.task.user
 
 
-def outlasts(filler: Waiting, reserved: Reservation, history: History, policy: Policy) -> bool:
+def outlasts(filler: Waiting, reserved: Reservation, group: Group) -> bool:
     """Would this one, started now, still run when the reservation begins?"""
+    policy = group.policy
     if policy.time_slices and reserved.start > reserved.now + policy.minimum_seconds:
         return False
-    return _expected_end(filler.task, history, reserved.now) > reserved.start
+    return _expected_end(filler.task, group.history, reserved.now) > reserved.start
 
 
-def reservation(
-    pool: Pool, waiting: Waiting, history: History, policy: Policy, now: float
-) -> Reservation:
+def reservation(group: Group, waiting: Waiting, now: float) -> Reservation:
     """What the first task that lacks nodes is waiting for."""
     need, times = waiting.need, dict[Holder, float]()
-    for holder in {holder for spot in pool.spots_for(need) for holder in spot.holders}:
-        times[holder] = _gone_at(holder, waiting, history, policy, now)
+    spots = group.pool.spots_for(need)
+    for holder in {holder for spot in spots for holder in spot.holders}:
+        times[holder] = _gone_at(holder, waiting, group, now)
     offers = [
         (at, spot.grip is not Grip.EMPTY, spot.name, spot)
-        for spot in pool.spots_for(need)
+        for spot in spots
         for at in _rank_times(spot, waiting, times, now)
     ]
     offers.sort(key=lambda offer: offer[:3])
@@ -77,17 +81,15 @@ def _rank_times(
     return found
 
 
-def _gone_at(
-    holder: Holder, waiting: Waiting, history: History, policy: Policy, now: float
-) -> float:
+def _gone_at(holder: Holder, waiting: Waiting, group: Group, now: float) -> float:
     """When the waiting task may have what this one holds."""
     if holder.grip is Grip.LEAVING:
         return now
     if holder.worth is None:
         return inf
     own = holder.task.user == waiting.task.user
-    taken = inf if own else taken_at(holder.worth, waiting, policy)
-    return now if taken <= now else min(taken, _expected_end(holder.task, history, now))
+    taken = inf if own else taken_at(holder, waiting, group.policy, group.shares)
+    return now if taken <= now else min(taken, _expected_end(holder.task, group.history, now))
 
 
 def _expected_end(task: SchedTask, history: History, now: float) -> float:

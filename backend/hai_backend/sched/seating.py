@@ -9,11 +9,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hai_backend.domain.plan import Decision, Start, Suspend, Wait
 from hai_backend.sched import explain, fit, preempt, quota, reserve
 from hai_backend.sched import pool as places
+from hai_backend.sched.appraise import level_name
 from hai_backend.sched.check import wanted
 from hai_backend.sched.group import Group
 from hai_backend.sched.pool import Grip, Holder, Need
@@ -39,23 +41,51 @@ class Seating:
         """Decide. The group must have been undone from the pass before."""
         group = self.group
         group.advance(self.now)
-        group.queue.walk(self._offer, lambda need: group.feasible.verdict(need) is None)
+        group.shares.divide(len(group.pool.spots) * quota.UNIT)
+        group.queue.walk(self._offer, self._feasible, group.tier)
         group.changed = False
 
     def undo(self) -> None:
         """Give back what was set aside."""
         for waiting, holder in reversed(self._newcomers):
             places.remove(holder)
-            self.group.quotas.release(*waiting.account, waiting.need.units)
+            self._count(waiting, -waiting.need.units)
         for holder in self._leaving:
             places.stay(holder)
             self.group.ladder.add(holder)
+            self.group.shares.keep(holder.task.user, holder.units)
+
+    def _count(self, waiting: Waiting, units: int) -> None:
+        user, level = waiting.account
+        self.group.quotas.hold(user, level, units)
+        self.group.shares.hold(user, units)
+        self.group.shares.keep(user, units)
+
+    def _feasible(self, need: Need) -> bool:
+        return self.group.feasible.verdict(need) is None
 
     def place_of(self, task: int) -> Holder | None:
         """What was set aside for a task: its nodes are `spots`. Not after `undo`."""
         return next(
             (holder for waiting, holder in self._newcomers if waiting.task.id == task), None
         )
+
+    def in_order(self) -> Iterable[Waiting]:
+        """The queue as it is walked, were every task started when its turn comes."""
+        group = self.group
+        if not group.shares:
+            return group.queue.in_order()
+        order: list[Waiting] = []
+
+        def take(waiting: Waiting) -> Verdict:
+            order.append(waiting)
+            group.shares.keep(waiting.task.user, waiting.need.units)
+            return Verdict.NEXT
+
+        group.queue.walk(take, lambda need: True, group.tier)
+        for waiting in order:
+            group.shares.keep(waiting.task.user, -waiting.need.units)
+        return order
 
     def answers(self) -> dict[int, Wait]:
         """Why each task waits that was not started; written when somebody asks. Not after `undo`."""
@@ -67,6 +97,8 @@ class Seating:
         limits = self.group.quotas.limits(*waiting.account)
         if limits and not quota.has_room(limits, waiting.need.units):
             return Verdict.LANE
+        if self.group.shares.exceeded(waiting):
+            return Verdict.LINE
         if self._must_not_delay(waiting):
             return self._seat_beside(waiting)
         refusal = self._seat(waiting)
@@ -85,7 +117,7 @@ class Seating:
                 return refusal
             spots = fit.promise(self.group.pool, waiting.need, newcomer)
             self.promised[waiting.task.id] = explain.handed_over(spots, waiting)
-        self.group.quotas.hold(*waiting.account, waiting.need.units)
+        self._count(waiting, waiting.need.units)
         self._newcomers.append((waiting, newcomer))
         return None
 
@@ -97,10 +129,8 @@ class Seating:
         if fit.within(group.pool, waiting.need, Grip.LEAVING) < waiting.need.count:
             return False
         if self._reservation is None:
-            self._reservation = reserve.reservation(
-                group.pool, first, group.history, group.policy, self.now
-            )
-        return reserve.outlasts(waiting, self._reservation, group.history, group.policy)
+            self._reservation = reserve.reservation(group, first, self.now)
+        return reserve.outlasts(waiting, self._reservation, group)
 
     def _seat_beside(self, waiting: Waiting) -> Verdict:
         """Offer only nodes that are not reserved."""
@@ -134,11 +164,10 @@ class Seating:
         already = fit.within(group.pool, need, Grip.LEAVING)
         if already >= need.count:
             return None
-        if not group.ladder.might_free(waiting, group.policy, self._least(need, already)):
+        least = self._least(need, already)
+        if not group.ladder.might_free(waiting, group.policy, least, bool(group.shares)):
             return Verdict.LINE
-        victims, refusal = preempt.victims(
-            group.pool, group.ladder, waiting, already, group.policy, self.now
-        )
+        victims, refusal = preempt.victims(group, waiting, already, self.now)
         for victim in victims:
             self._suspend(victim, waiting)
         return None if victims else refusal
@@ -150,6 +179,7 @@ class Seating:
             Suspend(victim.task.id, waiting.task.id, self._reason(victim, waiting), higher)
         )
         self.group.ladder.remove(victim)
+        self.group.shares.keep(victim.task.user, -victim.units)
         places.leave(victim, wanted_by=waiting.task.id)
         self._leaving.append(victim)
 
@@ -160,10 +190,13 @@ class Seating:
 
     def _reason(self, victim: Holder, waiting: Waiting) -> str:
         task, level = waiting.task, waiting.level
-        whose = f"task {task.id} of {task.user} at {level.name} needs {wanted(waiting.need)}"
+        whose = f"task {task.id} of {task.user} at {level_name(level)} needs {wanted(waiting.need)}"
         worth = victim.worth
         assert worth is not None
+        if worth.level == level and self.group.shares.apart(waiting, victim):
+            return f"{whose}; its user group has more of its part to come than that of this run"
         if worth.level == level:
-            return f"{whose}; it ranks higher within {level.name} than this run does now"
+            return f"{whose}; it ranks higher within {level_name(level)} than this run does now"
         lost = preempt.loss(victim.task, self.group.policy, self.now)
-        return f"{whose}; this run counts as {worth.level.name} and loses least ({lost:.0f} node-seconds)"
+        counts = f"counts as {level_name(worth.level)} and loses least ({lost:.0f} node-seconds)"
+        return f"{whose}; this run {counts}"

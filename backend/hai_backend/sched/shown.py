@@ -13,25 +13,17 @@ from typing import Any
 
 from hai_backend.domain import snapshot_json
 from hai_backend.domain.json_form import read, refused, text, written
-from hai_backend.domain.node import Group, Node
+from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Plan
-from hai_backend.domain.snapshot import Ending, QuotaRow, SchedTask, Snapshot
+from hai_backend.domain.snapshot import Ending, SchedTask, Snapshot
 from hai_backend.sched.board import Board
 from hai_backend.sched.policy import Policy, parse, to_mapping
+from hai_backend.sched.rules import Rules
 
 FORMAT = "hai.decisions"
 VERSION = 1
 BEGIN = f'{{"format": "{FORMAT}", "version": '
 """How a log begins, and every part of it that stands by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """All settings as they are now."""
-
-    groups: Mapping[str, Group]
-    quotas: tuple[QuotaRow, ...] = ()
-    inactive_users: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +62,7 @@ class Pass:
 def show(board: Board, shown: Shown) -> Plan:
     """One pass over what is new."""
     if shown.rules is not None:
-        rules = shown.rules
-        board.see_rules(rules.groups, rules.quotas, rules.inactive_users)
+        board.see_rules(shown.rules)
     if shown.nodes is not None:
         board.see_nodes(shown.nodes)
     board.learn(shown.endings)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import QuotaRow, SchedTask, Snapshot, Standing
+from hai_backend.domain.snapshot import QuotaRow, SchedTask, ShareRow, Snapshot, Standing
 
 NOW = 1_000_000.0
 
@@ -68,7 +68,14 @@ def quota(user: str, priority: Priority, count: int, group: str = "default") -> 
     return QuotaRow(user, group, priority, count)
 
 
-def snap(*parts: Node | list[Node] | SchedTask | QuotaRow | Group, **settings: Any) -> Snapshot:
+def share(users: str, guaranteed: int = 0, weight: int = 0, limit: int | None = None) -> ShareRow:
+    """A part of the default group for the users named in `users` (blanks between); its name is theirs."""
+    return ShareRow(users, "default", frozenset(users.split()), guaranteed, weight, limit)
+
+
+def snap(
+    *parts: Node | list[Node] | SchedTask | QuotaRow | ShareRow | Group, **settings: Any
+) -> Snapshot:
     """A snapshot at NOW of whatever is handed in, in any order."""
     flat = [part for given in parts for part in (given if isinstance(given, list) else [given])]
     return Snapshot(
@@ -77,5 +84,6 @@ def snap(*parts: Node | list[Node] | SchedTask | QuotaRow | Group, **settings: A
         tasks=tuple(part for part in flat if isinstance(part, SchedTask)),
         groups={part.name: part for part in flat if isinstance(part, Group)},
         quotas=tuple(part for part in flat if isinstance(part, QuotaRow)),
+        shares=tuple(part for part in flat if isinstance(part, ShareRow)),
         **settings,
     )

@@ -19,6 +19,7 @@ from hai_backend.sched.probing import Look, look, part
 NEVER = frozenset(
     {
         WaitReason.QUOTA_EXCEEDED,
+        WaitReason.SHARE_EXCEEDED,
         WaitReason.NO_SUCH_GROUP,
         WaitReason.NO_SUCH_NODE,
         WaitReason.GROUP_TOO_SMALL,

@@ -6,7 +6,7 @@ double and then halve, so their number of passes grows with the logarithm of wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -34,6 +34,7 @@ _NODES = frozenset(
     {WaitReason.NOT_ENOUGH_NODES, WaitReason.NODES_UNUSABLE, WaitReason.GROUP_TOO_SMALL}
 )
 _QUOTA = frozenset({WaitReason.OUT_OF_QUOTA, WaitReason.QUOTA_EXCEEDED})
+_SHARE = frozenset({WaitReason.OUT_OF_SHARE, WaitReason.SHARE_EXCEEDED})
 _ASIDE = frozenset({WaitReason.HELD, WaitReason.BACKING_OFF})
 
 
@@ -74,10 +75,12 @@ class _Search:
         if wait is None or seating is None or self._now.served:
             return
         self._group = seating.group
-        if wait.why in _QUOTA | _NODES:
+        if wait.why in _QUOTA | _SHARE | _NODES:
             yield from chain(self._fewer(), self._level())
         if wait.why in _QUOTA:
             yield from self._quota()
+        if wait.why in _SHARE:
+            yield from self._least(_limit, self._team_demand())
         if wait.why in _ASIDE:
             yield from self._seen(Flip(Change.RESUME))
         if wait.why in _NODES:
@@ -139,10 +142,17 @@ class _Search:
             yield from self._seen(_quota_flip(more))
 
     def _own_demand(self) -> int:
-        """More than this many nodes the user's tasks can not use."""
-        waiting = self._group.waiting.values()
-        units = sum(w.need.units for w in waiting if w.task.user == self._task.user)
-        held = sum(h.units for h in self._group.holders.values() if h.task.user == self._task.user)
+        return self._demand({self._task.user})
+
+    def _team_demand(self) -> int:
+        shares, users = self._group.shares, {task.user for task in self._snapshot.tasks}
+        return self._demand({u for u in users if shares.of(u) == shares.of(self._task.user)})
+
+    def _demand(self, users: Collection[str]) -> int:
+        """More than this many nodes the users' tasks can not use."""
+        waiting, holders = self._group.waiting.values(), self._group.holders.values()
+        units = sum(w.need.units for w in waiting if w.task.user in users)
+        held = sum(h.units for h in holders if h.task.user in users)
         return -(-(units + held) // UNIT)
 
     def _uncordon(self) -> Iterator[Flip]:
@@ -211,6 +221,10 @@ class _Search:
 
 def _quota_flip(more: dict[Priority, int]) -> Flip:
     return Flip(Change.QUOTA, rows=tuple(more.items()))
+
+
+def _limit(more: int) -> Flip:
+    return Flip(Change.SHARE, count=more)
 
 
 def _uncordon(names: Iterable[str]) -> Flip:

@@ -21,6 +21,7 @@ from hai_backend.services.node_service import NodeService
 from hai_backend.services.ports import Cluster, Ledger, Logs, Scheduling
 from hai_backend.services.server import Endpoint, Listening, Servicers, build_server
 from hai_backend.services.server_service import ServerService
+from hai_backend.services.shares import Shares
 from hai_backend.services.submitting import Submitting
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.task_service import TaskRooms, TaskService
@@ -77,7 +78,12 @@ def servicers(parts: Parts) -> Servicers:
             NodeGroups(_group_rooms(parts, capacity)),
             parts.scheduling,
         ),
-        users=UserService(parts.directory, parts.ledger, parts.clock),
+        users=UserService(
+            parts.directory,
+            parts.ledger,
+            parts.clock,
+            Shares(parts.directory, parts.ledger, capacity),
+        ),
         logs=LogService(parts.logs, parts.ledger, access),
         server=ServerService(parts.name, parts.launcher, parts.clock),
         agents=parts.agents,

@@ -11,8 +11,8 @@ from contextvars import ContextVar
 from google.protobuf.message import Message
 
 _CHARS = 500
-_IDENTITIES = ("id", "name", "subject")
-_NESTED = frozenset({"user", "quota", "policy"})
+_IDENTITIES = ("id", "name", "subject", "user_group")
+_NESTED = frozenset({"user", "quota", "share", "policy"})
 _TOLD_CHARS = 4000
 _TOLD: ContextVar[list[str] | None] = ContextVar("hai_audit_told", default=None)
 

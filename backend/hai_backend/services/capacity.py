@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hai_backend.domain.node import Group, Node
+from hai_backend.domain.spec import ResourceSpec
 from hai_backend.sched.pool import Amount, covers, ranks_in, size_of
+from hai_backend.sched.quota import units_of
 from hai_backend.services.ports import Cluster
 
 _REMEMBERED = 1000  # shapes of requests
+_GB = 1 << 30
 
 
 class GroupCapacity:
@@ -29,6 +32,16 @@ class GroupCapacity:
             max((size[2] for size in sizes), default=0),
         )
         self._rooms: dict[tuple[str, Amount | None], int] = {}
+
+    def ask(self, resource: ResourceSpec) -> Amount | None:
+        """What a rank takes of a node; None: all of it."""
+        if not self.packed or not (resource.gpu or resource.cpu or resource.memory):
+            return None
+        return (resource.gpu, resource.cpu, resource.memory * _GB)
+
+    def units(self, resource: ResourceSpec, ranks: int) -> int:
+        """What so many ranks weigh against quotas and shares."""
+        return units_of(ranks, self.ask(resource), self.largest)
 
     def room(self, zone: str, ask: Amount | None) -> int:
         """How many ranks fit when nobody else is there; `ask` None: each takes a whole node."""

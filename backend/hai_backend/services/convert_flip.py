@@ -59,6 +59,8 @@ def _what(flip: Flip, task: Task) -> str:
         case Change.QUOTA:
             rows = " and ".join(f"{more} more {_row(row)}" for row, more in flip.rows)
             return f"quota of {task.user} in {group}: {rows}"
+        case Change.SHARE:
+            return f"{flip.count} more in the limit of the user group of {task.user} in {group}"
         case Change.FEWER_NODES:
             return f"ask for {nodes(flip.count)} instead of {task.node_count}"
         case Change.LEVEL:

@@ -1,10 +1,10 @@
-"""Users, quotas and tokens as messages, and back."""
+"""Users, quotas, shares and tokens as messages, and back."""
 
 from __future__ import annotations
 
 from hai.v1 import user_pb2 as pb
 from hai.v1.user_service_pb2 import CreateTokenRequest
-from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
+from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
 from hai_backend.services import limits
 from hai_backend.services.convert_time import moment, timestamp
 from hai_backend.services.rules import NAME, USER_NAME, Rules
@@ -15,8 +15,9 @@ _ROLES_BY_NUMBER: dict[int, Role] = {number: role for role, number in _ROLES.ite
 _SCOPES = {s: pb.TokenScope.Value(f"TOKEN_SCOPE_{s.name}") for s in TokenScope}
 _SCOPES_BY_NUMBER: dict[int, TokenScope] = {number: scope for scope, number in _SCOPES.items()}
 _USER_RULE = "1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit"
-_NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
+NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
 _NODES = 1_000_000
+_WEIGHT = 10_000
 _END_OF_TIME = 253_402_300_799  # what a Timestamp can hold
 
 
@@ -40,7 +41,7 @@ def user_from_proto(message: pb.User, now: float) -> User:
     if message.role not in _ROLES_BY_NUMBER:
         rules.add("user.role", "must be USER, OPERATOR or ADMIN")
     for i, group in enumerate(message.groups):
-        rules.matching(f"user.groups[{i}]", group, NAME, _NAME_RULE)
+        rules.matching(f"user.groups[{i}]", group, NAME, NAME_RULE)
     for i, right in enumerate(message.rights):
         rules.line(f"user.rights[{i}]", right, limits.TAG_CHARS)
     rules.number("user.uid", message.uid, 0, 2**31 - 1)
@@ -72,8 +73,8 @@ def quota_to_proto(quota: Quota, used: int) -> pb.Quota:
 def quota_from_proto(message: pb.Quota, now: float) -> Quota:
     """A checked quota. Raises Invalid with every violation."""
     rules = Rules()
-    rules.matching("quota.subject", message.subject, NAME, _NAME_RULE)
-    rules.matching("quota.group", message.group, NAME, _NAME_RULE)
+    rules.matching("quota.subject", message.subject, NAME, NAME_RULE)
+    rules.matching("quota.group", message.group, NAME, NAME_RULE)
     priority = level("quota.priority", message.priority, rules)
     rules.number("quota.nodes", message.nodes, 0, _NODES)
     expires = expiry("quota.expire_time", message, now, rules)
@@ -81,6 +82,34 @@ def quota_from_proto(message: pb.Quota, now: float) -> Quota:
     return Quota(
         message.subject, message.subject_is_group, message.group, priority, message.nodes, expires
     )
+
+
+def share_to_proto(share: Share, held: int) -> pb.Share:
+    """A share, and how much of it is held."""
+    return pb.Share(
+        user_group=share.user_group,
+        group=share.group,
+        guaranteed=share.guaranteed,
+        weight=share.weight,
+        limit=share.limit,
+        held=held,
+    )
+
+
+def share_from_proto(message: pb.Share, rules: Rules) -> Share:
+    """A share whose numbers and user group were checked; its node group is for who knows the nodes."""
+    rules.matching("share.user_group", message.user_group, NAME, NAME_RULE)
+    guaranteed = rules.number("share.guaranteed", message.guaranteed, 0, _NODES)
+    weight = rules.number("share.weight", message.weight, 0, _WEIGHT)
+    limit = (
+        rules.number("share.limit", message.limit, 0, _NODES) if message.HasField("limit") else None
+    )
+    if limit is not None and 0 <= limit < guaranteed:
+        rules.add(
+            "share.limit",
+            f"is {limit}, less than the {guaranteed} that are guaranteed; guarantee less, or allow more",
+        )
+    return Share(message.user_group, message.group, guaranteed, weight, limit)
 
 
 def expiry(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import ShareRow
 from hai_backend.domain.task import Task, holders
+from hai_backend.sched.quota import UNIT
+from hai_backend.services.capacity import GroupCapacity
 
 
 def nodes_held(tasks: Iterable[Task]) -> frozenset[str]:
@@ -33,3 +36,18 @@ def held_by(tasks: Iterable[Task]) -> Counter[tuple[str, str, Priority]]:
         counts[task.user, group, run.priority] += 1
         counts[task.user, group, Priority.AUTO] += 1
     return counts
+
+
+def held_of_shares(
+    tasks: Iterable[Task], rows: Iterable[ShareRow], groups: Mapping[str, GroupCapacity]
+) -> Counter[tuple[str, str]]:
+    """Nodes by user group and node group. Parts of nodes are added up as the scheduler does, and the sum rounded up."""
+    share_of = {(user, row.group): (row.name, row.group) for row in rows for user in row.users}
+    units: Counter[tuple[str, str]] = Counter()
+    for task, _, _ in holders(tasks):
+        resource = task.spec.resource
+        share = share_of.get((task.user, resource.group))
+        if share is not None:
+            group = groups.get(resource.group)
+            units[share] += group.units(resource, 1) if group else UNIT
+    return Counter({share: -(-held // UNIT) for share, held in units.items()})

@@ -57,6 +57,7 @@ class Submitting:
             capacity=self._capacity.groups(),
             has_right=has_right,
             quotas=self._directory.quota_rows_of(user, self._clock.now()),
+            shares=self._directory.share_rows_of(user),
             policy=self._policy,
             unfinished=self._ledger.unfinished_of(user),
             default_group=self._default_group,

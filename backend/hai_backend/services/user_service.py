@@ -1,4 +1,4 @@
-"""UserService: users, quotas and tokens. Who may change them stands in methods.py; who may see them, here."""
+"""UserService: users, quotas, shares and tokens. Who may change them stands in methods.py; who may see them, here."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from hai_backend.services.convert_user import (
 from hai_backend.services.holding import held_by
 from hai_backend.services.ports import Ledger
 from hai_backend.services.rules import Rules
+from hai_backend.services.shares import Shares
 from hai_backend.services.validate import level
 from hai_backend.services.wrapping import Context
 
@@ -33,10 +34,11 @@ from hai_backend.services.wrapping import Context
 class UserService(UserServiceServicer):
     """See proto/hai/v1/user_service.proto for what each call means."""
 
-    def __init__(self, directory: Directory, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, directory: Directory, ledger: Ledger, clock: Clock, shares: Shares) -> None:
         self._directory = directory
         self._ledger = ledger
         self._clock = clock
+        self._shares = shares
 
     async def WhoAmI(self, request: pb.WhoAmIRequest, context: Context) -> pb.WhoAmIResponse:
         identity = caller.current()
@@ -90,6 +92,27 @@ class UserService(UserServiceServicer):
         )
         return pb.DeleteQuotaResponse()
 
+    async def ListShares(
+        self, request: pb.ListSharesRequest, context: Context
+    ) -> pb.ListSharesResponse:
+        identity, asked = caller.current(), request.user_group
+        if asked and not _sees(identity, asked):
+            raise Denied(
+                f"shares of {asked} are for its users and operators only", reason="ROLE_TOO_LOW"
+            )
+        found = self._shares.find(asked, request.group)
+        seen = [share for share in found if _sees(identity, share.user_group)]
+        return pb.ListSharesResponse(shares=self._shares.with_use(seen))
+
+    async def SetShare(self, request: pb.SetShareRequest, context: Context) -> user_pb2.Share:
+        return await self._shares.set(request.share)
+
+    async def DeleteShare(
+        self, request: pb.DeleteShareRequest, context: Context
+    ) -> pb.DeleteShareResponse:
+        await self._directory.delete_share(request.user_group, request.group)
+        return pb.DeleteShareResponse()
+
     async def ListTokens(
         self, request: pb.ListTokensRequest, context: Context
     ) -> pb.ListTokensResponse:
@@ -128,4 +151,8 @@ class UserService(UserServiceServicer):
 
 
 def _concerns(identity: Identity, subject: str) -> bool:
-    return identity.operates or subject == identity.name or subject in identity.user.groups
+    return subject == identity.name or _sees(identity, subject)
+
+
+def _sees(identity: Identity, user_group: str) -> bool:
+    return identity.operates or user_group in identity.user.groups

@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import ResourceSpec, RoleSpec, TaskSpec
 from hai_backend.sched.group_policy import in_force
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import Amount
-from hai_backend.sched.quota import UNIT, Limit, Quotas, allows, units_of
+from hai_backend.sched.quota import UNIT, Limit, Quotas, allows
 from hai_backend.services.capacity import GroupCapacity
 from hai_backend.services.rules import Rules
-
-_GB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +23,7 @@ class SubmitContext:
     capacity: Mapping[str, GroupCapacity]
     has_right: Callable[[str], bool] = lambda right: False
     quotas: tuple[QuotaRow, ...] = ()  # of this user
+    shares: tuple[ShareRow, ...] = ()  # that count for this user
     policy: Policy = field(default_factory=Policy)  # of the server; groups may differ
     unfinished: int = 0
     default_group: str = "default"
@@ -38,14 +36,18 @@ def check_fit(spec: TaskSpec, context: SubmitContext, rules: Rules) -> None:
     _check_parts("resource", resource, group, rules)
     for i, role in enumerate(spec.roles):
         _check_parts(f"roles[{i}]", role, group, rules)
-    ask = _ask(resource, group)
-    room = group.room(resource.zone, ask)
+    room = group.room(resource.zone, group.ask(resource))
     if room < resource.node_count:
         where = f"group {group.name}" + (f"#{resource.zone}" if resource.zone else "")
         message = f"asks for {_nodes(resource.node_count)}; {where} has room for {room}"
         rules.add("resource.node_count", message, "GROUP_TOO_SMALL")
     if lacking := quota_lack(resource, spec.priority, context):
         rules.add("resource.node_count", lacking, "QUOTA_EXCEEDED")
+    for row in context.shares:
+        units = group.units(resource, resource.node_count)
+        if row.group == group.name and row.limit is not None and units > row.limit * UNIT:
+            message = f"asks for {_nodes(resource.node_count)}; user group {row.name} may hold {row.limit}"
+            rules.add("resource.node_count", f"{message} in group {group.name}", "SHARE_EXCEEDED")
 
 
 def quota_lack(resource: ResourceSpec, priority: Priority, context: SubmitContext) -> str:
@@ -53,7 +55,7 @@ def quota_lack(resource: ResourceSpec, priority: Priority, context: SubmitContex
     group = context.capacity[resource.group]
     rows = (row for row in context.quotas if row.group == resource.group)
     quotas = Quotas(rows, in_force(group.settings, context.policy))
-    units = units_of(resource.node_count, _ask(resource, group), group.largest)
+    units = group.units(resource, resource.node_count)
     levels = quotas.candidates(context.user) if priority is Priority.AUTO else [priority]
     limits = {level: quotas.limits(context.user, level) for level in levels}
     if any(allows(found, units) for found in limits.values()):
@@ -67,12 +69,6 @@ def quota_lack(resource: ResourceSpec, priority: Priority, context: SubmitContex
 
 def _allowed(limits: Iterable[Limit]) -> int:
     return min((limit.allowed for limit in limits), default=0)
-
-
-def _ask(resource: ResourceSpec, group: GroupCapacity) -> Amount | None:
-    if not group.packed or not (resource.gpu or resource.cpu or resource.memory):
-        return None
-    return (resource.gpu, resource.cpu, resource.memory * _GB)
 
 
 def _check_parts(

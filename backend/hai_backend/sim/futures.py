@@ -23,6 +23,7 @@ from hai_backend.sched import Board, Policy
 from hai_backend.sched.appraise import like
 from hai_backend.sched.group_policy import in_force
 from hai_backend.sched.history import History
+from hai_backend.sched.rules import Rules
 from hai_backend.sim.world import Life, World
 
 COMMON, OWN = (
@@ -117,7 +118,7 @@ class Future:
         now = past.snapshot.now
         board = Board(past.policy)
         board.recall({past.group: past.history})
-        board.see_rules(past.snapshot.groups, past.snapshot.quotas, frozenset())
+        board.see_rules(replace(Rules.of(past.snapshot), inactive_users=frozenset()))
         board.see_nodes(past.snapshot.nodes)
         settings = past.snapshot.groups.get(past.group)
         policy = in_force(settings, past.policy) if settings else past.policy

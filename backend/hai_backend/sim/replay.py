@@ -9,6 +9,7 @@ from math import ceil
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched import Board, Policy
+from hai_backend.sched.rules import Rules
 from hai_backend.sim.job import Fate, Job, Outcome
 from hai_backend.sim.world import Life, World
 
@@ -71,7 +72,7 @@ def replay(
 def opened(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> World:
     """An empty cluster to which these jobs will be submitted. Raises ValueError as `replay` does."""
     board = Board(policy)
-    board.see_rules({_GROUP: Group(_GROUP, cluster.packed)}, (), frozenset())
+    board.see_rules(Rules({_GROUP: Group(_GROUP, cluster.packed)}))
     board.see_nodes(cluster.members())
     world = World(board, cluster.suspend_seconds, cluster.restart_seconds)
     for job in jobs:

@@ -174,6 +174,15 @@ class QuotaRow(Base):
     expires_at: Mapped[float | None]
 
 
+class ShareRow(Base):
+    __tablename__ = "shares"
+    user_group: Mapped[str] = mapped_column(primary_key=True)
+    group_name: Mapped[str] = mapped_column(primary_key=True)
+    guaranteed: Mapped[int]
+    weight: Mapped[int]
+    at_most: Mapped[int | None]  # the limit; that word means something else to SQL
+
+
 class TokenRow(Base):
     __tablename__ = "tokens"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -204,7 +213,8 @@ def _table(row: type[Base]) -> Table:
 META, TASKS, TAGS = _table(MetaRow), _table(TaskRow), _table(TagRow)
 RUNS, RANKS, EVENTS = _table(RunRow), _table(RankRow), _table(EventRow)
 NODES, GROUPS = _table(NodeRow), _table(GroupRow)
-USERS, MEMBERS, QUOTAS, TOKENS = (_table(r) for r in (UserRow, MemberRow, QuotaRow, TokenRow))
+USERS, MEMBERS, QUOTAS = _table(UserRow), _table(MemberRow), _table(QuotaRow)
+SHARES, TOKENS = _table(ShareRow), _table(TokenRow)
 AUDIT = _table(AuditEntry)
 
 # Constants stand in the SQL text, not in parameters: only so can a partial index serve the query.

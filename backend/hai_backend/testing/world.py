@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
@@ -30,6 +30,9 @@ class Nobody:
 
     def inactive_users(self) -> frozenset[str]:
         return frozenset()
+
+    def share_rows(self) -> tuple[ShareRow, ...]:
+        return ()
 
 
 @dataclass

@@ -12,7 +12,7 @@ from hai.v1 import user_service_pb2 as users
 from hai.v1.node_pb2 import NODE_STATE_READY, Group, Node
 from hai.v1.policy_pb2 import SchedulingPolicy
 from hai.v1.server_service_pb2 import GetServerInfoRequest, ServerInfo
-from hai.v1.user_pb2 import Quota, Token, User
+from hai.v1.user_pb2 import Quota, Share, Token, User
 
 
 class FakeNodeService:
@@ -160,6 +160,23 @@ class FakeUserService:
         if self._world.quotas.pop(_key(request), None) is None:
             raise NotFound(f"{request.subject!r} has no such quota in {request.group!r}")
         return users.DeleteQuotaResponse()
+
+    async def ListShares(self, request: users.ListSharesRequest) -> users.ListSharesResponse:
+        kept = [s for _, s in sorted(self._world.shares.items())]
+        found = [s for s in kept if request.user_group in ("", s.user_group)]
+        return users.ListSharesResponse(shares=[s for s in found if request.group in ("", s.group)])
+
+    async def SetShare(self, request: users.SetShareRequest) -> Share:
+        """Knows no users of a group: nothing is ever held."""
+        share = copy(request.share)
+        share.held = 0
+        self._world.shares[share.user_group, share.group] = share
+        return copy(share)
+
+    async def DeleteShare(self, request: users.DeleteShareRequest) -> users.DeleteShareResponse:
+        if self._world.shares.pop((request.user_group, request.group), None) is None:
+            raise NotFound(f"{request.user_group!r} has no share of {request.group!r}")
+        return users.DeleteShareResponse()
 
     async def ListTokens(self, request: users.ListTokensRequest) -> users.ListTokensResponse:
         user = request.user or self._world.user

@@ -27,7 +27,7 @@ from hai.v1.task_pb2 import (
     TaskEvent,
     TaskOutcome,
 )
-from hai.v1.user_pb2 import Quota, Token, User
+from hai.v1.user_pb2 import Quota, Share, Token, User
 
 Kept = TypeVar("Kept", bound=Message)
 
@@ -52,6 +52,7 @@ class World:
     policies: dict[str, SchedulingPolicy] = field(default_factory=dict)
     users: dict[str, User] = field(default_factory=dict)
     quotas: dict[tuple[str, bool, str, int], Quota] = field(default_factory=dict)
+    shares: dict[tuple[str, str], Share] = field(default_factory=dict)
     tokens: dict[int, Token] = field(default_factory=dict)
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -1,4 +1,4 @@
-"""Users, quotas and tokens."""
+"""Users, quotas, shares and tokens."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 
 from hai.client.connection import Transport
 from hai.client.times import timestamp
-from hai.v1.user_pb2 import TOKEN_SCOPE_ALL, Quota, Token, TokenScope, User
+from hai.v1.user_pb2 import TOKEN_SCOPE_ALL, Quota, Share, Token, TokenScope, User
 from hai.v1.user_service_pb2 import (
     CreateTokenRequest,
     CreateUserRequest,
     DeleteQuotaRequest,
+    DeleteShareRequest,
     ListQuotasRequest,
+    ListSharesRequest,
     ListTokensRequest,
     ListUsersRequest,
     RevokeTokenRequest,
     SetQuotaRequest,
+    SetShareRequest,
     UpdateUserRequest,
     WhoAmIRequest,
     WhoAmIResponse,
@@ -75,6 +78,21 @@ class Users:
             subject=subject, subject_is_group=subject_is_group, group=group, priority=priority
         )
         await self._transport.unary(self._stub.DeleteQuota, request)
+
+    async def shares(self, user_group: str = "", group: str = "") -> Sequence[Share]:
+        """Shares of a user group, in a node group; empty: of all."""
+        request = ListSharesRequest(user_group=user_group, group=group)
+        return (await self._transport.unary(self._stub.ListShares, request, retry=True)).shares
+
+    async def set_share(self, share: Share) -> Share:
+        """Add or replace one share."""
+        request = SetShareRequest(share=share)
+        return await self._transport.unary(self._stub.SetShare, request, retry=True)
+
+    async def delete_share(self, user_group: str, group: str) -> None:
+        """Remove one share."""
+        request = DeleteShareRequest(user_group=user_group, group=group)
+        await self._transport.unary(self._stub.DeleteShare, request)
 
     async def tokens(self, user: str = "") -> Sequence[Token]:
         """Tokens of a user (empty: the caller), newest first, without secrets."""

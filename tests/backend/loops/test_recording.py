@@ -25,7 +25,8 @@ from hai_backend.domain.progress import Suspension
 from hai_backend.domain.snapshot import Ending, QuotaRow, SchedTask, Standing
 from hai_backend.loops.recording import Recorder, Recording, Unrecorded
 from hai_backend.sched import Board, Policy
-from hai_backend.sched.shown import Rules, Shown, show
+from hai_backend.sched.rules import Rules
+from hai_backend.sched.shown import Shown, show
 from hai_backend.sim.verify import verify
 
 POLICY = Policy(minimum_seconds=60.0, overhead_share=0.5, relearn_seconds=0.0)

@@ -16,12 +16,15 @@ from hai_backend.domain.snapshot import (
     Ending,
     QuotaRow,
     SchedTask,
+    ShareRow,
     Snapshot,
     Standing,
     Suspension,
 )
+from hai_backend.domain.spec import TaskType
 from hai_backend.sched import Board, Policy
 from hai_backend.sched.policy import Ranking
+from hai_backend.sched.rules import Rules
 from hai_backend.sched.testing import NOW, node, queued, quota
 
 GROUPS = ("g", "h")
@@ -41,6 +44,7 @@ class Facts:
     groups: dict[str, Group] = field(default_factory=lambda: {n: Group(n) for n in GROUPS})
     quotas: list[QuotaRow] = field(default_factory=list)
     inactive: frozenset[str] = frozenset()
+    shares: dict[str, ShareRow] = field(default_factory=dict)
     endings: list[Ending] = field(default_factory=list)
     changed: dict[int, None] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
@@ -49,7 +53,7 @@ class Facts:
 
     def pass_over(self) -> None:
         """Show the board what is new, let it decide, and compare."""
-        self.board.see_rules(dict(self.groups), tuple(self.quotas), self.inactive)
+        self.board.see_rules(Rules.of(self.snapshot()))
         self.board.see_nodes(list(self.nodes.values()))
         self.board.see([self.tasks[t] for t in self.changed], self.gone, self.now)
         self.changed, self.gone = {}, []
@@ -82,6 +86,7 @@ class Facts:
         return Snapshot(
             self.now, tuple(self.nodes.values()), tuple(self.tasks.values()), dict(self.groups),
             tuple(self.quotas), self.inactive, endings=tuple(self.endings),
+            shares=tuple(self.shares.values()),
         )  # fmt: skip
 
     def put(self, task: SchedTask, **facts: object) -> None:
@@ -141,6 +146,7 @@ def submit(facts: Facts, a: int, b: int, c: int) -> None:
             custom_rank=(0.0, 0.0, 1.0, -1.0)[c % 4], zone=("", "", "", "A")[a % 4],
             created_at=facts.now - (0.0, 7000.0, 90_000.0)[b % 3], name=("", "x")[c % 2],
             not_before=(0.0, 0.0, facts.now + 100.0)[(a + c) % 3], held=(a + b) % 9 == 8,
+            spot=a % 7 == 6, task_type=(TaskType.TRAINING, TaskType.JUPYTER)[b % 5 == 4],
         )
     )  # fmt: skip
 
@@ -224,6 +230,15 @@ def change_quota(facts: Facts, a: int, b: int, c: int) -> None:
         facts.quotas.append(quota(USERS[a % 3], ASKED[b % 11], c % 4, GROUPS[c % 5 == 4]))
 
 
+def change_share(facts: Facts, a: int, b: int, c: int) -> None:
+    if facts.shares and a % 4 == 0:
+        facts.shares.popitem()
+    else:
+        users, limit = (("u",), ("v",), ("w",))[a % 3], (None, None, 3, 4)[b % 4]
+        row = ShareRow(users[0], "g", frozenset(users), c % 3, b % 3, limit)
+        facts.shares[row.name] = row
+
+
 def change_user(facts: Facts, a: int, b: int, c: int) -> None:
     facts.inactive ^= {USERS[a % 3]}
 
@@ -242,7 +257,7 @@ def let_time_pass(facts: Facts, a: int, b: int, c: int) -> None:
 CHANGES: tuple[Change, ...] = (
     submit, submit, submit, submit, carry_out_all, carry_out_all, carry_out_one, give_way, give_way,
     end, give_a_node_back, touch, edit, add_node, lose_node, change_node, change_node, change_quota,
-    change_user, change_packing, let_time_pass, let_time_pass, let_time_pass,
+    change_user, change_share, change_packing, let_time_pass, let_time_pass, let_time_pass,
 )  # fmt: skip
 
 number = st.integers(0, 39)

@@ -17,6 +17,7 @@ from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.sched import Board, Policy, schedule
 from hai_backend.sched.group_policy import in_force, readable, settings, written
 from hai_backend.sched.policy import Demotion, Ranking, parse, to_mapping
+from hai_backend.sched.rules import Rules
 from hai_backend.sched.testing import node, nodes, queued, snap
 
 _SECONDS = st.floats(0, 1e9)
@@ -162,6 +163,6 @@ def test_a_new_policy_of_a_group_is_followed_in_the_next_pass() -> None:
     state = snap(nodes(2), queued(1, 2), Group("default", policy=written({"default_quota": 1})))
     board = Board.of(state, Policy())
     assert board.decide(state.now).decisions == ()
-    board.see_rules({"default": Group("default")}, (), frozenset())
+    board.see_rules(Rules({"default": Group("default")}))
     (start,) = board.decide(state.now).decisions
     assert isinstance(start, Start)

@@ -12,6 +12,7 @@ from hai_backend.domain.node import Group
 from hai_backend.domain.plan import Decision, Start, Stop, Suspend, Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import Snapshot, Suspension
+from hai_backend.domain.spec import TaskType
 from hai_backend.sched import Policy, schedule
 from hai_backend.sched.policy import Demotion, Ranking
 from hai_backend.sched.testing import (
@@ -39,6 +40,8 @@ IN_ORDER = Policy(ranking=Ranking.SUBMITTED)
 LIMITED = Policy(default_quota=2)
 GONE: Any = {"inactive_users": frozenset("u")}
 GB = 1 << 30
+JUPYTER = TaskType.JUPYTER
+HUNTED = tuple(Suspension(NOW - 600.0 * i, 1) for i in range(30, 0, -1))
 
 
 class For(int):
@@ -598,9 +601,38 @@ HAI_DEFECTS = [
 ]  # fmt: skip
 
 
+R13 = [
+    case("a spot container leaves for anybody, at once",
+         snap(nodes(1), running(9, "n00", HIGH, since=60.0, spot=True), queued(1, 1, LOW)),
+         t9=For(1), t1=PROMISED),
+    case("and before a lower level that is not spot",
+         snap(nodes(2), running(8, "n00", LOW), running(9, "n01", HIGH, spot=True), queued(1, 1, HIGH)),
+         t9=For(1), t1=PROMISED),
+    case("it is not protected, however often it had to leave",
+         snap(nodes(1), running(9, "n00", HIGH, since=60.0, spot=True, suspensions=HUNTED), queued(1, 1, LOW)),
+         t9=For(1), t1=PROMISED),
+    case("it takes what is left, whatever level it asks for",
+         snap(nodes(1), queued(1, 1, EXTREME_HIGH, spot=True), queued(2, 1, LOW)), t1=FULL, t2=1),
+    case("it takes nodes from nobody",
+         snap(nodes(1), running(9, "n00", LOW, since=1e6), queued(1, 1, HIGH, spot=True, created_at=1.0)), t1=FULL),
+    case("quota counts it at its own level",
+         snap(nodes(2), quota("u1", HIGH, 0), queued(1, 1, HIGH, spot=True)), t1=NEVER),
+    case("dev containers go where the fewest are",
+         snap(PACKED, halves(2), running(9, "n00", gpu=1), queued(1, gpu=1, task_type=JUPYTER)), t1=("n01",)),
+    case("other small tasks go where the smallest hole is",
+         snap(PACKED, halves(2), running(9, "n00", gpu=1), queued(1, gpu=1)), t1=("n00",)),
+    case("of equally many containers the one that leaves more room counts less",
+         snap(PACKED, halves(2), running(8, "n00", gpu=4), running(9, "n01", gpu=1),
+              queued(1, gpu=1, task_type=JUPYTER)), t1=("n01",)),
+    case("a promise to a dev container follows the same rule",
+         snap(PACKED, halves(2), leaving(8, "n00", gpu=8), leaving(9, "n01", gpu=4), leaving(7, "n01", gpu=4),
+              queued(1, gpu=1, task_type=JUPYTER)), t1=PROMISED),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("snapshot", "policy", "expected"),
-    [*R1, *PACKED_CASES, *R2, *R3, *AUTO_CASES, *R4_R5, *R6, *R7, *R8, *R9, *R10_R12, *OTHERS, *BAD_ROWS,
+    [*R1, *PACKED_CASES, *R2, *R3, *AUTO_CASES, *R4_R5, *R6, *R7, *R8, *R9, *R10_R12, *R13, *OTHERS, *BAD_ROWS,
      *HAI_DEFECTS],
 )  # fmt: skip
 def test_what_becomes_of_each_task(

@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.plan import Decision, Plan, Start, Suspend
 from hai_backend.domain.priority import LEVELS, Priority
-from hai_backend.domain.snapshot import Ending, QuotaRow, SchedTask, Snapshot, Standing, Suspension
+from hai_backend.domain.snapshot import (
+    Ending,
+    QuotaRow,
+    SchedTask,
+    ShareRow,
+    Snapshot,
+    Standing,
+    Suspension,
+)
 from hai_backend.sched import Policy, schedule
 from hai_backend.sched.invariants import violations
 from hai_backend.sched.policy import Ranking
-from hai_backend.sched.testing import NOW, nodes, queued, quota
+from hai_backend.sched.testing import NOW, nodes, queued, quota, share
 
 GPUS = 4
 SLICE = 6500.0
@@ -35,6 +43,7 @@ class World:
     slowness: float = 60.0
     packed: bool = False
     quotas: tuple[QuotaRow, ...] = ()
+    shares: tuple[ShareRow, ...] = ()
     now: float = NOW
     tasks: dict[int, SchedTask] = field(default_factory=dict)
     gone_at: dict[int, float] = field(default_factory=dict)
@@ -87,8 +96,9 @@ class World:
         groups = {"default": Group("default", self.packed)}
         tasks = tuple(self.tasks.values())
         snapshot = Snapshot(
-            self.now, tuple(self.nodes), tasks, groups, self.quotas, endings=tuple(self.endings)
-        )
+            self.now, tuple(self.nodes), tasks, groups, self.quotas,
+            endings=tuple(self.endings), shares=self.shares,
+        )  # fmt: skip
         self.plan = schedule(snapshot, self.policy)
         assert not list(violations(snapshot, self.plan, self.policy))
         for decision in self.plan.decisions:
@@ -129,10 +139,20 @@ arrivals = st.lists(
         st.sampled_from("uvw"),
         st.sampled_from([60, 1000, 7000, 40_000]),  # seconds of work
         st.sampled_from([0, 1, 2, 4]),  # GPUs of a rank, where nodes are shared
+        st.sampled_from([False, False, False, True]),  # spot
     ),
     min_size=1,
     max_size=12,
 )
+
+
+PARTS = [
+    (),
+    (share("u", 2),),
+    (share("u", 1), share("v", 2)),
+    (share("u", 1, weight=1), share("v w", 0, weight=3)),
+    (share("u", 2, limit=4), share("v", 2), share("w", 0, weight=1, limit=4)),
+]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -141,22 +161,24 @@ arrivals = st.lists(
     slowness=st.sampled_from([0.0, 5.0, 600.0]),
     packed=st.booleans(),
     limit=st.booleans(),
+    parts=st.sampled_from(PARTS),
 )
 @settings(max_examples=25, deadline=None)
 def test_no_rule_is_ever_broken_nothing_bounces_and_everything_ends(
     policy: Policy,
-    coming: list[tuple[int, int, Priority, str, int, int]],
+    coming: list[tuple[int, int, Priority, str, int, int, bool]],
     slowness: float,
     packed: bool,
     limit: bool,
+    parts: tuple[ShareRow, ...],
 ) -> None:
     tasks = [
-        queued(i, n, level, user=user, gpu=gpu, created_at=NOW + after)
-        for i, (after, n, level, user, _, gpu) in enumerate(coming, 1)
+        queued(i, n, level, user=user, gpu=gpu, created_at=NOW + after, spot=spot)
+        for i, (after, n, level, user, _, gpu, spot) in enumerate(coming, 1)
     ]
-    work = {i: float(seconds) for i, (*_, seconds, _) in enumerate(coming, 1)}
+    work = {i: float(seconds) for i, (*_, seconds, _, _) in enumerate(coming, 1)}
     rows = tuple(quota(user, Priority.AUTO, 4) for user in "uv") if limit else ()
-    world = World(policy, nodes(4, gpus=GPUS), tasks, work, slowness, packed, rows)
+    world = World(policy, nodes(4, gpus=GPUS), tasks, work, slowness, packed, rows, parts)
     world.run()
     nothing_bounces(world)
     nobody_is_hunted(world)

@@ -21,7 +21,7 @@ from hai.v1 import (
     user_pb2,
     user_service_pb2,
 )
-from hai_backend.domain.user import TokenScope
+from hai_backend.domain.user import Share, TokenScope
 from hai_backend.services.methods import RULES, Door
 
 MODULES = (
@@ -99,6 +99,12 @@ TABLE: Mapping[str, tuple[dict[str, Any], Mapping[str, str]]] = {
         ADMINISTER,
     ),
     "UserService/DeleteQuota": ({"subject": "eve", "group": "default"}, ADMINISTER),
+    "UserService/ListShares": ({"user_group": "vision"}, row(OK, NO, OK, OK, OK, OK)),
+    "UserService/SetShare": (
+        {"share": {"user_group": "vision", "group": "default", "guaranteed": 2}},
+        ADMINISTER,
+    ),
+    "UserService/DeleteShare": ({"user_group": "speech", "group": "default"}, ADMINISTER),
     "UserService/ListTokens": ({"user": "ada"}, OWN_OR_ADMIN),
     "UserService/CreateToken": (
         {"user": "ada", "scope": "TOKEN_SCOPE_READ"},
@@ -158,6 +164,8 @@ async def test_who_is_let_in(name: str, platform: Any, make_spec: Callable[..., 
             request.spec.CopyFrom(make_spec(f"new {number}"))
         if name.endswith("DeleteQuota"):
             await _set_quota_of_eve(platform)
+        if name.endswith("DeleteShare"):
+            await platform.directory.set_share(Share("speech", "default"))
         platform.clock.advance(11)  # the priority of a task may change again
         found[actor] = await _code(callers[actor], name, request)
     assert found == expected

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import LEVELS, Priority
-from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import ResourceSpec, TaskSpec
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.loops.cluster import Cluster
@@ -40,6 +40,9 @@ class People:
 
     def inactive_users(self) -> frozenset[str]:
         return frozenset()
+
+    def share_rows(self) -> tuple[ShareRow, ...]:
+        return ()
 
 
 @dataclass

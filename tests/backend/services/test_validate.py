@@ -14,7 +14,7 @@ from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.errors import Exhausted, Invalid
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import OnEnd, ServiceType, TaskType
 from hai_backend.sched.policy import Policy
 from hai_backend.services import limits
@@ -389,6 +389,23 @@ def test_what_can_never_run_is_refused(
     with pytest.raises(Invalid) as caught:
         validate(spec(text), judged_by)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("nodes", "refused"), [(2, False), (3, True)], ids=["fits its user group", "too large for it"]
+)
+def test_a_task_larger_than_the_limit_of_its_user_group_is_refused(
+    nodes: int, refused: bool
+) -> None:
+    here = ShareRow("team", "default", frozenset({"ada"}), limit=2)
+    elsewhere = ShareRow("team", "small", frozenset({"ada"}), limit=0)
+    judged_by, asked = context(shares=(here, elsewhere)), f"resource {{ node_count: {nodes} }}"
+    if not refused:
+        validate(spec(asked), judged_by)
+        return
+    with pytest.raises(Invalid, match="user group team may hold 2 in group default") as caught:
+        validate(spec(asked), judged_by)
+    assert caught.value.reason == "SHARE_EXCEEDED"
 
 
 def test_parts_of_nodes_share_nodes_of_packed_groups() -> None:

@@ -11,7 +11,8 @@ from hai_backend.domain.node import Group
 from hai_backend.domain.plan import Plan
 from hai_backend.domain.snapshot import Snapshot
 from hai_backend.sched import Board, Policy
-from hai_backend.sched.shown import Begin, Pass, Rules, Shown, begin_line, pass_line, show
+from hai_backend.sched.rules import Rules
+from hai_backend.sched.shown import Begin, Pass, Shown, begin_line, pass_line, show
 from hai_backend.sched.testing import NOW, nodes, queued
 from hai_backend.sim.command import main
 

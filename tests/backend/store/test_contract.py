@@ -39,7 +39,7 @@ from hai_backend.domain.task import (
     TaskEvent,
     TaskState,
 )
-from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
+from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
 from hai_backend.store.base import ORDERS, AuditRow, Store, TaskFilter, TaskQuery
 
 SUBMITTED = TaskEvent(1.5, "alice", "TaskSubmitted", "hai python train.py")
@@ -558,6 +558,21 @@ async def test_users_and_quotas(store: Store) -> None:
     assert await store.delete_quota("alice", False, "g", Priority.HIGH)
     assert not await store.delete_quota("alice", False, "g", Priority.HIGH)
     assert await store.quotas() == [of_group]
+
+
+async def test_shares(store: Store) -> None:
+    vision, speech = Share("vision", "g", 3, 2, 8), Share("Speech", "g", 0, 0, 0)
+    other = Share("vision", "a")
+    assert await store.shares() == []
+    for share in (replace(vision, guaranteed=1, limit=None), vision, speech, other):
+        await store.save_share(share)
+    assert await store.shares() == [speech, other, vision]
+    await store.save_share(replace(vision, limit=None))
+    assert await store.shares() == [speech, other, replace(vision, limit=None)]
+    assert await store.delete_share("vision", "g")
+    assert not await store.delete_share("vision", "g")
+    assert not await store.delete_share("speech", "g")
+    assert await store.shares() == [speech, other]
 
 
 async def test_a_membership_that_ended_shows_nothing(store: Store) -> None:

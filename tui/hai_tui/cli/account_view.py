@@ -1,10 +1,10 @@
-"""Columns of users, quotas and tokens."""
+"""Columns of users, quotas, shares and tokens."""
 
 from __future__ import annotations
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from hai.v1.user_pb2 import Quota, Role, Token, TokenScope
+from hai.v1.user_pb2 import Quota, Role, Share, Token, TokenScope
 from hai_tui.cli.human import local, priority_name
 from hai_tui.cli.table import Column, View
 
@@ -16,6 +16,10 @@ def level(quota: Quota) -> str:
 
 def _until(time: Timestamp) -> str:
     return local(time) if time.seconds else "never"
+
+
+def _limit(share: Share) -> str:
+    return str(share.limit) if share.HasField("limit") else "none"
 
 
 def _token_state(token: Token, now: float) -> str:
@@ -52,6 +56,20 @@ QUOTAS = View(
         Column("used", lambda q, now: str(q.used), right=True),
         Column("nodes", lambda q, now: str(q.nodes), right=True),
         Column("expires", lambda q, now: _until(q.expire_time)),
+    ),
+)
+
+SHARES = View(
+    key="shares",
+    name=lambda share: f"{share.user_group}/{share.group}",
+    empty="none.shares",
+    columns=(
+        Column("user_group", lambda s, now: s.user_group),
+        Column("group", lambda s, now: s.group),
+        Column("held", lambda s, now: str(s.held), right=True),
+        Column("guaranteed", lambda s, now: str(s.guaranteed), right=True),
+        Column("weight", lambda s, now: str(s.weight), right=True),
+        Column("limit", lambda s, now: _limit(s), right=True),
     ),
 )
 

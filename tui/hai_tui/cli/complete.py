@@ -79,6 +79,19 @@ def users(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     return _ask(ctx, incomplete, work)
 
 
+def user_groups(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of the groups that users are in, with their users."""
+
+    async def work(client: Client) -> Pairs:
+        found = await client.users.list()
+        names = sorted({group for user in found for group in user.groups})
+        return [(name, ",".join(u.name for u in found if name in u.groups)) for name in names]
+
+    return _ask(ctx, incomplete, work)
+
+
 def profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of profiles."""
     from click.shell_completion import CompletionItem

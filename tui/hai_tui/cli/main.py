@@ -57,6 +57,7 @@ ENTRIES = (
     Entry("group", "nodes:group", "admin"),
     Entry("user", "users:user", "admin"),
     Entry("quota", "quotas:quota", "admin"),
+    Entry("share", "shares:share", "admin"),
     Entry("admin", "admin:admin", "admin"),
 )
 """Every command: its name, where it lives, and under which heading `hai --help` lists it."""

@@ -76,6 +76,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.group": ("Change the settings of a node group.", "修改节点分组设置。"),
     "cmd.user": ("List, create and change users.", "管理用户。"),
     "cmd.quota": ("List, set and delete quotas.", "管理配额。"),
+    "cmd.share": ("List, set and delete shares of node groups.", "管理用户组在节点分组中的份额。"),
     "cmd.admin": ("Look into a server: its scheduler's snapshot.", "查看服务内部：调度器快照。"),
     "submitted": ("submitted task {id} ({name})", "任务 {id}（{name}）已提交"),
     "submitted.next": (
@@ -117,6 +118,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "none.events": ("no events", "没有事件"),
     "none.users": ("no users", "没有用户"),
     "none.quotas": ("no quotas", "没有配额"),
+    "none.shares": ("no shares", "没有份额"),
     "none.tokens": ("no tokens", "没有令牌"),
     "none.profiles": (
         "no profiles; `hai init` or `hai up` makes one",

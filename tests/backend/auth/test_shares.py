@@ -1,0 +1,106 @@
+"""Whose nodes count for which share, and how the directory keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hai_backend.auth import shares as share_rules
+from hai_backend.auth.directory import Directory
+from hai_backend.domain.errors import HaiError, NotFound
+from hai_backend.domain.snapshot import ShareRow
+from hai_backend.domain.user import Role, Share, User
+from hai_backend.store.memory import MemoryStore
+
+VISION = Share("vision", "default", 3, 2, 8)
+SPEECH = Share("speech", "default", 1)
+ELSEWHERE = Share("speech", "big")
+
+
+def members(users: list[User], *shares: Share) -> dict[tuple[str, str], set[str]]:
+    rows = share_rules.rows(users, {share_rules.key(share): share for share in shares})
+    return {(row.name, row.group): set(row.users) for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("groups", "counted"),
+    [
+        pytest.param((), set(), id="in no group"),
+        pytest.param(("staff",), set(), id="in a group without a share"),
+        pytest.param(("vision",), {"vision"}, id="in one"),
+        pytest.param(("vision", "speech"), {"vision"}, id="of two the first"),
+        pytest.param(("speech", "vision"), {"speech"}, id="in the order of the user"),
+        pytest.param(("staff", "speech"), {"speech"}, id="the first that has a share"),
+    ],
+)
+def test_which_share_counts(groups: tuple[str, ...], counted: set[str]) -> None:
+    found = members([User("ada", groups=groups)], VISION, SPEECH)
+    assert {name for (name, _), users in found.items() if users} == counted
+
+
+def test_each_node_group_asks_anew() -> None:
+    ada = User("ada", groups=("vision", "speech"))
+    assert members([ada], VISION, SPEECH, ELSEWHERE) == {
+        ("vision", "default"): {"ada"},
+        ("speech", "default"): set(),
+        ("speech", "big"): {"ada"},
+    }
+
+
+def test_users_who_are_not_active_may_still_hold_nodes() -> None:
+    eve = User("eve", groups=("vision",), active=False)
+    assert members([eve], VISION) == {("vision", "default"): {"eve"}}
+
+
+async def test_rows_follow_every_change_and_ring() -> None:
+    rung: list[int] = []
+    made = Directory(MemoryStore(), changed=lambda: rung.append(1))
+    await made.load()
+    await made.create_user(User("root", Role.ADMIN))
+    assert made.share_rows() == ()
+    await made.set_share(VISION)
+    await made.set_share(SPEECH)
+    await made.create_user(User("ada", groups=("vision",)))
+    empty = ShareRow("speech", "default", frozenset(), guaranteed=1)
+    assert made.share_rows() == (empty, ShareRow("vision", "default", frozenset({"ada"}), 3, 2, 8))
+    await made.update_user(User("ada"))
+    await made.set_share(replace(VISION, limit=None))
+    assert made.share_rows()[1] == ShareRow("vision", "default", frozenset(), 3, 2, None)
+    assert made.shares() == (SPEECH, replace(VISION, limit=None))
+    await made.delete_share("vision", "default")
+    assert made.share_rows() == (empty,)
+    assert len(rung) == 7
+    with pytest.raises(NotFound, match="vision has no share of group default"):
+        await made.delete_share("vision", "default")
+    assert len(rung) == 7
+
+
+async def test_rows_are_made_once_for_each_change() -> None:
+    made = Directory(MemoryStore())
+    await made.set_share(VISION)
+    rows = made.share_rows()
+    assert made.share_rows() is rows
+
+
+async def test_shares_are_there_again_after_a_restart() -> None:
+    store = MemoryStore()
+    made = Directory(store)
+    await made.create_user(User("ada", groups=("vision",)))
+    await made.set_share(VISION)
+    again = Directory(store)
+    assert again.share_rows() == ()
+    await again.load()
+    assert again.share_rows() == made.share_rows()
+
+
+class _FullDisk(MemoryStore):
+    async def save_share(self, share: Share) -> None:
+        raise HaiError("disk full")
+
+
+async def test_a_share_that_was_not_written_does_not_count() -> None:
+    made = Directory(_FullDisk())
+    with pytest.raises(HaiError):
+        await made.set_share(VISION)
+    assert (made.shares(), made.share_rows()) == ((), ())
