@@ -33,14 +33,13 @@ class Guard(IntEnum):
 
 
 class Worth(NamedTuple):
-    """Valid until `until`; merit orders within a level, highest first."""
+    """Of a run. Valid until `until`; merit orders within a level, highest first."""
 
     level: Priority
     merit: float
     until: float
     guard: Guard = Guard.NONE
     guard_ends: tuple[float, float] = (-inf, -inf)  # from all, from equals
-    lifted: bool = False
 
 
 def like(task: SchedTask) -> Like:
@@ -48,19 +47,23 @@ def like(task: SchedTask) -> Like:
     return (task.user, task.name, task.node_count, task.gpu)
 
 
-def waiting_worth(
+Claim = tuple[Priority, float, float, bool]
+"""Of a waiting task: level, merit, until when both hold, and whether it was lifted. (Plain: there are many.)"""
+
+
+def claim(
     task: SchedTask, level: Priority, merit: float, policy: Policy, now: float, turn: bool = False
-) -> Worth:
+) -> Claim:
     """Of a queued task; `level` is what AUTO was resolved to. `turn`: first of a user who holds nothing."""
     if task.spot:
-        return Worth(SPOT, merit, inf)
+        return (SPOT, merit, inf, False)
     lift = since(task) + policy.patience_seconds
     if now >= lift:
-        return Worth(max(level, policy.lifted_to), inf, inf, lifted=True)
+        return (max(level, policy.lifted_to), inf, inf, True)
     if not turn:
-        return Worth(level, merit, lift)
+        return (level, merit, lift, False)
     slices, until = _slices_waited(task, policy, now)
-    return Worth(level, merit * policy.staying**slices, min(until, lift))
+    return (level, merit * policy.staying**slices, min(until, lift), False)
 
 
 def running_worth(
@@ -86,7 +89,6 @@ def running_worth(
         until=min(changes, default=inf),
         guard=guard,
         guard_ends=ends,
-        lifted=lifted,
     )
 
 

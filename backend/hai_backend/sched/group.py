@@ -18,7 +18,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Standing
 from hai_backend.domain.spec import TaskType
 from hai_backend.sched import pool as places
-from hai_backend.sched.appraise import merit_at, run_level, running_worth, waiting_worth
+from hai_backend.sched.appraise import claim, merit_at, run_level, running_worth
 from hai_backend.sched.check import Feasibility, not_yet
 from hai_backend.sched.history import History, bin_of
 from hai_backend.sched.policy import Policy
@@ -217,12 +217,12 @@ class Group:
 
     def _line_up(self, task: SchedTask, now: float) -> Waiting:
         need, level, merit = self._class(task)
-        worth = waiting_worth(task, level, merit, self.policy, now)
+        found = claim(task, level, merit, self.policy, now)
         share = self.shares.of(task.user)
-        waiting = self.waiting[task.id] = Waiting(task, need, level, worth, share)
+        waiting = self.waiting[task.id] = Waiting(task, need, level, *found, share)
         waiting.key = natural_key(waiting)
         self.wishes.remember(waiting)
-        self._wake(worth.until, task.id, now)
+        self._wake(waiting.until, task.id, now)
         return waiting
 
     def _class(self, task: SchedTask) -> tuple[Need, Priority, float]:
@@ -253,14 +253,14 @@ class Group:
         level = waiting.own_level if level is None else level
         _, _, merit = self._class(waiting.task)
         turn = self.wishes.has_turn(waiting)
-        worth = waiting_worth(waiting.task, level, merit, self.policy, now, turn)
-        if worth.until != waiting.worth.until:
-            self._wake(worth.until, waiting.task.id, now)
-        if (worth.level, worth.merit, level) == (waiting.level, waiting.merit, waiting.own_level):
-            waiting.worth = worth
+        as_level, merit, until, lifted = claim(waiting.task, level, merit, self.policy, now, turn)
+        if until != waiting.until:
+            self._wake(until, waiting.task.id, now)
+        waiting.until, waiting.lifted = until, lifted
+        if (as_level, merit, level) == (waiting.level, waiting.merit, waiting.own_level):
             return
         self.queue.discard(waiting)
-        waiting.own_level, waiting.worth = level, worth
+        waiting.own_level, waiting.level, waiting.merit = level, as_level, merit
         waiting.key = natural_key(waiting)
         self.queue.add(waiting)
         self.wishes.touch(waiting.task.user)
@@ -301,7 +301,7 @@ class Group:
                 self.changed = True
         elif waiting is not None:
             self.changed = True
-            if waiting.worth.until <= now:
+            if waiting.until <= now:
                 self.rate(waiting, now)
             else:
                 self.wishes.touch(waiting.task.user)

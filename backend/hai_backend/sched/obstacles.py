@@ -118,14 +118,14 @@ def _taken_at(holder: Holder, waiting: Waiting, group: Group) -> float:
 def rule(other: Waiting, waiting: Waiting, seating: Seating) -> str:
     """Why the other one stands before this one."""
     if other.level != waiting.level:
-        lifted = _LIFTED if other.worth.lifted else ""
+        lifted = _LIFTED if other.lifted else ""
         return f"higher priority: {level_name(other.level)}{lifted}"
     if other.task.user == waiting.task.user and other.task.custom_rank < waiting.task.custom_rank:
         return "moved ahead by its owner"
     level, shares = level_name(waiting.level), seating.group.shares
     if shares and shares.tier(other) < shares.tier(waiting):
         return f"comes first within {level}: {_PARTS[shares.tier(other)]}"
-    if other.worth.lifted and not waiting.worth.lifted:
+    if other.lifted and not waiting.lifted:
         return f"comes first within {level}{_LIFTED}"
     if other.merit > waiting.merit:
         return f"ranks higher within {level}: {_why_better(other, waiting, seating)}"

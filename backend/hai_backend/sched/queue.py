@@ -16,7 +16,7 @@ from itertools import chain
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
-from hai_backend.sched.appraise import Worth, since
+from hai_backend.sched.appraise import since
 from hai_backend.sched.pool import Need
 
 Key = tuple[float, ...]
@@ -35,17 +35,12 @@ class Waiting:
     task: SchedTask
     need: Need
     own_level: Priority
-    worth: Worth
+    level: Priority
+    merit: float
+    until: float  # level and merit hold
+    lifted: bool = False  # it has waited for too long
     share: str = ""  # the user group whose part of the node group it counts for; empty: none
     key: Key = (0, 0.0, 0.0, 0.0, 0)
-
-    @property
-    def level(self) -> Priority:
-        return self.worth.level
-
-    @property
-    def merit(self) -> float:
-        return self.worth.merit
 
     @property
     def account(self) -> tuple[str, Priority]:
@@ -125,8 +120,9 @@ class Queue:
 
     def fill(self, many: Iterable[Waiting]) -> None:
         """Like `add` for each of them, to a queue that is empty."""
+        lines = self._lines
         for waiting in many:
-            line = self._line(waiting)
+            line = lines.get((waiting.need, waiting.share)) or self._line(waiting)
             lane = line.lanes.get(name := waiting.lane)
             if lane is None:
                 lane = line.lanes[name] = []

@@ -71,7 +71,7 @@ class Shares:
 
     def tier(self, waiting: Waiting) -> Tier:
         """Where a task would stand, were it started now; who has waited for too long stands first."""
-        if waiting.worth.lifted:
+        if waiting.lifted:
             return Tier.GUARANTEED
         certain, part = self._bounds[waiting.share]
         after = self._kept[waiting.share] + waiting.need.units

@@ -123,9 +123,13 @@ class Wishes:
                 self._group.rate(waiting, now, level)
 
     def _reorder(self, tasks: Iterable[Waiting]) -> None:
+        """Among those that could start: else a task that can not would keep a place for one submitted later."""
         levels: dict[Priority, list[Waiting]] = {}
         for waiting in tasks:
-            levels.setdefault(waiting.level, []).append(waiting)
+            if self._could_start(waiting):
+                levels.setdefault(waiting.level, []).append(waiting)
+            else:
+                self._place(waiting, natural_key(waiting))
         for own in levels.values():
             natural = {waiting: natural_key(waiting) for waiting in own}
             order = sorted(own, key=natural.__getitem__)

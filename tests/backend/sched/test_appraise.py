@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.snapshot import SchedTask, Suspension
-from hai_backend.sched.appraise import Guard, Worth, running_worth, waiting_worth
+from hai_backend.sched.appraise import Claim, Guard, Worth, claim, running_worth
 from hai_backend.sched.history import STARTS, History
 from hai_backend.sched.policy import Policy, Ranking
 from hai_backend.sched.testing import NOW, queued, running
@@ -75,26 +75,26 @@ def test_a_run(run: SchedTask, level: Priority, guard: Guard, merit: float, last
 @pytest.mark.parametrize(
     ("facts", "turn", "expected"),
     [
-        pytest.param({"created_at": NOW}, False, Worth(LOW, 0.5, NOW + DAY), id="new"),
-        pytest.param({"created_at": NOW}, True, Worth(LOW, 0.5, NOW + SLICE), id="its turn will come"),
-        pytest.param({"created_at": NOW - SLICE}, True, Worth(LOW, 0.8, NOW + SLICE), id="its turn"),
-        pytest.param({"created_at": NOW - 2 * SLICE}, True, Worth(LOW, 0.5 * 1.6**2, NOW + SLICE), id="two slices"),
-        pytest.param({"created_at": NOW - 12 * SLICE}, True, Worth(LOW, 0.5 * 1.6**8, NOW + DAY - 12 * SLICE),
+        pytest.param({"created_at": NOW}, False, (LOW, 0.5, NOW + DAY, False), id="new"),
+        pytest.param({"created_at": NOW}, True, (LOW, 0.5, NOW + SLICE, False), id="its turn will come"),
+        pytest.param({"created_at": NOW - SLICE}, True, (LOW, 0.8, NOW + SLICE, False), id="its turn"),
+        pytest.param({"created_at": NOW - 2 * SLICE}, True, (LOW, 0.5 * 1.6**2, NOW + SLICE, False), id="two slices"),
+        pytest.param({"created_at": NOW - 12 * SLICE}, True, (LOW, 0.5 * 1.6**8, NOW + DAY - 12 * SLICE, False),
                      id="eight slices count at most"),
-        pytest.param({"created_at": NOW - SLICE}, False, Worth(LOW, 0.5, NOW + DAY - SLICE), id="not its turn"),
-        pytest.param({"created_at": NOW - DAY}, False, Worth(NORMAL, inf, inf, lifted=True), id="lifted"),
-        pytest.param({"created_at": 0.0, "waiting_since": NOW}, False, Worth(LOW, 0.5, NOW + DAY), id="waits anew"),
-        pytest.param({"created_at": NOW, "restart_seconds": 2000.0}, True, Worth(LOW, 0.5, NOW + DAY),
+        pytest.param({"created_at": NOW - SLICE}, False, (LOW, 0.5, NOW + DAY - SLICE, False), id="not its turn"),
+        pytest.param({"created_at": NOW - DAY}, False, (NORMAL, inf, inf, True), id="lifted"),
+        pytest.param({"created_at": 0.0, "waiting_since": NOW}, False, (LOW, 0.5, NOW + DAY, False), id="waits anew"),
+        pytest.param({"created_at": NOW, "restart_seconds": 2000.0}, True, (LOW, 0.5, NOW + DAY, False),
                      id="a slice longer than patience"),
     ],
 )  # fmt: skip
-def test_who_waits(facts: dict[str, float], turn: bool, expected: Worth) -> None:
-    assert waiting_worth(queued(1, 1, LOW, **facts), LOW, 0.5, Policy(), NOW, turn) == expected
+def test_who_waits(facts: dict[str, float], turn: bool, expected: Claim) -> None:
+    assert claim(queued(1, 1, LOW, **facts), LOW, 0.5, Policy(), NOW, turn) == expected
 
 
 def test_a_lift_lowers_nobody() -> None:
-    worth = waiting_worth(queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, Policy(), NOW)
-    assert worth.level is HIGH
+    level, *_ = claim(queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, Policy(), NOW)
+    assert level is HIGH
 
 
 def test_attained_service_counts_nodes_and_seconds() -> None:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_backend.domain.priority import Priority
-from hai_backend.sched.appraise import Worth
 from hai_backend.sched.pool import Need
 from hai_backend.sched.queue import Queue, Verdict, Waiting, natural_key
 from hai_backend.sched.testing import NOW, queued
@@ -30,7 +29,7 @@ def waiting(
 ) -> Waiting:
     asked = Priority.AUTO if auto else level
     facts = queued(task, need.count, asked, user=user, created_at=NOW - age)
-    entry = Waiting(facts, need, level, Worth(level, merit, inf))
+    entry = Waiting(facts, need, level, level, merit, inf)
     entry.key = natural_key(entry)
     return entry
 
