@@ -73,7 +73,7 @@ def running_worth(
     began = now if task.run_started_at is None else task.run_started_at
     level, demotion = effective_level(task, policy, now)
     lifted = began - since(task) >= policy.patience_seconds and not task.spot
-    end = began + slice_seconds(task, policy)
+    end = began + slice_left(task, policy)
     demoted = level < run_level(task, policy) and not task.spot
     ends = _guard_ends(task, policy, began, end if demoted else began)
     if task.spot:
@@ -130,6 +130,12 @@ def restart_seconds(task: SchedTask, policy: Policy) -> float:
 def slice_seconds(task: SchedTask, policy: Policy) -> float:
     """How long a run may keep its place against equals."""
     return max(policy.minimum_seconds, restart_seconds(task, policy) / policy.overhead_share)
+
+
+def slice_left(task: SchedTask, policy: Policy) -> float:
+    """Of the slice of a run that begins: one that was cut short goes on where it was."""
+    length = slice_seconds(task, policy)
+    return length - task.run_seconds % length
 
 
 def turn_at(task: SchedTask, policy: Policy) -> float:

@@ -7,7 +7,7 @@ from itertools import chain
 from math import isfinite
 
 from hai_backend.domain.snapshot import SchedTask
-from hai_backend.sched.appraise import effective_level, since, slice_seconds, turn_at
+from hai_backend.sched.appraise import effective_level, since, slice_left, turn_at
 from hai_backend.sched.flip import Cause
 from hai_backend.sched.group import Group
 from hai_backend.sched.policy import Policy
@@ -38,6 +38,6 @@ def _of_runs(group: Group, now: float) -> Iterator[tuple[float, Cause, int]]:
         if worth is None or task.run_started_at is None:
             continue
         yield from ((end, Cause.PROTECTION, number) for end in worth.guard_ends)
-        yield task.run_started_at + slice_seconds(task, policy), Cause.SLICE, number
+        yield task.run_started_at + slice_left(task, policy), Cause.SLICE, number
         yield effective_level(task, policy, now)[1], Cause.DEMOTION, number
         yield worth.until, Cause.RANK, number

@@ -78,10 +78,13 @@ class Ladder:
             nodes += len(holder.spots) if _worth(holder).guard is Guard.NONE else 0
         return nodes >= enough
 
-    def below(self, level: int) -> Iterator[tuple[int, list[Holder]]]:
-        """The runs of each level up to `level`, lowest level first."""
-        for step in sorted(step for step in self._steps if step <= level):
-            yield step, [holder for _, _, holder in self._steps[step]]
+    def below(self, waiting: Waiting, apart: bool) -> Iterator[tuple[int, list[Holder]]]:
+        """The runs of each lower level, lowest first; then equals that rank below it, or all of them (`apart`)."""
+        for level in sorted(level for level in self._steps if level <= waiting.level):
+            step = self._steps[level]
+            all_of_them = level < waiting.level or apart
+            end = len(step) if all_of_them else bisect_left(step, (waiting.merit,))
+            yield level, [holder for _, _, holder in step[:end]]
 
 
 def _worth(holder: Holder) -> Worth:
@@ -156,11 +159,11 @@ def victims(
         return spared is Verdict.LINE
 
     with shares.trying() as leave:
-        for level, step in group.ladder.below(waiting.level):
+        for level, step in group.ladder.below(waiting, bool(shares)):
+            found = [holder for holder in step if eligible(holder)]
             equals = level == waiting.level
-            price = _losses_of_equals(step, now) if equals else _losses(step, policy, now)
-            prices |= price
-            for victim in _cheapest_first(step, price, tally, eligible):
+            prices |= _losses_of_equals(found, now) if equals else _losses(found, policy, now)
+            for victim in _cheapest_first(found, prices, tally, eligible):
                 chosen.append(victim)
                 tally.add(victim)
                 leave(victim)
@@ -228,9 +231,11 @@ def _cheapest_first(
 ) -> Iterator[Holder]:
     """The next victim of one level, by loss for each rank that is still missing; at last those who free none alone.
 
-    What a victim frees beyond what is missing counts for nothing, so its cost only grows: a heap of old costs is exact.
+    Who was eligible may be so no more when others of its share have been chosen. What a victim frees beyond what is
+    missing counts for nothing, so its cost only grows: a heap of old costs is exact.
     """
-    gains = _shortlist(step, losses, tally, eligible)
+    order = sorted(step, key=lambda h: (losses[h], h.task.id))
+    gains = _shortlist(order, tally)
 
     def cost(holder: Holder) -> tuple[float, float, float, int]:
         useful, (lost, merit) = min(gains[holder], tally.missing), losses[holder]
@@ -242,18 +247,15 @@ def _cheapest_first(
         known, holder = heappop(heap)
         if cost(holder) > known:
             heappush(heap, (cost(holder), holder))
-        elif eligible(holder):  # still: others of its share may have been chosen
+        elif eligible(holder):
             yield holder
-    order = sorted(step, key=lambda h: (losses[h], h.task.id))
     yield from (h for h in order if h not in gains and eligible(h))
 
 
-def _shortlist(
-    step: list[Holder], losses: Losses, tally: _Tally, eligible: Callable[[Holder], bool]
-) -> dict[Holder, int]:
+def _shortlist(order: list[Holder], tally: _Tally) -> dict[Holder, int]:
     """Of each size the cheapest few that would do alone, and what each of them frees."""
     sizes: dict[int, list[Holder]] = {}
-    for holder in sorted(step, key=lambda h: (losses[h], h.task.id)):
+    for holder in order:
         sizes.setdefault(len(holder.spots), []).append(holder)
     gains: dict[Holder, int] = {}
     for equals in sizes.values():
@@ -261,9 +263,8 @@ def _shortlist(
         for holder in equals:
             if gained >= tally.missing:
                 break
-            if eligible(holder):
-                gains[holder] = tally.gain(holder)
-                gained += gains[holder]
+            gains[holder] = tally.gain(holder)
+            gained += gains[holder]
     return gains
 
 

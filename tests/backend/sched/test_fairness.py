@@ -63,22 +63,14 @@ def longest_wait(stays: list[Stay]) -> float:
     return max(waits)
 
 
-RANKS = "the learned rank cut a first slice short, so a later one is waited for in full (7 % over)"
-UNFAIR = {("default", 3): RANKS}
+CASES = [
+    pytest.param(users, policy, id=f"{name}-{users}")
+    for name, policy in (("default", DEFAULT), ("submitted", IN_ORDER))
+    for users in (2, 3, 5)
+]
 
 
-def cases(known: dict[tuple[str, int], str]) -> list:  # type: ignore[type-arg]
-    """All policies and numbers of users; a case that is known to fail says why, and complains once it passes."""
-    found = []
-    for name, policy in (("default", DEFAULT), ("submitted", IN_ORDER)):
-        for users in (2, 3, 5):
-            why = known.get((name, users))
-            marks = pytest.mark.xfail(reason=why, strict=True) if why else ()
-            found.append(pytest.param(users, policy, id=f"{name}-{users}", marks=marks))
-    return found
-
-
-@pytest.mark.parametrize(("users", "policy"), cases({}))
+@pytest.mark.parametrize(("users", "policy"), CASES)
 def test_equal_users_get_equal_shares(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +83,7 @@ def test_equal_users_get_equal_shares(
     assert len(outcome.fates) == users
 
 
-@pytest.mark.parametrize(("users", "policy"), cases(UNFAIR))
+@pytest.mark.parametrize(("users", "policy"), CASES)
 def test_nobody_waits_longer_than_the_slices_of_the_others(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +91,7 @@ def test_nobody_waits_longer_than_the_slices_of_the_others(
     assert longest_wait(stays) <= (users - 1) * (SLICE + GRACE)
 
 
-@pytest.mark.parametrize(("users", "policy"), cases({}))
+@pytest.mark.parametrize(("users", "policy"), CASES)
 def test_no_run_is_cut_before_its_minimum(
     users: int, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
