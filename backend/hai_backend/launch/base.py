@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hai_backend.domain.node import Node
+from hai_backend.launch.request import RunRequest
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,6 +34,7 @@ class RankLaunch:
     node: str
     token: str
     gpu_indices: tuple[int, ...] = ()
+    run: RunRequest = RunRequest()  # the same for all ranks of a run
 
 
 # Events, past tense.

@@ -81,7 +81,7 @@ class ProcessLauncher:
         for pidfd in self._agents.values():
             if pidfd != _LEAVING:
                 asyncio.get_running_loop().remove_reader(pidfd)
-                os.close(pidfd)
+                _reap_later(pidfd)
         self._agents.clear()
         await asyncio.gather(*self._clearing, return_exceptions=True)
         self._events.put_nowait(None)
@@ -139,9 +139,7 @@ class ProcessLauncher:
     def _agent_died(self, key: RankKey) -> None:
         pidfd = self._agents[key]
         asyncio.get_running_loop().remove_reader(pidfd)
-        with suppress(ChildProcessError):  # not our child: an earlier server started it
-            os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-        os.close(pidfd)
+        _reap(pidfd)
         self._clear(key)
 
     def _clear(self, key: RankKey) -> None:
@@ -158,6 +156,29 @@ class ProcessLauncher:
             )
         self._agents.pop(key, None)
         self._events.put_nowait(RankGone(key))
+
+
+def _reap(pidfd: int) -> None:
+    """Leave no zombie of an agent that is dead."""
+    with suppress(ChildProcessError):  # not our child: an earlier server started it
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    os.close(pidfd)
+
+
+def _reap_later(pidfd: int) -> None:
+    """This server may live on without leading, as the parent of an agent that another one watches now."""
+    loop = asyncio.get_running_loop()
+
+    def died() -> None:
+        loop.remove_reader(pidfd)
+        _reap(pidfd)
+
+    try:
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        os.close(pidfd)
+    else:
+        loop.add_reader(pidfd, died)
 
 
 def _spawn(directory: Path, key: RankKey) -> int:

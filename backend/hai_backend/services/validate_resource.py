@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from hai.v1 import task_spec_pb2 as pb
+from hai_backend.domain.image import parse_image
 from hai_backend.domain.spec import ResourceSpec, TaskType
 from hai_backend.services import limits
 from hai_backend.services.rules import NAME, Rules, nearest
 from hai_backend.services.validate_fit import SubmitContext
 
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 _NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
 
 
@@ -21,8 +19,7 @@ def resource(
     asked = spec.resource
     group, zone = _place(asked.group, context, rules)
     image = asked.image or "default"
-    rules.matching("resource.image", image, _IMAGE, "an image name, or a registry path")
-    rules.text("resource.image", image, limits.IMAGE_CHARS)
+    _image(image, rules)
     if asked.is_spot and task_type is not TaskType.JUPYTER:
         rules.add("resource.is_spot", "is for dev containers only (task_type jupyter)")
     return ResourceSpec(
@@ -35,6 +32,19 @@ def resource(
         cpu=rules.number("resource.cpu", asked.cpu, 0, limits.CPUS),
         memory=rules.number("resource.memory", asked.memory, 0, limits.MEMORY_GB),
     )
+
+
+def _image(image: str, rules: Rules) -> None:
+    """A name, or with a slash a reference; it goes into pods as it is."""
+    if "/" not in image and len(image) <= limits.IMAGE_CHARS:
+        rules.matching(
+            "resource.image", image, NAME, f"an image name ({_NAME_RULE}), or a registry path"
+        )
+        return
+    try:
+        parse_image(image)
+    except ValueError as error:
+        rules.add("resource.image", str(error))
 
 
 def _node_count(spec: pb.TaskSpec, rules: Rules) -> int:

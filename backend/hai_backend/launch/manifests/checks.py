@@ -1,0 +1,100 @@
+"""The last look before something is made: what may never reach the cluster, whoever let it through before.
+
+Submission refuses most of it earlier and more politely. Here stand the rules that the safety of a cluster hangs on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.domain.image import parse_image
+from hai_backend.domain.mount import Mount, MountKind
+from hai_backend.domain.mount_facts import Problem
+from hai_backend.domain.mount_paths import checked_path, checked_target
+from hai_backend.domain.mount_sources import checked_source
+from hai_backend.launch.manifests.settings import ClusterSettings
+from hai_backend.launch.request import RankResources, RunRequest
+
+_CAPABILITY = re.compile(r"(?!ALL$|CAP_)[A-Z][A-Z_]{1,40}")
+_OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,3}gb(?:\.[a-z]{1,8}){0,2}")
+_MOST_ID = 2**31 - 1
+
+
+def checked(run: RunRequest, settings: ClusterSettings) -> None:
+    """Raises Invalid with everything that is wrong."""
+    violations = (*_who(run, settings), *_what(run, settings), *_where(run))
+    if violations:
+        raise Invalid(violations, reason="BAD_LAUNCH")
+
+
+def user_id(run: RunRequest, settings: ClusterSettings) -> int:
+    """The uid that programs run as."""
+    return run.uid or settings.default_uid
+
+
+def image_of(run: RunRequest, settings: ClusterSettings) -> str:
+    """The reference that the image's name stands for. Raises ValueError."""
+    if run.image in settings.images:
+        return settings.images[run.image]
+    if "/" not in run.image:
+        known = ", ".join(sorted(settings.images)) or "none"
+        message = f"there is no image {run.image[:64]!r}; there are {known}"
+        raise ValueError(f"{message}; for others write registry/name:tag")
+    return str(parse_image(run.image))
+
+
+def _who(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
+    if not 0 < user_id(run, settings) <= _MOST_ID:
+        message = "has no uid, and programs never run as root: an admin must set one"
+        yield Violation("user.uid", f"{run.user[:64]} {message}")
+    if not 0 <= run.gid <= _MOST_ID:
+        yield Violation("user.gid", f"{run.gid} is no group id")
+    for gid in run.groups:
+        if not 0 < gid <= _MOST_ID:
+            yield Violation("user.rights", f"{gid} is no group that a user may be in")
+    for name in run.capabilities:
+        if not _CAPABILITY.fullmatch(name):
+            yield Violation("user.rights", f"{name[:64]!r} is no capability, as IPC_LOCK is")
+
+
+def _what(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
+    try:
+        image_of(run, settings)
+    except ValueError as error:
+        yield Violation("resource.image", str(error))
+    if run.pull_secret and not _OBJECT.fullmatch(run.pull_secret):
+        yield Violation("resource.image", f"{run.pull_secret[:64]!r} is no name of a pull secret")
+    for each in set(run.resources):
+        yield from _resources(each)
+    names = [service.name for service in run.services]
+    if len(set(names)) < len(names):
+        yield Violation("services", "two of them have one name")
+    for service in run.services:
+        if not (0 < service.port < 65536 and 0 <= service.node_port < 65536):
+            yield Violation("services", f"{service.name[:64]!r}: a port is from 1 to 65535")
+
+
+def _resources(each: RankResources) -> Iterator[Violation]:
+    if each.mig and not _MIG.fullmatch(each.mig):
+        yield Violation("resource.gpu", f"{each.mig[:64]!r} is no profile, as 1g.10gb is")
+    if min(each.gpus, each.cpus, each.memory_bytes, each.rdma) < 0:
+        yield Violation("resource", "asks for less than nothing")
+
+
+def _where(run: RunRequest) -> Iterator[Violation]:
+    paths = [mount.mount_path for mount in run.mounts]
+    if len(set(paths)) < len(paths):
+        yield Violation("mounts", "two of them have one mount path")
+    for mount in run.mounts:
+        try:
+            _mount(mount)
+        except Problem as problem:
+            yield Violation(f"mounts[{mount.mount_path[:64]}]", str(problem))
+
+
+def _mount(mount: Mount) -> None:
+    checked_target(checked_path(mount.mount_path), shared_memory=mount.kind is MountKind.TMPFS)
+    checked_source(mount.kind, mount.source)

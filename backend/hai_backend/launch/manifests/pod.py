@@ -1,0 +1,126 @@
+"""The pod of one rank: bound to its node, never started again in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from hai_backend.launch.base import RankLaunch
+from hai_backend.launch.manifests import agent, security
+from hai_backend.launch.manifests.checks import image_of
+from hai_backend.launch.manifests.names import Manifest, metadata, owner_name, pod_name
+from hai_backend.launch.manifests.resources import (
+    container_resources,
+    init_resources,
+    memory_bytes,
+)
+from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
+from hai_backend.launch.manifests.volumes import volumes
+from hai_backend.launch.request import RankResources, RunRequest
+
+CONTAINER = "task"
+_LEAVING_SECONDS = 10  # beside what the task may take to save: for the agent to say so
+_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_MIB = 1 << 20
+
+
+def pod(run: RunRequest, rank: RankLaunch, settings: ClusterSettings, owner_uid: str) -> Manifest:
+    """The manifest of a rank."""
+    name, number = pod_name(rank.key), rank.key.rank
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(name, run, settings, owner_uid=owner_uid, rank=number),
+        "spec": _spec(run, rank, settings),
+    }
+
+
+def _spec(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manifest:
+    mounted, places = volumes(run.mounts, _shm_bytes(run, rank, settings))
+    return {
+        "nodeName": rank.node,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": math.ceil(run.grace_seconds) + _LEAVING_SECONDS,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "hostname": pod_name(rank.key),
+        "subdomain": owner_name(run.task_id, run.run),
+        "securityContext": security.pod_security(run, settings),
+        **security.shared_with_node(run),
+        **_at_the_edge(run, settings),
+        "tolerations": list(_tolerations(settings)),
+        "initContainers": [_init_container(run, rank, settings)],
+        "containers": [_container(run, rank, settings, places)],
+        "volumes": [*agent.agent_volumes(run, rank.key, settings), *mounted],
+    }
+
+
+def _at_the_edge(run: RunRequest, settings: ClusterSettings) -> Manifest:
+    """What is there only when the operators have set it."""
+    level = "SPOT" if run.spot else run.priority.name
+    secrets = dict.fromkeys(name for name in (settings.pull_secret, run.pull_secret) if name)
+    made: Manifest = {
+        "priorityClassName": settings.priority_classes.get(level),
+        "runtimeClassName": settings.runtime_class,
+        "imagePullSecrets": [{"name": name} for name in secrets],
+    }
+    return {key: value for key, value in made.items() if value}
+
+
+def _init_container(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manifest:
+    return {
+        **agent.init_container(run, settings),
+        "imagePullPolicy": settings.pull_policy,
+        "resources": init_resources(_resources(run, rank), settings),
+        "securityContext": security.init_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _container(
+    run: RunRequest, rank: RankLaunch, settings: ClusterSettings, places: list[Manifest]
+) -> Manifest:
+    return {
+        "name": CONTAINER,
+        "image": image_of(run, settings),
+        "imagePullPolicy": settings.pull_policy,
+        "command": agent.command(rank.key),
+        "env": [_from_pod("POD_IP", "status.podIP"), _from_pod("NODE_NAME", "spec.nodeName")],
+        "resources": container_resources(_resources(run, rank), settings),
+        "volumeMounts": [*agent.agent_mounts(), *places],
+        "securityContext": security.container_security(run),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _resources(run: RunRequest, rank: RankLaunch) -> RankResources:
+    return run.resources[rank.key.rank] if run.resources else RankResources()
+
+
+def _shm_bytes(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> int:
+    half = memory_bytes(_resources(run, rank), settings) // 2 // _MIB * _MIB
+    return run.shm_bytes or half or settings.shm_bytes
+
+
+def _from_pod(name: str, field: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+
+
+def _tolerations(settings: ClusterSettings) -> Iterator[Manifest]:
+    """A node that is away for a while keeps its ranks until they are fenced, not for Kubernetes' five minutes."""
+    seconds = math.ceil(settings.fence_after)
+    for key in _LOST:
+        yield _toleration(Toleration(key, effect="NoExecute", seconds=seconds))
+    for toleration in settings.tolerations:
+        yield _toleration(toleration)
+
+
+def _toleration(wanted: Toleration) -> Manifest:
+    made: Manifest = {"key": wanted.key, "operator": "Equal" if wanted.value else "Exists"}
+    if wanted.value:
+        made["value"] = wanted.value
+    if wanted.effect:
+        made["effect"] = wanted.effect
+    if wanted.seconds is not None:
+        made["tolerationSeconds"] = wanted.seconds
+    return made

@@ -1,0 +1,80 @@
+"""Mounts as volumes of a pod. Volumes are named by number, so no text of anybody becomes a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hai_backend.domain.mount import HostPathType, Mount, MountKind
+from hai_backend.domain.mount_paths import SHARED_MEMORY
+from hai_backend.domain.mount_sources import size_bytes, split_source
+from hai_backend.launch.manifests.names import Manifest
+from hai_backend.launch.manifests.resources import amount
+
+_SUBPATHS = (MountKind.PVC, MountKind.CONFIG_MAP)
+
+
+def volumes(mounts: Sequence[Mount], shm_bytes: int) -> tuple[list[Manifest], list[Manifest]]:
+    """`volumes` of the pod and `volumeMounts` of its program: shared memory, and what the mounts say."""
+    made = [{"name": f"mount-{i}", **_SOURCES[m.kind](m)} for i, m in enumerate(mounts)]
+    places = [_place(f"mount-{i}", mount) for i, mount in enumerate(mounts)]
+    if all(mount.mount_path != SHARED_MEMORY for mount in mounts):
+        made.append({"name": "shm", **_memory(shm_bytes)})
+        places.append({"name": "shm", "mountPath": SHARED_MEMORY})
+    return made, places
+
+
+def _place(name: str, mount: Mount) -> Manifest:
+    made: Manifest = {"name": name, "mountPath": mount.mount_path}
+    if mount.kind in _SUBPATHS and (path := split_source(mount.source)[1]):
+        made["subPath"] = path
+    if mount.read_only:
+        made["readOnly"] = True
+    return made
+
+
+def _host_path(mount: Mount) -> Manifest:
+    kind = {} if mount.host_type is HostPathType.ANY else {"type": mount.host_type.value}
+    return {"hostPath": {"path": mount.source, **kind}}
+
+
+def _nfs(mount: Mount) -> Manifest:
+    server, path = split_source(mount.source)
+    return {"nfs": {"server": server, "path": path, **_read_only(mount)}}
+
+
+def _claim(mount: Mount) -> Manifest:
+    claim = split_source(mount.source)[0]
+    return {"persistentVolumeClaim": {"claimName": claim, **_read_only(mount)}}
+
+
+def _config_map(mount: Mount) -> Manifest:
+    return {"configMap": {"name": split_source(mount.source)[0]}}
+
+
+def _csi(mount: Mount) -> Manifest:
+    made: Manifest = {"driver": mount.source, **_read_only(mount)}
+    if mount.attributes:
+        made["volumeAttributes"] = dict(mount.attributes)
+    return {"csi": made}
+
+
+def _tmpfs(mount: Mount) -> Manifest:
+    return _memory(size_bytes(mount.source))
+
+
+def _memory(size: int) -> Manifest:
+    return {"emptyDir": {"medium": "Memory", "sizeLimit": amount(size)}}
+
+
+def _read_only(mount: Mount) -> Manifest:
+    return {"readOnly": True} if mount.read_only else {}
+
+
+_SOURCES: Mapping[MountKind, Callable[[Mount], Manifest]] = {
+    MountKind.HOST_PATH: _host_path,
+    MountKind.NFS: _nfs,
+    MountKind.PVC: _claim,
+    MountKind.CONFIG_MAP: _config_map,
+    MountKind.CSI: _csi,
+    MountKind.TMPFS: _tmpfs,
+}

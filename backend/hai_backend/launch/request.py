@@ -1,0 +1,149 @@
+"""What a launcher is told of a run beside where its ranks go; made of a task, its owner, and the operators' terms.
+
+Nothing here is free text of a user but the image, which is refused unless it is a reference. The program, its
+parameters and variables are not here at all: agents get them from the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hai_backend.domain.mount import Mount
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import ServiceType
+from hai_backend.domain.task import Rank, Task
+from hai_backend.domain.user import User
+
+_GB = 1 << 30
+_CAPABILITY = "cap:"
+_GROUP = "gid:"
+
+
+class HostRight(StrEnum):
+    """What a pod may share with its node, for users who were given the right of that name."""
+
+    PRIVILEGED = "privileged"
+    HOST_IPC = "host_ipc"
+    HOST_PID = "host_pid"
+    HOST_NETWORK = "host_network"
+
+
+@dataclass(frozen=True, slots=True)
+class RankResources:
+    """What one rank takes of its node; 0: nothing is asked for, and nothing limited.
+
+    `mig` is the profile of a slice of a GPU (1g.10gb); `gpus` then counts such slices. With `whole` the rank has the
+    node to itself, and cpus and memory are all that the node offers to pods.
+    """
+
+    gpus: int = 0
+    mig: str = ""
+    cpus: int = 0
+    memory_bytes: int = 0
+    rdma: int = 0
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRequest:
+    """A port of rank 0 that is reached from outside; `node_port` 0: the cluster chooses."""
+
+    name: str
+    type: ServiceType
+    port: int
+    node_port: int = 0
+    rewrite_uri: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """All ranks of a run alike, but for `resources`, which has an entry for each rank (empty: nothing is asked for).
+
+    uid 0: the cluster's default; gid 0: as the uid.
+    """
+
+    task_id: int = 0
+    run: int = 0
+    user: str = ""
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()  # supplementary
+    image: str = "default"
+    pull_secret: str = ""
+    resources: tuple[RankResources, ...] = ()
+    shm_bytes: int = 0  # 0: half of the rank's memory
+    mounts: tuple[Mount, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    host_rights: tuple[HostRight, ...] = ()
+    services: tuple[ServiceRequest, ...] = ()
+    priority: Priority = Priority.AUTO
+    spot: bool = False
+    grace_seconds: float = 10.0  # to acknowledge a suspend and to save
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the tables of the operators say about one task."""
+
+    mounts: tuple[Mount, ...] = ()
+    node_ports: Mapping[str, int] = field(default_factory=dict)  # by name of a tcp service
+    image: str = ""  # what a built-in image's name stands for; empty: as the task says
+    pull_secret: str = ""
+    packed: bool = False  # nodes of the task's group are shared
+    mig: str = ""  # profile of the slices that the task's group counts as GPUs
+
+
+def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node]) -> RunRequest:
+    """The request for the current run of a task. `user` has every right that counts now, those of groups, too."""
+    assert task.run is not None
+    options, resource = task.spec.options, task.spec.resource
+    return RunRequest(
+        task_id=task.id,
+        run=task.run.number,
+        user=user.name,
+        uid=user.uid,
+        gid=user.uid,
+        groups=_linux_groups(user.rights),
+        image=terms.image or resource.image,
+        pull_secret=terms.pull_secret,
+        resources=tuple(_resources(task, r, nodes.get(r.node), terms) for r in task.run.ranks),
+        mounts=terms.mounts,
+        capabilities=_arguments(user.rights, _CAPABILITY),
+        host_rights=tuple(right for right in HostRight if right in user.rights),
+        services=_services(task, terms.node_ports),
+        priority=task.run.priority,
+        spot=resource.is_spot,
+        grace_seconds=options.ack_within + options.save_within,
+    )
+
+
+def _arguments(rights: Iterable[str], prefix: str) -> tuple[str, ...]:
+    """What stands behind `prefix` in the rights that begin with it."""
+    return tuple(sorted({r.removeprefix(prefix) for r in rights if r.startswith(prefix)}))
+
+
+def _linux_groups(rights: Iterable[str]) -> tuple[int, ...]:
+    named = _arguments(rights, _GROUP)
+    return tuple(sorted(int(gid) for gid in named if gid.isascii() and gid.isdecimal()))
+
+
+def _resources(task: Task, rank: Rank, node: Node | None, terms: Terms) -> RankResources:
+    asked = task.spec.resource
+    if terms.packed and (asked.gpu or asked.cpu or asked.memory):
+        mig = terms.mig if asked.gpu else ""
+        return RankResources(asked.gpu, mig, asked.cpu, asked.memory * _GB)
+    node = node or Node(rank.node)
+    gpus = 0 if node.gpus_simulated else node.gpus
+    mig = terms.mig if gpus else ""
+    return RankResources(gpus, mig, node.cpus, node.memory_bytes, rdma=1, whole=True)
+
+
+def _services(task: Task, node_ports: Mapping[str, int]) -> tuple[ServiceRequest, ...]:
+    return tuple(
+        ServiceRequest(s.name, s.type, s.port, node_ports.get(s.name, 0), s.rewrite_uri)
+        for s in task.spec.services
+        if s.type is not ServiceType.LOCAL
+    )
