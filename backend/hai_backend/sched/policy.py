@@ -47,7 +47,7 @@ class Policy:
     # `overhead_share` of it, and never less than `minimum_seconds`.
     time_slices: bool = True
     staying: float = 1.6
-    overhead_share: float = 0.01
+    overhead_share: float = 0.007
 
     # No run is suspended for an equal level before it has run for `minimum_seconds`, and so much again for each
     # suspension of the last day. For each of these that was for a higher level, the run is protected for a whole slice

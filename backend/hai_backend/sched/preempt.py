@@ -154,9 +154,9 @@ def victims(
     def eligible(holder: Holder) -> bool:
         if not tally.useful(holder) or taken_at(holder, waiting, policy, shares) > now:
             return False
-        spared = _spared(waiting, holder, policy, now)
-        refused.add(spared)
-        return spared is Verdict.LINE
+        verdict = spared(waiting, holder, policy, now)
+        refused.add(verdict)
+        return verdict is Verdict.LINE
 
     with shares.trying() as leave:
         for level, step in group.ladder.below(waiting, bool(shares)):
@@ -189,7 +189,7 @@ def taken_at(holder: Holder, waiting: Waiting, policy: Policy, shares: Shares) -
     return worth.guard_ends[1] if ranks_below else inf
 
 
-def _spared(waiting: Waiting, holder: Holder, policy: Policy, now: float) -> Verdict:
+def spared(waiting: Waiting, holder: Holder, policy: Policy, now: float) -> Verdict:
     """Whom a run is spared from, though outranked: LANE, its user's own equals; NEXT, this task only; LINE, nobody."""
     if _own_equal(holder, waiting, policy):
         return Verdict.LANE

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hai_backend.domain.plan import Decision, Start, Suspend, Wait
-from hai_backend.sched import explain, fit, preempt, quota, reserve
+from hai_backend.sched import explain, fit, preempt, quota, relocate, reserve
 from hai_backend.sched import pool as places
 from hai_backend.sched.appraise import level_name
 from hai_backend.sched.check import wanted
@@ -164,19 +164,25 @@ class Seating:
         already = fit.within(group.pool, need, Grip.LEAVING)
         if already >= need.count:
             return None
-        least = self._least(need, already)
-        if not group.ladder.might_free(waiting, group.policy, least, bool(group.shares)):
-            return Verdict.LINE
-        victims, refusal = preempt.victims(group, waiting, already, self.now)
-        for victim in victims:
-            self._suspend(victim, waiting)
-        return None if victims else refusal
+        least, refusal, leaving = self._least(need, already), Verdict.LINE, list[Holder]()
+        if group.ladder.might_free(waiting, group.policy, least, bool(group.shares)):
+            leaving, refusal = preempt.victims(group, waiting, already, self.now)
+        for victim in leaving or self._movers(waiting, already):
+            self._suspend(victim, waiting, moves=not leaving)
+        return refusal if fit.within(group.pool, need, Grip.LEAVING) < need.count else None
 
-    def _suspend(self, victim: Holder, waiting: Waiting) -> None:
+    def _movers(self, waiting: Waiting, already: int) -> list[Holder]:
+        """Only for the first one that lacks nodes: moving is no way to jump the queue."""
+        shared = self.group.packed and self.group.policy.time_slices and not waiting.need.only
+        if not shared or self.first_blocked is not None:
+            return []
+        return relocate.movers(self.group, waiting, already, self.now)
+
+    def _suspend(self, victim: Holder, waiting: Waiting, *, moves: bool) -> None:
         assert victim.worth is not None
         higher = victim.worth.level < waiting.level
         self.decisions.append(
-            Suspend(victim.task.id, waiting.task.id, self._reason(victim, waiting), higher)
+            Suspend(victim.task.id, waiting.task.id, self._reason(victim, waiting, moves), higher)
         )
         self.group.ladder.remove(victim)
         self.group.shares.keep(victim.task.user, -victim.units)
@@ -188,11 +194,13 @@ class Seating:
         """The fewest nodes that must be freed for the ranks that are missing."""
         return need.count - already if need.whole or need.only else 1
 
-    def _reason(self, victim: Holder, waiting: Waiting) -> str:
+    def _reason(self, victim: Holder, waiting: Waiting, moves: bool) -> str:
         task, level = waiting.task, waiting.level
         whose = f"task {task.id} of {task.user} at {level_name(level)} needs {wanted(waiting.need)}"
         worth = victim.worth
         assert worth is not None
+        if moves:
+            return f"{whose}; this run has had its slice and fits on other nodes: it moves there"
         if worth.level == level and self.group.shares.apart(waiting, victim):
             return f"{whose}; its user group has more of its part to come than that of this run"
         if worth.level == level:

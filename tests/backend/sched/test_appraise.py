@@ -16,8 +16,9 @@ from hai_backend.sched.history import STARTS, History
 from hai_backend.sched.policy import Policy, Ranking
 from hai_backend.sched.testing import NOW, queued, running
 
-IN_ORDER = Policy(ranking=Ranking.SUBMITTED)
-ATTAINED = Policy(ranking=Ranking.ATTAINED)
+POLICY = Policy(overhead_share=0.01)
+IN_ORDER = replace(POLICY, ranking=Ranking.SUBMITTED)
+ATTAINED = replace(POLICY, ranking=Ranking.ATTAINED)
 HOUR, DAY, SLICE = 3600.0, 86_400.0, 6500.0
 ABOVE, NORMAL, LOW, HIGH = Priority.ABOVE_NORMAL, Priority.NORMAL, Priority.LOW, Priority.HIGH
 
@@ -89,11 +90,11 @@ def test_a_run(run: SchedTask, level: Priority, guard: Guard, merit: float, last
     ],
 )  # fmt: skip
 def test_who_waits(facts: dict[str, float], turn: bool, expected: Claim) -> None:
-    assert claim(queued(1, 1, LOW, **facts), LOW, 0.5, Policy(), NOW, turn) == expected
+    assert claim(queued(1, 1, LOW, **facts), LOW, 0.5, POLICY, NOW, turn) == expected
 
 
 def test_a_lift_lowers_nobody() -> None:
-    level, *_ = claim(queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, Policy(), NOW)
+    level, *_ = claim(queued(1, 1, HIGH, created_at=0.0), HIGH, 0.5, POLICY, NOW)
     assert level is HIGH
 
 

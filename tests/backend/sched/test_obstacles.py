@@ -23,7 +23,7 @@ HIT = Suspension(NOW - 60, 5, higher=True)
 
 
 def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Obstacles:
-    seating = look(snapshot, 1, Policy()).seating
+    seating = look(snapshot, 1, Policy(overhead_share=0.01)).seating
     assert seating is not None
     return obstacles(seating, 1, ahead)
 

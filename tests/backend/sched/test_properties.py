@@ -22,7 +22,7 @@ Snapshots = Callable[..., st.SearchStrategy[Snapshot]]
 
 
 SLICE = 6500.0  # 1 % of it pays for 65 s of suspending and starting again
-IN_ORDER = Policy(ranking=Ranking.SUBMITTED)
+IN_ORDER = Policy(ranking=Ranking.SUBMITTED, overhead_share=0.01)
 
 
 def data(test: Callable[..., None]) -> Callable[..., None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf, nan
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hai_backend.domain.node import Group
 from hai_backend.domain.plan import Decision, Start, Stop, Suspend, Wait, WaitReason
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.snapshot import Snapshot, Suspension
+from hai_backend.domain.snapshot import SchedTask, Snapshot, Suspension
 from hai_backend.domain.spec import TaskType
 from hai_backend.sched import Policy, schedule
 from hai_backend.sched.policy import Demotion, Ranking
@@ -34,9 +35,10 @@ PROMISED, FULL = W.WAITING_FOR_PREEMPTED, W.NOT_ENOUGH_NODES
 OUT, NEVER = W.OUT_OF_QUOTA, W.QUOTA_EXCEEDED
 STOP = "stop"
 PACKED = Group("default", packed=True)
-HAI = Policy()
+HAI = Policy(overhead_share=0.01)  # a slice is 6 500 s
 BY_LEVELS = Policy(time_slices=False)
-IN_ORDER = Policy(ranking=Ranking.SUBMITTED)
+IN_ORDER = replace(HAI, ranking=Ranking.SUBMITTED)
+WHOLE_RUNS = replace(IN_ORDER, time_slices=False)
 LIMITED = Policy(default_quota=2)
 GONE: Any = {"inactive_users": frozenset("u")}
 GB = 1 << 30
@@ -152,6 +154,50 @@ PACKED_CASES = [
          snap(PACKED, halves(2), quota("u", NORMAL, 1), *(queued(i, gpu=4, user="u") for i in (1, 2, 3))),
          t1=1, t2=1, t3=OUT),
 ]  # fmt: skip
+
+
+def part(task: int, on: str, gpu: int = 4, level: Priority = NORMAL, **settings: Any) -> SchedTask:
+    """A small run that has had its slice, and ranks above a task that wants a whole node."""
+    return running(task, on, level, gpu=gpu, since=settings.pop("since", 7000.0), **settings)
+
+
+RELOCATION = [
+    case("a small run moves so that a whole node is free",
+         snap(PACKED, halves(2), part(8, "n00"), part(9, "n01"), queued(1)), IN_ORDER,
+         t1=PROMISED, t8=For(1)),
+    case("only when all who are in the way fit elsewhere",
+         snap(PACKED, halves(2), part(8, "n00"), part(9, "n01", 6), queued(1)), IN_ORDER, t1=FULL),
+    case("the emptier node is cleared",
+         snap(PACKED, halves(2), part(8, "n00", 5), part(9, "n01", 3), queued(1)), IN_ORDER, t1=PROMISED, t9=For(1)),
+    case("nobody moves twice, nor to where others move away",
+         snap(PACKED, halves(3), part(7, "n00"), part(8, "n01"), part(9, "n02"), queued(1, 2)), IN_ORDER, t1=FULL),
+    case("a gang gets as many nodes as it lacks",
+         snap(PACKED, halves(4), part(7, "n00", 2), part(8, "n01", 2), part(9, "n02", 4), queued(1, 3)), IN_ORDER,
+         t1=PROMISED, t7=For(1), t8=For(1)),
+    case("a larger part fits as well",
+         snap(PACKED, halves(2), part(8, "n00", 5), part(9, "n01", 3), queued(1, gpu=6)), IN_ORDER,
+         t1=PROMISED, t9=For(1)),
+    case("not before it has had its slice",
+         snap(PACKED, halves(2), part(8, "n00", since=6000.0), part(9, "n01", since=6000.0), queued(1)), IN_ORDER,
+         t1=FULL),
+    case("nor a run of a higher level", snap(PACKED, halves(2), part(8, "n00", level=HIGH), part(9, "n01", level=HIGH),
+         queued(1)), IN_ORDER, t1=FULL),
+    case("nor one's own",
+         snap(PACKED, halves(2), part(8, "n00", user="u1"), part(9, "n01", user="u1"), queued(1)), IN_ORDER, t1=FULL),
+    case("nor gangs",
+         snap(PACKED, halves(3), running(9, "n00 n01", gpu=2, since=7000.0), part(8, "n02", 5), queued(1, 2)), IN_ORDER,
+         t1=FULL),
+    case("only for the first that lacks nodes",
+         snap(PACKED, halves(2), part(8, "n00"), part(9, "n01"), queued(1, 2), queued(2)), IN_ORDER, t1=FULL, t2=FULL),
+    case("not where slices are off",
+         snap(PACKED, halves(2), part(8, "n00"), part(9, "n01"), queued(1)), WHOLE_RUNS, t1=FULL),
+    case("cpus and memory must fit, too",
+         snap(PACKED, halves(2, cpus=8), part(8, "n00", cpu=6), part(9, "n01", cpu=6), queued(1)), IN_ORDER, t1=FULL),
+    case("what was left for it is used before another node is cleared",
+         snap(PACKED, halves(3), leaving(7, "n00", gpu=1, wanted_by=1), part(8, "n01"), part(9, "n02"), queued(1)),
+         IN_ORDER, t1=PROMISED),
+]  # fmt: skip
+
 
 R2 = [
     case("within quota", snap(nodes(4), quota("u", NORMAL, 2), queued(1, 2, user="u")), t1=2),
@@ -635,7 +681,8 @@ R13 = [
 
 @pytest.mark.parametrize(
     ("snapshot", "policy", "expected"),
-    [*R1, *PACKED_CASES, *R2, *R3, *AUTO_CASES, *R4_R5, *R6, *R7, *R8, *R9, *R10_R12, *R13, *OTHERS, *BAD_ROWS,
+    [*R1, *PACKED_CASES, *RELOCATION,
+     *R2, *R3, *AUTO_CASES, *R4_R5, *R6, *R7, *R8, *R9, *R10_R12, *R13, *OTHERS, *BAD_ROWS,
      *HAI_DEFECTS],
 )  # fmt: skip
 def test_what_becomes_of_each_task(

@@ -21,7 +21,7 @@ from hai_backend.sched.testing import NOW, leaving, node, nodes, queued, quota, 
 from hai_backend.sched.whatif import flips
 
 LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO
-POLICY = Policy()
+POLICY = Policy(overhead_share=0.01)
 
 
 def served(snapshot: Snapshot, task: int) -> bool:
