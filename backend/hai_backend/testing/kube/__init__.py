@@ -1,0 +1,31 @@
+"""A Kubernetes API server and cluster of our own for tests: real HTTP, stateful, faithful where it matters.
+
+What it copies was seen on a real control plane; tests/contract/test_kubernetes_contract.py runs against both. Left out:
+server-side apply, exec, attach and port-forward, aggregated discovery, Tables, protobuf, probes and lifecycle hooks,
+sidecars, preemption, pod affinity, admission of quotas and rights, and pruning of unknown fields.
+"""
+
+from __future__ import annotations
+
+from hai_backend.testing.kube.chaos import Chaos
+from hai_backend.testing.kube.cluster import FakeCluster
+from hai_backend.testing.kube.faults import Answer, Close, Delay, Truncate
+from hai_backend.testing.kube.kubelet.images import Images
+from hai_backend.testing.kube.kubelet.instant import InstantKubelet
+from hai_backend.testing.kube.kubelet.node_spec import NodeSpec
+from hai_backend.testing.kube.kubelet.process import ProcessKubelet
+from hai_backend.testing.kube.resources import custom
+
+__all__ = [
+    "Answer",
+    "Chaos",
+    "Close",
+    "Delay",
+    "FakeCluster",
+    "Images",
+    "InstantKubelet",
+    "NodeSpec",
+    "ProcessKubelet",
+    "Truncate",
+    "custom",
+]

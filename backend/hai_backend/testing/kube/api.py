@@ -1,0 +1,32 @@
+"""The API without HTTP: what the server and the controllers share."""
+
+from __future__ import annotations
+
+from hai_backend.testing.kube.deletes import Deletes
+from hai_backend.testing.kube.resources import Resource, Resources
+from hai_backend.testing.kube.store import Store
+from hai_backend.testing.kube.stored import Stored
+from hai_backend.testing.kube.timers import Timers
+from hai_backend.testing.kube.writes import Writes
+
+
+class Api:
+    """Objects and the ways to change them."""
+
+    def __init__(
+        self, timers: Timers, custom: tuple[Resource, ...] = (), window: int = 10_000
+    ) -> None:
+        self.timers = timers
+        self.resources = Resources(custom)
+        self.store = Store(self.resources, window)
+        self.writes = Writes(self.store, timers)
+        self.deletes = Deletes(self.store, timers)
+
+    def get(self, plural: str, namespace: str, name: str) -> Stored | None:
+        """The object as it is now."""
+        return self.store.get(self.resources[plural], namespace, name)
+
+    def latest(self, stored: Stored) -> Stored | None:
+        """The same object as it is now; None when it is gone, or another has its name."""
+        now = self.store.get(stored.resource, *stored.key)
+        return now if now is not None and now.uid == stored.uid else None

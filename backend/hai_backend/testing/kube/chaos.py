@@ -1,0 +1,100 @@
+"""Everything that may befall a cluster, by one seed: requests, streams, windows, nodes.
+
+    with Chaos(cluster, seed=17):
+        await cluster.advance(600)
+
+On the test's clock the same seed does the same things at the same times. At the end all is well again: what was frozen
+is thawed, nodes that were lost are back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from hai_backend.testing.kube.cluster import FakeCluster
+from hai_backend.testing.kube.timers import Timer
+
+
+class Chaos:
+    """`rate`: the part of requests that meet a fault. `seconds`: the mean time between other mishaps."""
+
+    def __init__(
+        self, cluster: FakeCluster, seed: int, rate: float = 0.05, seconds: float = 10.0
+    ) -> None:
+        self._cluster = cluster
+        self._random = Random(seed)
+        self._seed, self._rate, self._seconds = seed, rate, seconds
+        self._timer: Timer | None = None
+        self._lost: set[str] = set()
+        self.story: list[tuple[float, str]] = []  # what happened, and when
+
+    def __enter__(self) -> Chaos:
+        self._cluster.faults.seed(self._seed, self._rate)
+        self._cluster.watch_faults.disturb(self._seed, duplicate=0.05, reorder=0.02, drop=0.02)
+        self._next()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._cluster.faults.clear()
+        self._cluster.watch_faults.calm()
+        self._cluster.watch_faults.thaw()
+        for name in sorted(self._lost):
+            self._heal(name)
+
+    def _next(self) -> None:
+        wait = self._random.expovariate(1 / self._seconds)
+        self._timer = self._cluster.timers.call_later(wait, self._strike)
+
+    def _strike(self) -> None:
+        mishaps: list[Callable[[], str]] = [
+            self._end_watches,
+            self._freeze_watches,
+            self._expire,
+            self._lose_node,
+            self._find_node,
+        ]
+        self.story.append((self._cluster.timers.now(), self._random.choice(mishaps)()))
+        self._next()
+
+    def _end_watches(self) -> str:
+        self._cluster.watch_faults.end()
+        return "streams end"
+
+    def _freeze_watches(self) -> str:
+        self._cluster.watch_faults.freeze()
+        wait = self._random.uniform(1.0, 60.0)
+        self._cluster.timers.call_later(wait, self._thaw)
+        return f"streams freeze for {wait:.0f} s"
+
+    def _thaw(self) -> None:
+        self._cluster.watch_faults.thaw()
+
+    def _expire(self) -> str:
+        self._cluster.expire()
+        return "the window expires"
+
+    def _lose_node(self) -> str:
+        names = [n for n in self._cluster.machines.names if n not in self._lost]
+        if not names:
+            return "no node is left to lose"
+        name = self._random.choice(names)
+        self._lost.add(name)
+        if self._random.random() < 0.5:
+            self._cluster.machines.partition(name)
+            return f"{name} cannot be reached"
+        self._cluster.machines.power_loss(name)
+        return f"{name} loses power"
+
+    def _find_node(self) -> str:
+        if not self._lost:
+            return "no node is lost"
+        name = self._random.choice(sorted(self._lost))
+        self._heal(name)
+        return f"{name} is back"
+
+    def _heal(self, name: str) -> None:
+        self._lost.discard(name)
+        self._cluster.machines.heal(name)

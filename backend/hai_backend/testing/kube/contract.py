@@ -1,0 +1,142 @@
+"""What the contract tests need of a cluster, the fake one or a real one: the official client, pods, and patience."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+_SECONDS = 90.0
+
+
+@dataclass
+class Kube:
+    """A namespace of one test, and ways into it."""
+
+    api: client.ApiClient
+    namespace: str
+    image: str
+    kubeconfig: Path
+
+    def __post_init__(self) -> None:
+        # Any: the client takes dictionaries for its models, which its annotations do not say.
+        self.core: Any = client.CoreV1Api(self.api)
+        self.apps: Any = client.AppsV1Api(self.api)
+        self.policy: Any = client.PolicyV1Api(self.api)
+        self.leases: Any = client.CoordinationV1Api(self.api)
+
+    def pod(self, name: str = "", command: str = "exit 0", **spec: Any) -> dict[str, Any]:
+        """A pod that runs a shell command; without `nodeName` or a scheduler it stays where it is."""
+        row = {"name": "main", "image": self.image, "command": ["/bin/sh", "-c", command]}
+        row |= {"imagePullPolicy": "IfNotPresent"}
+        body = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2, **spec}
+        body["containers"] = [{**row, **c} for c in spec.get("containers", [{}])]
+        inits = [{**row, **c} for c in spec.get("initContainers", [])]
+        if inits:
+            body["initContainers"] = inits
+        meta = {"name": name} if name else {"generateName": "p-"}
+        return {"metadata": meta, "spec": body}
+
+    def idle(self, name: str = "", **spec: Any) -> dict[str, Any]:
+        """A pod that nobody schedules."""
+        return self.pod(name, **({"schedulerName": "nobody"} | spec))
+
+    def create(self, body: dict[str, Any]) -> Any:
+        return self.core.create_namespaced_pod(self.namespace, body)
+
+    def read(self, name: str) -> Any:
+        try:
+            return self.core.read_namespaced_pod(name, self.namespace)
+        except ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def node(self) -> str:
+        """A node that takes pods."""
+        found = self.core.list_node().items
+        return str(next(n.metadata.name for n in found if not n.spec.taints))
+
+    def until(self, name: str, so: Callable[[Any], object]) -> Any:
+        """The pod, when something is so of it."""
+        deadline = time.monotonic() + _SECONDS
+        while time.monotonic() < deadline:
+            pod = self.core.read_namespaced_pod(name, self.namespace)
+            if so(pod):
+                return pod
+            _breathe()
+        raise AssertionError(f"it never came true of {name}: {pod.status}")
+
+    def phase(self, name: str, *phases: str) -> Any:
+        return self.until(name, lambda pod: pod.status.phase in phases)
+
+    def gone(self, name: str) -> float:
+        """Seconds until there is no such pod any more."""
+        began = time.monotonic()
+        while self.read(name) is not None:
+            assert time.monotonic() < began + _SECONDS, f"{name} is still there"
+            _breathe()
+        return time.monotonic() - began
+
+    def log(self, name: str, **query: Any) -> str:
+        """Empty where the client says None."""
+        return self.core.read_namespaced_pod_log(name, self.namespace, **query) or ""
+
+    def delete_namespace(self, name: str) -> None:
+        """The client itself expects a Status where servers answer the namespace."""
+        self.api.call_api("DELETE", f"{self.api.configuration.host}/api/v1/namespaces/{name}")
+
+    def kubectl(self, *words: str, given: str = "") -> str:
+        """What kubectl prints. Raises when it fails."""
+        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *words]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.kubeconfig.parent)}
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, timeout=_SECONDS, env=environment
+        )
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+
+
+def _breathe() -> None:
+    """The official client knows no way to wait for a change that may have been."""
+    time.sleep(0.02)
+
+
+@contextmanager
+def cluster_client(kubeconfig: Path) -> Iterator[client.ApiClient]:
+    """The official client; at the end its connections are closed."""
+    api: client.ApiClient = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
+    try:
+        yield api
+    finally:
+        api.close()  # type: ignore[no-untyped-call]
+        api.rest_client.pool_manager.clear()
+
+
+@contextmanager
+def own_namespace(api: client.ApiClient, image: str, kubeconfig: Path) -> Iterator[Kube]:
+    """A namespace that goes with everything in it."""
+    kube = Kube(api, f"hai-test-{uuid.uuid4().hex[:8]}", image, kubeconfig)
+    kube.core.create_namespace({"metadata": {"name": kube.namespace}})
+    _wait_for_account(kube)
+    try:
+        yield kube
+    finally:
+        kube.core.delete_collection_namespaced_pod(kube.namespace, grace_period_seconds=0)
+        kube.delete_namespace(kube.namespace)
+
+
+def _wait_for_account(kube: Kube) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while not kube.core.list_namespaced_service_account(kube.namespace).items:
+        assert time.monotonic() < deadline
+        _breathe()

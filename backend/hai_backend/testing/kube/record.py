@@ -1,0 +1,50 @@
+"""What has been asked of the server, and by whom."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+_KEPT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request."""
+
+    verb: str  # as RBAC names it; for paths without objects the method, in lower case
+    path: str
+    resource: str
+    namespace: str
+    name: str
+    user_agent: str
+    time: float
+
+
+class Record:
+    """The newest requests, in order, and how many there were."""
+
+    def __init__(self) -> None:
+        self._requests: deque[Request] = deque(maxlen=_KEPT)
+        self.total = 0
+
+    def add(self, request: Request) -> None:
+        self._requests.append(request)
+        self.total += 1
+
+    def find(
+        self, verb: str = "", resource: str = "", name: str = "", agent: str = ""
+    ) -> list[Request]:
+        """Requests that match everything that is given; `agent` is a part of the user agent."""
+        return [
+            r
+            for r in self._requests
+            if (not verb or r.verb == verb)
+            and (not resource or r.resource == resource)
+            and (not name or r.name == name)
+            and agent in r.user_agent
+        ]
+
+    def clear(self) -> None:
+        self._requests.clear()
+        self.total = 0

@@ -1,0 +1,63 @@
+"""The cluster in a thread with a loop of its own, for tests and clients that block."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hai_backend.testing.kube.body import Body
+from hai_backend.testing.kube.cluster import FakeCluster
+
+T = TypeVar("T")
+
+
+class ThreadedCluster:
+    """A cluster as seen from another thread."""
+
+    def __init__(self, cluster: FakeCluster, loop: asyncio.AbstractEventLoop) -> None:
+        self.cluster = cluster
+        self._loop = loop
+
+    @property
+    def url(self) -> str:
+        return self.cluster.url
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something in the cluster's loop, such as `cluster.settle()`."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def call(self, act: Callable[[FakeCluster], T]) -> T:
+        """Do something with the cluster, in its loop."""
+
+        async def work() -> T:
+            return act(self.cluster)
+
+        return self.run(work())
+
+    def objects(self, plural: str, namespace: str = "") -> list[Body]:
+        return self.call(lambda cluster: cluster.objects(plural, namespace))
+
+    def kubeconfig(self, path: Path) -> Path:
+        return self.cluster.kubeconfig(path)
+
+
+@contextmanager
+def threaded_cluster(make: Callable[[], FakeCluster]) -> Iterator[ThreadedCluster]:
+    """Start what `make` makes; end it and its thread at the end."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="fake-cluster", daemon=True)
+    thread.start()
+    cluster = make()
+    seen = ThreadedCluster(cluster, loop)
+    try:
+        seen.run(cluster.__aenter__())
+        yield seen
+    finally:
+        seen.run(cluster.__aexit__())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(60)
+        loop.close()
