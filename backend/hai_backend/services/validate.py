@@ -56,7 +56,7 @@ def _convert(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> TaskSpe
         services=services(spec.services, where.node_count, context, rules),
         options=options(spec, where, context, rules),
         roles=roles(spec, where.node_count, rules),
-        policies=policies(spec.policies, where.node_count, rules),
+        policies=policies(spec, where.node_count, rules),
     )
 
 

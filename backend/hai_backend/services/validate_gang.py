@@ -8,9 +8,13 @@ from hai_backend.services import limits
 from hai_backend.services.rules import LABEL, Rules
 from hai_backend.services.validate_program import entrypoint, environments, parameters
 
+_STANDARD = PolicySpec()
+
 
 def roles(spec: pb.TaskSpec, node_count: int, rules: Rules) -> tuple[RoleSpec, ...]:
     """roles[*]: together they are the ranks of the task."""
+    if not spec.roles:
+        return ()
     if len(spec.roles) > limits.ROLES:
         rules.add("roles", f"has {len(spec.roles)} entries; at most {limits.ROLES} are allowed")
         return ()
@@ -21,7 +25,7 @@ def roles(spec: pb.TaskSpec, node_count: int, rules: Rules) -> tuple[RoleSpec, .
     ranks = sum(role.count for role in spec.roles)
     if ranks > limits.NODES:
         rules.add("roles", f"have {ranks} ranks together; at most {limits.NODES} are allowed")
-    elif spec.roles and spec.resource.HasField("node_count") and ranks != node_count:
+    elif spec.resource.HasField("node_count") and ranks != node_count:
         rules.add("roles", f"have {ranks} ranks together, but resource.node_count is {node_count}")
     executable = spec.spec.entrypoint_executable
     return tuple(_role(f"roles[{i}]", role, executable, rules) for i, role in enumerate(spec.roles))
@@ -43,20 +47,19 @@ def _role(path: str, role: pb.RoleSpec, executable: bool, rules: Rules) -> RoleS
     )
 
 
-def policies(asked: pb.PolicySpec, node_count: int, rules: Rules) -> PolicySpec:
+def policies(spec: pb.TaskSpec, node_count: int, rules: Rules) -> PolicySpec:
     """policies.*"""
-    standard = PolicySpec()
+    if not spec.HasField("policies"):
+        return _STANDARD
+    asked = spec.policies
     return PolicySpec(
-        on_pod_failed=_on_end("on_pod_failed", asked.on_pod_failed, standard.on_pod_failed, rules),
-        on_pod_evicted=_on_end(
-            "on_pod_evicted", asked.on_pod_evicted, standard.on_pod_evicted, rules
-        ),
-        on_role_completed=_on_end(
-            "on_role_completed", asked.on_role_completed, standard.on_role_completed, rules
-        ),
+        on_pod_failed=_on_end("on_pod_failed", asked.on_pod_failed, rules),
+        on_pod_evicted=_on_end("on_pod_evicted", asked.on_pod_evicted, rules),
+        on_role_completed=_on_end("on_role_completed", asked.on_role_completed, rules),
         min_available=rules.number("policies.min_available", asked.min_available, 0, node_count),
     )
 
 
-def _on_end(name: str, value: str, default: OnEnd, rules: Rules) -> OnEnd:
+def _on_end(name: str, value: str, rules: Rules) -> OnEnd:
+    default: OnEnd = getattr(_STANDARD, name)
     return rules.choice(f"policies.{name}", value, OnEnd, default)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.spec import NodeResourceSpec, OptionsSpec, ProfileSpec, ResourceSpec
@@ -15,37 +16,22 @@ from hai_backend.services.validate_fit import SubmitContext
 _VENV = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\[[a-z0-9_-]{1,32}\])?")
 _TAG = re.compile(r"[^\s,\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
 _SIGNALS = ("", "SIGTERM", "SIGUSR1")
-_DEFAULTS = OptionsSpec()
+
+Check = Callable[[str, Any, Rules], object]  # path, what is given there
 
 
 def options(
     spec: pb.TaskSpec, resource: ResourceSpec, context: SubmitContext, rules: Rules
 ) -> OptionsSpec:
-    """options.*"""
-    asked = spec.options
-    _signal(asked.suspend_signal, rules)
+    """options.*: fields are asked for only when they are given; the others keep their defaults."""
     _git(spec, rules)
-    return OptionsSpec(
-        whole_life_state=asked.whole_life_state,
-        mount_code=_or_default(asked, "mount_code", 2**31 - 1, rules),
-        py_venv=_venv(asked.py_venv, rules),
-        override_node_resource=_override(asked, rules),
-        profile=_profile(asked, rules),
-        tags=tags("options.tags", asked.tags, rules),
-        watchdog_time=_or_default(asked, "watchdog_time", limits.SECONDS, rules),
-        record_git_revision=asked.record_git_revision,
-        shared_in_group=asked.shared_in_group,
-        assigned_nodes=_assigned(asked.assigned_nodes, resource, context, rules),
-        sidecar=_sidecars(asked.sidecar, rules),
-        fffs_enable_fuse=asked.fffs_enable_fuse,
-        timeout=rules.number("options.timeout", asked.timeout, 0, limits.SECONDS),
-        time_limit=rules.number("options.time_limit", asked.time_limit, 0, limits.SECONDS),
-        max_retries=rules.number("options.max_retries", asked.max_retries, 0, limits.RETRIES),
-        suspend_signal=asked.suspend_signal,
-        ack_within=_seconds(asked, "ack_within", limits.ACK_SECONDS, rules),
-        save_within=_seconds(asked, "save_within", limits.SAVE_SECONDS, rules),
-        env_fallback=asked.env_fallback,
-    )
+    given: dict[str, Any] = {field.name: value for field, value in spec.options.ListFields()}
+    for name, value in given.items():
+        if check := _CHECKS.get(name):
+            given[name] = check(f"options.{name}", value, rules)
+    if names := given.get("assigned_nodes"):
+        given["assigned_nodes"] = _assigned(names, resource, context, rules)
+    return OptionsSpec(**given)
 
 
 def tags(field: str, values: Sequence[str], rules: Rules) -> tuple[str, ...]:
@@ -68,19 +54,18 @@ def tags(field: str, values: Sequence[str], rules: Rules) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _or_default(asked: pb.OptionsSpec, name: str, most: int, rules: Rules) -> int:
-    value: int = getattr(asked if asked.HasField(name) else _DEFAULTS, name)  # type: ignore[arg-type]
-    return rules.number(f"options.{name}", value, 0, most)
+def _number(most: int) -> Check:
+    return lambda field, value, rules: rules.number(field, value, 0, most)
 
 
-def _seconds(asked: pb.OptionsSpec, name: str, most: float, rules: Rules) -> float:
-    value: float = getattr(asked if asked.HasField(name) else _DEFAULTS, name)  # type: ignore[arg-type]
-    return rules.seconds(f"options.{name}", value, most)
+def _seconds(most: float) -> Check:
+    return lambda field, value, rules: rules.seconds(field, value, most)
 
 
-def _signal(value: str, rules: Rules) -> None:
+def _signal(field: str, value: str, rules: Rules) -> str:
     if value not in _SIGNALS:
-        rules.add("options.suspend_signal", f"{value[:40]!r} must be SIGTERM, SIGUSR1 or empty")
+        rules.add(field, f"{value[:40]!r} must be SIGTERM, SIGUSR1 or empty")
+    return value
 
 
 def _git(spec: pb.TaskSpec, rules: Rules) -> None:
@@ -88,26 +73,18 @@ def _git(spec: pb.TaskSpec, rules: Rules) -> None:
         rules.add("options.record_git_revision", "excludes spec.git_remote_repo; leave one out")
 
 
-def _venv(value: str, rules: Rules) -> str:
-    if value:
-        rules.matching("options.py_venv", value, _VENV, "an environment's name, or name[owner]")
-    return value
+def _venv(field: str, value: str, rules: Rules) -> str:
+    return rules.matching(field, value, _VENV, "an environment's name, or name[owner]")
 
 
-def _override(asked: pb.OptionsSpec, rules: Rules) -> NodeResourceSpec | None:
-    if not asked.HasField("override_node_resource"):
-        return None
-    path, given = "options.override_node_resource", asked.override_node_resource
+def _override(path: str, given: pb.NodeResourceSpec, rules: Rules) -> NodeResourceSpec:
     return NodeResourceSpec(
         cpu=rules.number(f"{path}.cpu", given.cpu, 0, limits.CPUS),
         memory=rules.number(f"{path}.memory", given.memory, 0, limits.MEMORY_GB),
     )
 
 
-def _profile(asked: pb.OptionsSpec, rules: Rules) -> ProfileSpec | None:
-    if not asked.HasField("profile"):
-        return None
-    path, given = "options.profile", asked.profile
+def _profile(path: str, given: pb.ProfileSpec, rules: Rules) -> ProfileSpec:
     for name, seconds in given.interval.items():
         rules.number(f"{path}.interval[{name[:64]}]", seconds, 1, limits.SECONDS)
     return ProfileSpec(
@@ -120,11 +97,9 @@ def _profile(asked: pb.OptionsSpec, rules: Rules) -> ProfileSpec | None:
     )
 
 
-def _sidecars(names: Sequence[str], rules: Rules) -> tuple[str, ...]:
+def _sidecars(field: str, names: Sequence[str], rules: Rules) -> tuple[str, ...]:
     for i, name in enumerate(names):
-        rules.matching(
-            f"options.sidecar[{i}]", name, LABEL, "at most 63 of a-z, 0-9 and -, no - at an end"
-        )
+        rules.matching(f"{field}[{i}]", name, LABEL, "at most 63 of a-z, 0-9 and -, no - at an end")
     return tuple(names)
 
 
@@ -132,8 +107,6 @@ def _assigned(
     names: Sequence[str], resource: ResourceSpec, context: SubmitContext, rules: Rules
 ) -> tuple[str, ...]:
     field = "options.assigned_nodes"
-    if not names:
-        return ()
     if not context.has_right("assign_nodes"):
         rules.add(
             field, f"{context.user} lacks the right assign_nodes; an admin can give it", "DENIED"
@@ -160,3 +133,20 @@ def _assigned_node(path: str, name: str, group: GroupCapacity, zone: str, rules:
         )
     elif zone and node.zone != zone:
         rules.add(path, f"node {name} is not in zone {zone}", "NO_SUCH_NODE")
+
+
+_CHECKS: dict[str, Check] = {
+    "mount_code": _number(2**31 - 1),
+    "py_venv": _venv,
+    "override_node_resource": _override,
+    "profile": _profile,
+    "tags": tags,
+    "watchdog_time": _number(limits.SECONDS),
+    "sidecar": _sidecars,
+    "timeout": _number(limits.SECONDS),
+    "time_limit": _number(limits.SECONDS),
+    "max_retries": _number(limits.RETRIES),
+    "suspend_signal": _signal,
+    "ack_within": _seconds(limits.ACK_SECONDS),
+    "save_within": _seconds(limits.SAVE_SECONDS),
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from posixpath import splitext
 
 from hai.task import env
 from hai.v1 import task_spec_pb2 as pb
@@ -22,7 +22,7 @@ def program(spec: pb.ProgramSpec, rules: Rules) -> ProgramSpec:
     workspace = _workspace(spec, rules)
     entry = entrypoint("spec.entrypoint", spec.entrypoint, spec.entrypoint_executable, rules)
     arguments = parameters("spec.parameters", spec.parameters, rules)
-    length = len(workspace) + len(entry) + sum(len(p) + 1 for p in arguments) + 1
+    length = len(workspace) + len(entry) + sum(map(len, arguments)) + len(arguments) + 1
     if length > limits.COMMAND_CHARS:
         what = "workspace, entrypoint and parameters together have"
         rules.add(
@@ -46,7 +46,7 @@ def entrypoint(field: str, value: str, executable: bool, rules: Rules) -> str:
         rules.add(
             field, "is required: a .py file, a .sh file, or with entrypoint_executable any program"
         )
-    elif not executable and PurePosixPath(value).suffix not in (".py", ".sh"):
+    elif not executable and splitext(value)[1] not in (".py", ".sh"):
         rules.add(
             field, f"{value[-40:]!r} must end in .py or .sh, or entrypoint_executable must be set"
         )
@@ -57,7 +57,7 @@ def entrypoint(field: str, value: str, executable: bool, rules: Rules) -> str:
 
 def parameters(field: str, values: Sequence[str], rules: Rules) -> tuple[str, ...]:
     """Arguments reach the program unchanged, so everything but NUL is allowed."""
-    if any("\0" in value for value in values):
+    if "\0" in "".join(values):
         for i, value in enumerate(values):
             rules.text(f"{field}[{i}]", value, limits.SPEC_BYTES)
     return tuple(values)
@@ -65,6 +65,8 @@ def parameters(field: str, values: Sequence[str], rules: Rules) -> tuple[str, ..
 
 def environments(field: str, values: Mapping[str, str], rules: Rules) -> dict[str, str]:
     """Variables; values reach the program unchanged."""
+    if not values:
+        return {}
     for name, value in values.items():
         path = f"{field}[{name[:64]}]"
         rules.matching(
@@ -94,6 +96,8 @@ def _workspace(spec: pb.ProgramSpec, rules: Rules) -> str:
 
 def _repository(spec: pb.ProgramSpec, rules: Rules) -> str:
     url = spec.git_remote_repo
+    if not url:
+        return ""
     if url.startswith("-") or "::" in url or _BLANK.search(url):
         rules.add("spec.git_remote_repo", "must be the address of a git repository, without blanks")
     return rules.text("spec.git_remote_repo", url, limits.URL_CHARS)
@@ -101,7 +105,9 @@ def _repository(spec: pb.ProgramSpec, rules: Rules) -> str:
 
 def _revision(spec: pb.ProgramSpec, rules: Rules) -> str:
     revision = spec.git_target_revision
-    if revision and not spec.git_remote_repo:
+    if not revision:
+        return ""
+    if not spec.git_remote_repo:
         rules.add("spec.git_target_revision", "needs spec.git_remote_repo")
     if revision.startswith("-") or _BLANK.search(revision):
         rules.add("spec.git_target_revision", "must be a branch, tag or commit, without blanks")

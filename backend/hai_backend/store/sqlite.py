@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
@@ -35,7 +35,11 @@ from hai_backend.store.writes import apply
 _READERS = 4
 _CROWD = 8  # commands in one batch: so many callers will soon be back
 _LOOKS, _LOOK_SECONDS = 8, 0.004
+_NOBODY = sys.maxsize
 _PRAGMAS = ("synchronous=FULL", "busy_timeout=5000", "foreign_keys=ON", "cache_size=-16000")
+# A statement of many rows keeps a journal of its own, else in a file; and few checkpoints write a page once for many
+# changes of it. The log then takes 16 MB.
+_WRITING = ("journal_mode=WAL", "temp_store=MEMORY", "wal_autocheckpoint=4000")
 
 
 class SqliteDatabase:
@@ -43,11 +47,13 @@ class SqliteDatabase:
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
-        self._writer = _engine(self._path, "BEGIN IMMEDIATE", ("journal_mode=WAL", *_PRAGMAS))
+        self._writer = _engine(self._path, "BEGIN IMMEDIATE", (*_WRITING, *_PRAGMAS))
         self._reader = _engine(self._path, "BEGIN", (*_PRAGMAS, "query_only=ON"))
         self._bulk = Bulk(self._writer.dialect)
         self._runs: Runs = {}
         self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._expected = _NOBODY
+        self._came = Event()
         self._lock = -1
         self._open = False
 
@@ -79,7 +85,12 @@ class SqliteDatabase:
         self._require_open()
         future: asyncio.Future[object] = self._loop.create_future()
         self._queue.put(Waiting(command, future))
+        if self._queue.qsize() >= self._expected:
+            self._came.set()
         return await future
+
+    async def confirm(self) -> None:
+        """The file is locked: nobody else has it."""
 
     def _require_open(self) -> None:
         if not self._open:
@@ -111,24 +122,27 @@ class SqliteDatabase:
         batch = self._next_batch()
         while batch:
             outcomes = self._commit([waiting.command for waiting in batch])
+            self._came.clear()
+            if len(batch) >= _CROWD:
+                self._expected = len(batch) + self._queue.qsize()
             self._tell(settle, list(zip(batch, outcomes, strict=True)))
             if len(batch) >= _CROWD:
-                self._gather(len(batch))
+                self._gather()
             batch = self._next_batch()
         self._tell(self._ended.set_result, None)
 
-    def _gather(self, crowd: int) -> None:
-        """Wait until as many have come as last time, or no more come: a commit costs as much for one as for fifty.
+    def _gather(self) -> None:
+        """Wait until all have come again, or no more come: a commit costs as much for one as for fifty.
 
         It also lets the event loop have the interpreter to itself: two busy threads slow each other down.
         """
         before = 0
         for _ in range(_LOOKS):
-            time.sleep(_LOOK_SECONDS)
-            now = self._queue.qsize()
-            if now >= crowd or 0 < now == before:
-                return
+            all_came, now = self._came.wait(_LOOK_SECONDS), self._queue.qsize()
+            if all_came or 0 < now == before:
+                break
             before = now
+        self._expected = _NOBODY
 
     def _next_batch(self) -> list[Waiting]:
         """All that waits, at least one; nothing once the store is closed and everything is written."""

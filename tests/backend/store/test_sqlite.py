@@ -86,6 +86,20 @@ async def test_what_was_acknowledged_survives_kill_9_and_nothing_is_half(sqlite_
     await store.close()
 
 
+async def test_the_last_of_a_crowd_wakes_the_writer(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for the next look, except at the end, when some do not come back."""
+    monkeypatch.setattr(sqlite_module, "_LOOK_SECONDS", 0.25)
+
+    async def caller(name: str) -> None:
+        for number in range(30):
+            await sqlite_store.create_task(task(f"{name}-{number}"), [SUBMITTED])
+
+    async with asyncio.timeout(4):  # thirty looks take more than seven seconds
+        await asyncio.gather(*(caller(f"c{i}") for i in range(16)))
+
+
 @pytest.fixture
 async def small_store(sqlite_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store whose database may not grow far: to SQLite, the disk is full."""
