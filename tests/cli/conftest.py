@@ -95,6 +95,7 @@ async def _fill(fake: FakeClient) -> None:
     fake.world.tasks[1].goodput.CopyFrom(GOODPUT)
     waits = fake.world.tasks[2].waiting
     waits.message, waits.queue_place, waits.effective_priority = "wants 4 nodes, 1 is free", 1, 10
+    fake.world.digests["registry.example/lab/main:1"] = "sha256:" + "1" * 64
     await fake.users.set_quota(Quota(subject="alice", group="default", priority=-1, nodes=8))
     await fake.users.set_quota(Quota(subject="alice", group="default", priority=30, nodes=2))
 

@@ -14,6 +14,11 @@ import pytest
 
 from hai.client import profile as profiles
 from hai.client.profile import Profile
+from hai.v1.artifact_pb2 import Artifact
+from hai.v1.dataset_pb2 import Dataset
+from hai.v1.image_pb2 import Image, Registry
+from hai.v1.port_pb2 import Port
+from hai.v1.storage_pb2 import MountRule
 from hai_tui.cli.main import ENTRIES, _root
 from hai_tui.cli.texts import TEXTS, language, text
 
@@ -80,12 +85,20 @@ def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "incomplete", "expected"),
     [
-        pytest.param([], "st", ["status", "stop", "star"], id="commands"),
+        pytest.param([], "st", ["status", "stop", "star", "storage"], id="commands"),
         pytest.param(["stop"], "", ["3", "2", "1"], id="ids"),
         pytest.param(["stop"], "t", ["train"], id="names"),
         pytest.param(["nodes", "-g"], "d", ["default"], id="groups"),
         pytest.param(["node", "cordon"], "n", ["n0", "n1"], id="nodes"),
         pytest.param(["share", "list", "vision", "-g"], "e", ["extra"], id="groups of shares"),
+        pytest.param(["right", "grant", "bob"], "im", ["image:"], id="rights"),
+        pytest.param(["port", "delete"], "3", ["30022"], id="ports"),
+        pytest.param(["artifact", "get"], "v", ["vision/m:1"], id="artifacts"),
+        pytest.param(["dataset", "get"], "i", ["imagenet:1"], id="datasets"),
+        pytest.param(["image", "check"], "t", ["torch"], id="images"),
+        pytest.param(["registry", "set"], "r", ["r.example"], id="registries"),
+        pytest.param(["storage", "delete"], "", ["7"], id="mount rules"),
+        pytest.param(["storage", "add", "/a", "--owner"], "p", ["public"], id="owners"),
         pytest.param(["priority", "1"], "2", ["2"], id="more ids"),
         pytest.param(["list", "--output"], "n", ["name"], id="values of an option"),
         pytest.param(["group", "update", "g"], "sta", ["staying="], id="settings"),
@@ -96,6 +109,13 @@ def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_completion(words, incomplete, expected, fake, monkeypatch) -> None:
+    fake.world.ports[30022] = Port(node_port=30022, user="alice")
+    model = Artifact(name="m", version="1", user_group="vision")
+    fake.world.artifacts["vision", "m", "1"] = model
+    fake.world.datasets["imagenet", "1"] = Dataset(name="imagenet", version="1")
+    fake.world.images["torch"] = Image(name="torch", reference="r.example/torch")
+    fake.world.registries["r.example"] = Registry(prefix="r.example")
+    fake.world.mount_rules[7] = MountRule(id=7, mount_path="/data")
     assert completed(fake, words, incomplete) == expected
 
 

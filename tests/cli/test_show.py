@@ -17,7 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai.v1 import task_pb2, user_pb2
+from hai.v1 import (
+    artifact_pb2,
+    dataset_pb2,
+    image_pb2,
+    message_service_pb2,
+    port_pb2,
+    storage_pb2,
+    task_pb2,
+    user_pb2,
+)
 from hai.v1.task_service_pb2 import (
     DryRunTaskResponse,
     ExplainTaskResponse,
@@ -126,7 +135,10 @@ def test_json_has_every_field_by_its_proto_name() -> None:
 
 MESSAGES = [task_pb2.Task, task_pb2.Run, task_pb2.Rank, task_pb2.Waiting, task_pb2.Goodput]
 MESSAGES += [ExplainTaskResponse, DryRunTaskResponse, Flip, NodeNumbers, Preemption, QuotaUse]
-MESSAGES += [user_pb2.Share]
+MESSAGES += [user_pb2.Share, user_pb2.Grant, image_pb2.Image, image_pb2.ImageCheck]
+MESSAGES += [artifact_pb2.Artifact, artifact_pb2.TaskArtifact]
+MESSAGES += [dataset_pb2.Dataset, message_service_pb2.Message]
+MESSAGES += [port_pb2.Port, image_pb2.Registry, storage_pb2.Mount, storage_pb2.MountRule]
 
 
 @pytest.mark.parametrize("message", MESSAGES)
@@ -150,6 +162,20 @@ def test_json_fields_are_documented(message: type[task_pb2.Task]) -> None:
 )
 def test_span(seconds: float, shown: str) -> None:
     assert human.span(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("bytes", "shown"),
+    [
+        pytest.param(1, "1 B", id="one"),
+        pytest.param(999, "999 B", id="three digits"),
+        pytest.param(1000, "0.977 KiB", id="no fourth"),
+        pytest.param(1536, "1.5 KiB", id="a half"),
+        pytest.param(150 << 30, "150 GiB", id="a data set"),
+    ],
+)
+def test_size(bytes: int, shown: str) -> None:
+    assert human.size(bytes) == shown
 
 
 @given(st.integers(0, 10**8))

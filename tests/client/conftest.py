@@ -140,6 +140,17 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 
 @pytest.fixture
+async def two() -> AsyncIterator[tuple[Scripted, Scripted]]:
+    """Two servers."""
+    servers = Scripted(), Scripted()
+    for server in servers:
+        await server.start()
+    yield servers
+    for server in servers:
+        await server.stop()
+
+
+@pytest.fixture
 def refuse() -> Callable[..., Answer]:
     """See `refusal`."""
     return refusal

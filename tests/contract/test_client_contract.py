@@ -20,7 +20,20 @@ import pytest
 from hai.client import errors
 from hai.client.client import Client
 from hai.client.fake import FakeClient
+from hai.v1.artifact_pb2 import (
+    ARTIFACT_DIRECTION_INPUT,
+    ARTIFACT_DIRECTION_OUTPUT,
+    Artifact,
+)
+from hai.v1.dataset_pb2 import (
+    DATASET_VISIBILITY_PRIVATE,
+    DATASET_VISIBILITY_PUBLIC,
+    Dataset,
+)
+from hai.v1.image_pb2 import Image, Registry
+from hai.v1.message_service_pb2 import Message
 from hai.v1.policy_pb2 import SchedulingPolicy
+from hai.v1.storage_pb2 import MOUNT_ACTION_REMOVE, MountRule
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_CANCELED,
     TASK_STATE_FINISHED,
@@ -28,7 +41,7 @@ from hai.v1.task_pb2 import (
 )
 from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai.v1.user_pb2 import TOKEN_SCOPE_READ, Quota, Share
+from hai.v1.user_pb2 import ROLE_ADMIN, ROLE_USER, TOKEN_SCOPE_READ, Grant, Quota, Share, User
 
 
 def has_running_server() -> bool:
@@ -365,6 +378,167 @@ async def test_shares(client: Client) -> None:
     assert list(await client.users.shares(group=group)) == [new]
     with pytest.raises(errors.NotFound):
         await client.users.delete_share("vision", group)
+
+
+async def test_rights(client: Client) -> None:
+    me = (await client.users.whoami()).user.name
+    wanted = Grant(subject="vision", subject_is_group=True, right="image:r.example/vision")
+    assert await client.users.grant(wanted) == wanted
+    own = await client.users.grant(Grant(subject=me, right="assign_nodes"))
+    own.expire_time.FromSeconds(4_000_000_000)
+    assert await client.users.grant(own) == own
+    assert list(await client.users.rights()) == [own, wanted]
+    assert list(await client.users.rights("vision")) == [wanted]
+    await client.users.revoke(me, "assign_nodes")
+    assert list(await client.users.rights()) == [wanted]
+    with pytest.raises(errors.NotFound):
+        await client.users.revoke(me, "assign_nodes")
+
+
+async def test_tokens_may_be_held_by_others(client: Client) -> None:
+    await client.users.create(User(name="bob", role=ROLE_USER, active=True))
+    made = await client.users.create_token(scope=TOKEN_SCOPE_READ, holder="bob")
+    assert made.holder == "bob"
+    assert [t.id for t in await client.users.tokens("bob")] == [made.id]
+    me = (await client.users.whoami()).user.name
+    assert (await client.users.create_token(holder=me)).holder == ""
+
+
+async def test_ports(client: Client) -> None:
+    ssh = await client.ports.create("notebook", "ssh")
+    web = await client.ports.create("notebook", "web")
+    assert (ssh.node_port, web.node_port) == (30_000, 30_001)
+    assert (ssh.task_name, ssh.service, bool(ssh.user)) == ("notebook", "ssh", True)
+    for taken in (
+        client.ports.create("notebook", "ssh"),
+        client.ports.create("other", "ssh", node_port=30_000),
+        client.ports.bind(30_001, "notebook", "ssh"),
+    ):
+        with pytest.raises(errors.Conflict):
+            await taken
+    moved = await client.ports.bind(30_001, "notebook-2", "ssh")
+    assert moved.task_name == "notebook-2"
+    assert list(await client.ports.list()) == [ssh, moved]
+    await client.ports.delete(30_000)
+    assert list(await client.ports.list("*")) == [moved]
+    for gone in (client.ports.delete(30_000), client.ports.bind(30_000, "t", "ssh")):
+        with pytest.raises(errors.NotFound):
+            await gone
+
+
+async def test_artifacts(client: Client) -> None:
+    task, me = await client.tasks.create(spec()), (await client.users.whoami()).user.name
+    model = await client.artifacts.create(Artifact(name="model", type="weights", location="/ws/m"))
+    assert (model.version, model.owner, model.user_group) == ("default", me, "")
+    await client.users.update(User(name=me, role=ROLE_ADMIN, active=True, groups=["vision"]))
+    shared = await client.artifacts.create(Artifact(name="m", version="2", user_group="vision"))
+    with pytest.raises(errors.Conflict):
+        await client.artifacts.create(Artifact(name="model"))
+    assert list(await client.artifacts.list()) == [shared, model]
+    assert list(await client.artifacts.list("model")) == [model]
+    assert list(await client.artifacts.list(user_group="vision")) == [shared]
+    shared.description = "the good one"
+    changed = await client.artifacts.update(shared)
+    assert changed.description == "the good one"
+    assert await client.artifacts.get("m", "2", "vision") == changed
+    await client.artifacts.map(task.id, ARTIFACT_DIRECTION_OUTPUT, "model")
+    await client.artifacts.map(task.id, ARTIFACT_DIRECTION_INPUT, "model")
+    await client.artifacts.map(task.id, ARTIFACT_DIRECTION_INPUT, "m", "2", "vision")
+    assert [a.artifact.name for a in await client.artifacts.of_task(task.id)] == ["m", "model"]
+    await client.artifacts.delete("model")
+    assert [a.artifact.name for a in await client.artifacts.of_task(task.id)] == ["m"]
+    await client.artifacts.unmap(task.id)
+    assert list(await client.artifacts.of_task(task.id)) == []
+    for gone in (client.artifacts.get("model"), client.artifacts.delete("model")):
+        with pytest.raises(errors.NotFound):
+            await gone
+
+
+async def test_datasets(client: Client) -> None:
+    wanted = Dataset(
+        name="imagenet",
+        version="2012",
+        path="/data/imagenet",
+        visibility=DATASET_VISIBILITY_PUBLIC,
+        size_bytes=150 << 30,
+    )
+    made = await client.datasets.create(wanted)
+    assert (made.version, made.path, bool(made.owner)) == ("2012", "/data/imagenet", True)
+    with pytest.raises(errors.Conflict):
+        await client.datasets.create(wanted)
+    private = DATASET_VISIBILITY_PRIVATE
+    other = await client.datasets.create(Dataset(name="mine", path="/x", visibility=private))
+    assert list(await client.datasets.list()) == [made, other]
+    assert list(await client.datasets.list("mine")) == [other]
+    assert await client.datasets.get("mine") == other
+    await client.datasets.delete("mine", "default")
+    for gone in (client.datasets.get("mine"), client.datasets.delete("mine")):
+        with pytest.raises(errors.NotFound):
+            await gone
+
+
+async def test_messages(client: Client) -> None:
+    me = (await client.users.whoami()).user.name
+    await client.users.create(User(name="bob", role=ROLE_USER, active=True))
+    all = await client.messages.create(Message(text="hello"))
+    mine = await client.messages.create(Message(text="hello you", subject=me))
+    await client.messages.create(Message(text="hello bob", subject="bob"))
+    group = Message(text="hello there", subject="vision", subject_is_group=True)
+    await client.messages.create(group)
+    assert (all.id, all.author) == (1, me)
+    assert list(await client.messages.list()) == [mine, all]
+    assert len(await client.messages.list(all=True)) == 4
+    await client.messages.delete(mine.id)
+    assert list(await client.messages.list()) == [all]
+    with pytest.raises(errors.NotFound):
+        await client.messages.delete(mine.id)
+
+
+async def test_mount_rules(client: Client) -> None:
+    data = MountRule(owners=["public"], mount_path="/data", source="/srv/data", writable=True)
+    made = await client.storage.create_rule(data, validate_only=True)
+    assert list(await client.storage.rules()) == []
+    made = await client.storage.create_rule(data)
+    assert (made.rule.id, list(made.warnings)) == (1, [])
+    with pytest.raises(errors.Conflict):
+        await client.storage.create_rule(data)
+    found = (await client.storage.mounts()).mounts
+    assert [(m.mount_path, m.source, m.writable) for m in found] == [("/data", "/srv/data", True)]
+    gone = MountRule(owners=["public"], mount_path="/data", action=MOUNT_ACTION_REMOVE)
+    last = (await client.storage.create_rule(gone)).rule
+    await client.storage.delete_rule(made.rule.id)
+    assert list(await client.storage.rules()) == [last]
+    assert list((await client.storage.mounts()).mounts) == []
+    with pytest.raises(errors.NotFound):
+        await client.storage.delete_rule(made.rule.id)
+
+
+async def test_images(client: Client) -> None:
+    torch = Image(name="torch", reference="r.example/base/torch:2", is_default=True)
+    assert await client.images.set(torch) == torch
+    lab = Image(name="lab", reference="r.example/lab", user_groups=["vision"], is_default=True)
+    await client.images.set(lab)
+    assert [(i.name, i.is_default) for i in await client.images.list()] == [
+        ("lab", True),
+        ("torch", False),
+    ]
+    await client.images.delete("lab")
+    assert [i.name for i in await client.images.list()] == ["torch"]
+    for refused in (client.images.delete("lab"), client.images.check("lab")):
+        with pytest.raises(errors.NotFound):
+            await refused
+
+
+async def test_registries_show_no_password(client: Client) -> None:
+    robot = Registry(prefix="r.example/lab", username="robot", pull_secret="login")
+    assert not (await client.images.set_registry(robot)).has_password
+    kept = await client.images.set_registry(robot, "hunter2")
+    assert kept.has_password
+    assert (await client.images.set_registry(robot)).has_password
+    assert list(await client.images.registries()) == [kept]
+    await client.images.delete_registry("r.example/lab")
+    with pytest.raises(errors.NotFound):
+        await client.images.delete_registry("r.example/lab")
 
 
 async def test_tokens_show_their_secret_once(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Users, quotas, shares and tokens in memory, written through to the store: every call asks for them, few change them.
+"""Users, rights, quotas, shares and tokens in memory, written through to the store: all calls ask, few change them.
 
 A change is visible to the next call as soon as it is durable; revoking a token needs no waiting.
 """
@@ -11,11 +11,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from hai_backend.auth import quotas as quota_rules
+from hai_backend.auth import rights as right_rules
 from hai_backend.auth import shares as share_rules
 from hai_backend.auth import tokens as token_rules
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.errors import Conflict, NotFound, Unauthenticated
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.right import Grant
 from hai_backend.domain.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
 
@@ -36,6 +38,9 @@ class UserStore(Protocol):
     async def tokens(self) -> list[Token]: ...
     async def create_token(self, token: Token) -> Token: ...
     async def save_token(self, token: Token) -> None: ...
+    async def records(self, kind: type[Grant]) -> list[Grant]: ...
+    async def save_record(self, record: object) -> None: ...
+    async def delete_record(self, record: object) -> bool: ...
 
 
 class Directory:
@@ -47,6 +52,9 @@ class Directory:
         self._users: dict[str, User] = {}
         self._quotas: dict[quota_rules.Key, Quota] = {}
         self._shares: dict[share_rules.Key, Share] = {}
+        self._grants: dict[right_rules.Key, Grant] = {}
+        self._effective: dict[str, User] = {}  # with the rights that count now
+        self._effective_until = 0.0
         self._tokens: dict[int, Token] = {}
         self._by_digest: dict[str, int] = {}
         self._rows: dict[str, tuple[QuotaRow, ...]] = {}
@@ -59,9 +67,10 @@ class Directory:
         self._users = {user.name: user for user in await self._store.users()}
         self._quotas = {quota_rules.key(quota): quota for quota in await self._store.quotas()}
         self._shares = {share_rules.key(share): share for share in await self._store.shares()}
+        self._grants = {right_rules.key(g): g for g in await self._store.records(Grant)}
         for token in await self._store.tokens():
             self._remember(token)
-        self._rows_until, self._share_rows = 0.0, None
+        self._rows_until, self._share_rows, self._effective_until = 0.0, None, 0.0
 
     def _remember(self, token: Token) -> Token:
         self._tokens[token.id] = token
@@ -78,12 +87,30 @@ class Directory:
                 "the token is not known here; is it for another cluster? `hai whoami` tells"
             )
         token_rules.check(token, now)
-        user = self._users.get(token.user)
+        user = self._active(token.user)
+        if token.holder:
+            self._active(token.holder)
+        return Identity(self._as_allowed(user, now), token.scope, token.id, token.holder)
+
+    def _active(self, name: str) -> User:
+        user = self._users.get(name)
         if user is None or not user.active:
-            raise Unauthenticated(
-                f"{token.user} is not active; ask an admin", reason="USER_INACTIVE"
-            )
-        return Identity(user, token.scope, token.id)
+            raise Unauthenticated(f"{name} is not active; ask an admin", reason="USER_INACTIVE")
+        return user
+
+    def as_allowed(self, user: User, now: float) -> User:
+        """What an account, as it is or would be, is allowed now."""
+        return right_rules.effective(user, self._grants.values(), now)
+
+    def _as_allowed(self, user: User, now: float) -> User:
+        """The same for the account as it is, remembered: every call asks."""
+        if now >= self._effective_until:
+            self._effective = {}
+            self._effective_until = right_rules.next_expiry(self._grants.values(), now)
+        known = self._effective.get(user.name)
+        if known is None:
+            known = self._effective[user.name] = self.as_allowed(user, now)
+        return known
 
     def user(self, name: str) -> User:
         """One user. Raises NotFound."""
@@ -127,8 +154,32 @@ class Directory:
     async def _save_user(self, user: User) -> User:
         await self._store.save_user(user)
         self._users[user.name] = user
+        self._effective_until = 0.0
         self._recount()
         return user
+
+    def grants(self) -> tuple[Grant, ...]:
+        """All as they were granted, by subject and right (expired ones too)."""
+        return tuple(self._grants[known] for known in sorted(self._grants))
+
+    async def grant(self, grant: Grant) -> Grant:
+        """Grant a right, or change until when."""
+        async with self._writing:
+            await self._store.save_record(grant)
+            self._grants[right_rules.key(grant)] = grant
+            self._effective_until = 0.0
+        return grant
+
+    async def revoke(self, subject: str, subject_is_group: bool, right: str) -> None:
+        """Take back what was granted. Raises NotFound."""
+        async with self._writing:
+            grant = Grant(subject, subject_is_group, right)
+            if not await self._store.delete_record(grant):
+                raise NotFound(
+                    f"{subject} has not been granted {right}; `hai right list` shows all grants"
+                )
+            self._grants.pop(right_rules.key(grant), None)
+            self._effective_until = 0.0
 
     # how much
 
@@ -215,8 +266,8 @@ class Directory:
     # credentials
 
     def tokens_of(self, user: str) -> tuple[Token, ...]:
-        """Newest first."""
-        return tuple(t for t in reversed(self._tokens.values()) if t.user == user)
+        """Those that act as a user or that the user holds, newest first."""
+        return tuple(t for t in reversed(self._tokens.values()) if user in (t.user, t.holder))
 
     def token(self, token_id: int) -> Token:
         """One token. Raises NotFound."""
@@ -233,11 +284,22 @@ class Directory:
         *,
         description: str = "",
         expires_at: float | None = None,
+        holder: str = "",
     ) -> tuple[Token, str]:
-        """A new token and its secret, which nobody can read again."""
+        """A new token and its secret, which nobody can read again; with a holder, to act as the user."""
         secret = token_rules.new_secret()
         digest = token_rules.digest(secret)
-        new = Token(0, self.user(user).name, scope, digest, description, now, expires_at)
+        held_by = "" if holder in ("", user) else self.user(holder).name
+        new = Token(
+            0,
+            self.user(user).name,
+            scope,
+            digest,
+            description,
+            now,
+            expires_at,
+            holder=held_by,
+        )
         async with self._writing:
             return self._remember(await self._store.create_token(new)), secret
 

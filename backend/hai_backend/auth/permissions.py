@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hai_backend.domain.errors import Denied
+from hai_backend.domain.right import Right
 from hai_backend.domain.task import Task
 from hai_backend.domain.user import Role, TokenScope, User
 
 _ROLES = {Role.USER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
+_OVER_ACCOUNTS = frozenset({Right.MANAGE_USERS, Right.MANAGE_QUOTAS, Right.MANAGE_TOKENS})
 _SCOPES = {TokenScope.READ: 0, TokenScope.SUBMIT: 1, TokenScope.ALL: 2}
 
 
@@ -19,10 +21,16 @@ class Identity:
     user: User
     scope: TokenScope = TokenScope.ALL
     token_id: int = 0
+    holder: str = ""  # who acts as the user; empty: the user
 
     @property
     def name(self) -> str:
         return self.user.name
+
+    @property
+    def actor(self) -> str:
+        """Who does it, for the audit."""
+        return f"{self.holder} as {self.name}" if self.holder else self.name
 
     @property
     def operates(self) -> bool:
@@ -30,32 +38,45 @@ class Identity:
         return _ROLES[self.user.role] >= _ROLES[Role.OPERATOR]
 
     @property
+    def oversees_tasks(self) -> bool:
+        """May see and steer everybody's tasks."""
+        return self.has_right(Right.MANAGE_TASKS)
+
+    @property
     def administers(self) -> bool:
         """May look at users and tokens of others."""
         return self.user.role is Role.ADMIN
 
     def has_right(self, right: str) -> bool:
-        """A named right; operators and admins have all of them."""
-        return self.operates or right in self.user.rights
+        """A named right; operators and admins have all of them but those over accounts."""
+        return right in self.user.rights or (self.operates and right not in _OVER_ACCOUNTS)
+
+    def arguments(self, right: Right) -> tuple[str, ...]:
+        """What the caller's rights of one kind are about: of `ports:4` it is 4."""
+        begin = f"{right}:"
+        return tuple(r.removeprefix(begin) for r in self.user.rights if r.startswith(begin))
 
 
-def admit(identity: Identity, scope: TokenScope, role: Role, call: str) -> None:
-    """Raise Denied unless token and role suffice for `call`."""
+def admit(
+    identity: Identity, scope: TokenScope, role: Role, call: str, right: Right | None = None
+) -> None:
+    """Raise Denied unless the token, and the role or the right, suffice for `call`."""
     if _SCOPES[identity.scope] < _SCOPES[scope]:
         raise Denied(
             f"{call} needs a token of scope {scope}; this one has scope {identity.scope}",
             reason="SCOPE_TOO_SMALL",
         )
-    if _ROLES[identity.user.role] < _ROLES[role]:
+    if _ROLES[identity.user.role] < _ROLES[role] and right not in identity.user.rights:
+        instead = f" or the right {right}" if right else ""
         raise Denied(
-            f"{call} is for the role {role}; {identity.name} is {identity.user.role}",
+            f"{call} is for the role {role}{instead}; {identity.name} is {identity.user.role}",
             reason="ROLE_TOO_LOW",
         )
 
 
 def sees(identity: Identity, task: Task, owner_groups: tuple[str, ...]) -> bool:
-    """One's own tasks, those shared in a common group, and for operators all."""
-    if identity.operates or task.user == identity.name:
+    """One's own tasks, those shared in a common group, and for who oversees tasks all."""
+    if identity.oversees_tasks or task.user == identity.name:
         return True
     shared = task.spec.options.shared_in_group
     return shared and not set(owner_groups).isdisjoint(identity.user.groups)
@@ -65,7 +86,7 @@ def require_steering(identity: Identity, task: Task) -> None:
     """Raise Denied unless the caller may change a task that they see."""
     if task.user == identity.name:
         return
-    if not identity.operates:
+    if not identity.oversees_tasks:
         raise Denied(
             f"task {task.id} belongs to {task.user}; only its owner and operators may change it"
         )
@@ -80,3 +101,12 @@ def require_self_or_admin(identity: Identity, user: str, what: str) -> None:
     """Raise Denied unless `user` is the caller or the caller is an admin."""
     if user != identity.name and not identity.administers:
         raise Denied(f"{what} of {user} are for {user} and admins only", reason="ROLE_TOO_LOW")
+
+
+def exceeds(other: User, identity: Identity) -> str:
+    """What `other` could do that the caller cannot; empty: nothing. So no right lets its holder rise."""
+    if identity.administers:
+        return ""
+    if _ROLES[other.role] > _ROLES[Role.USER]:
+        return f"the role {other.role}"
+    return ", ".join(right for right in other.rights if right not in identity.user.rights)

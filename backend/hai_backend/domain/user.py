@@ -70,3 +70,4 @@ class Token:
     created_at: float = 0.0
     expires_at: float | None = None
     revoked: bool = False
+    holder: str = ""  # who was given it to act as `user`; empty: the user

@@ -11,8 +11,14 @@ from contextvars import ContextVar
 from google.protobuf.message import Message
 
 _CHARS = 500
-_IDENTITIES = ("id", "name", "subject", "user_group")
-_NESTED = frozenset({"user", "quota", "share", "policy"})
+_IDENTITIES = ("id", "task_id", "name", "subject", "user_group", "prefix", "node_port")
+_NESTED = frozenset(
+    (
+        *("user", "quota", "share", "grant", "policy", "image", "registry", "rule"),
+        *("port", "artifact", "dataset", "message"),
+    )
+)
+_SECRET = frozenset({"password"})
 _TOLD_CHARS = 4000
 _TOLD: ContextVar[list[str] | None] = ContextVar("hai_audit_told", default=None)
 
@@ -33,7 +39,8 @@ def tell(text: str) -> None:
 
 def resource(request: Message, response: Message | None) -> str:
     """The thing that a call is about: `12`, `node-3`, `alice`."""
-    candidates = [request, *_nested(request), *([response] if response is not None else [])]
+    answer = [] if response is None else [response, *_nested(response)]
+    candidates = [request, *_nested(request), *answer]
     for message in candidates:
         for name in _IDENTITIES:
             if value := getattr(message, name, None):
@@ -53,7 +60,7 @@ def what(request: Message) -> str:
 
 def _scalars(message: Message) -> Iterator[str]:
     for field, value in message.ListFields():
-        if field.message_type is None:
+        if field.message_type is None and field.name not in _SECRET:
             yield f"{field.name}={list(value) if field.is_repeated else value!r}"
 
 

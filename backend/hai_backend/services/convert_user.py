@@ -1,11 +1,13 @@
-"""Users, quotas, shares and tokens as messages, and back."""
+"""Users, rights, quotas, shares and tokens as messages, and back."""
 
 from __future__ import annotations
 
 from hai.v1 import user_pb2 as pb
+from hai.v1.message_service_pb2 import Message
 from hai.v1.user_service_pb2 import CreateTokenRequest
+from hai_backend.domain import right as right_rules
+from hai_backend.domain.right import Grant
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
-from hai_backend.services import limits
 from hai_backend.services.convert_time import moment, timestamp
 from hai_backend.services.rules import NAME, USER_NAME, Rules
 from hai_backend.services.validate import level
@@ -43,7 +45,7 @@ def user_from_proto(message: pb.User, now: float) -> User:
     for i, group in enumerate(message.groups):
         rules.matching(f"user.groups[{i}]", group, NAME, NAME_RULE)
     for i, right in enumerate(message.rights):
-        rules.line(f"user.rights[{i}]", right, limits.TAG_CHARS)
+        _check_right(f"user.rights[{i}]", right, rules)
     rules.number("user.uid", message.uid, 0, 2**31 - 1)
     rules.check()
     return User(
@@ -55,6 +57,31 @@ def user_from_proto(message: pb.User, now: float) -> User:
         uid=message.uid,
         created_at=now,
     )
+
+
+def _check_right(field: str, right: str, rules: Rules) -> None:
+    if wrong := right_rules.fault(right):
+        rules.add(field, wrong, "NO_SUCH_RIGHT")
+
+
+def grant_to_proto(grant: Grant) -> pb.Grant:
+    """A right that was granted."""
+    return pb.Grant(
+        subject=grant.subject,
+        subject_is_group=grant.subject_is_group,
+        right=grant.right,
+        expire_time=timestamp(grant.expires_at),
+    )
+
+
+def grant_from_proto(message: pb.Grant, now: float) -> Grant:
+    """A checked grant. Raises Invalid with every violation."""
+    rules = Rules()
+    rules.matching("grant.subject", message.subject, NAME, NAME_RULE)
+    _check_right("grant.right", message.right, rules)
+    expires = expiry("grant.expire_time", message, now, rules)
+    rules.check()
+    return Grant(message.subject, message.subject_is_group, message.right, expires)
 
 
 def quota_to_proto(quota: Quota, used: int) -> pb.Quota:
@@ -113,7 +140,10 @@ def share_from_proto(message: pb.Share, rules: Rules) -> Share:
 
 
 def expiry(
-    field: str, message: pb.Quota | CreateTokenRequest, now: float, rules: Rules
+    field: str,
+    message: pb.Quota | pb.Grant | CreateTokenRequest | Message,
+    now: float,
+    rules: Rules,
 ) -> float | None:
     """The time in `expire_time`, which must lie ahead."""
     if not message.HasField("expire_time"):
@@ -144,4 +174,5 @@ def token_to_proto(token: Token, secret: str = "") -> pb.Token:
         expire_time=timestamp(token.expires_at),
         revoked=token.revoked,
         secret=secret,
+        holder=token.holder,
     )

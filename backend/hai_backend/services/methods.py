@@ -5,9 +5,10 @@ A call without a row is refused; a test holds this table against the descriptors
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from hai_backend.domain.right import Right
 from hai_backend.domain.user import Role, TokenScope
 
 
@@ -24,6 +25,7 @@ class Rule:
     door: Door = Door.TOKEN
     scope: TokenScope = TokenScope.READ
     role: Role = Role.USER
+    right: Right | None = None  # stands for the role
     mutates: bool = False  # audited, and finished even when the caller hangs up
     in_timeline: bool = False  # a success begins a task's timeline, which says who: no row of audit
 
@@ -36,8 +38,14 @@ _TRY = Rule(scope=TokenScope.SUBMIT)
 _STEER = Rule(scope=TokenScope.SUBMIT, mutates=True)
 _ACCOUNT = Rule(scope=TokenScope.ALL, mutates=True)
 _OPERATE = Rule(scope=TokenScope.ALL, role=Role.OPERATOR, mutates=True)
+_NODES = replace(_OPERATE, right=Right.MANAGE_NODES)
+_STORAGE = replace(_NODES, right=Right.MANAGE_STORAGE)
 _LOOK_AT_ALL = Rule(role=Role.OPERATOR)
+_LOOK_AT_USERS = replace(_LOOK_AT_ALL, right=Right.MANAGE_USERS)
 _ADMINISTER = Rule(scope=TokenScope.ALL, role=Role.ADMIN, mutates=True)
+_USERS = replace(_ADMINISTER, right=Right.MANAGE_USERS)
+_QUOTAS = replace(_ADMINISTER, right=Right.MANAGE_QUOTAS)
+_IMAGES = replace(_ADMINISTER, right=Right.MANAGE_IMAGES)
 
 _TABLE = {
     "TaskService": {
@@ -62,27 +70,73 @@ _TABLE = {
         "ListNodes": _LOOK,
         "GetNode": _LOOK,
         "WatchNodes": _LOOK,
-        "CordonNode": _OPERATE,
-        "UncordonNode": _OPERATE,
-        "DrainNode": _OPERATE,
+        "CordonNode": _NODES,
+        "UncordonNode": _NODES,
+        "DrainNode": _NODES,
         "ListGroups": _LOOK,
-        "UpdateGroup": _OPERATE,
+        "UpdateGroup": _NODES,
         "GetSnapshot": _LOOK_AT_ALL,
     },
     "UserService": {
         "WhoAmI": _LOOK,
-        "ListUsers": _LOOK_AT_ALL,
-        "CreateUser": _ADMINISTER,
-        "UpdateUser": _ADMINISTER,
+        "ListUsers": _LOOK_AT_USERS,
+        "CreateUser": _USERS,
+        "UpdateUser": _USERS,
         "ListQuotas": _LOOK,
-        "SetQuota": _ADMINISTER,
-        "DeleteQuota": _ADMINISTER,
+        "SetQuota": _QUOTAS,
+        "DeleteQuota": _QUOTAS,
         "ListShares": _LOOK,
-        "SetShare": _ADMINISTER,
-        "DeleteShare": _ADMINISTER,
+        "SetShare": _QUOTAS,
+        "DeleteShare": _QUOTAS,
+        "ListRights": _LOOK,
+        "GrantRight": _ADMINISTER,
+        "RevokeRight": _ADMINISTER,
         "ListTokens": _LOOK,
         "CreateToken": _ACCOUNT,
         "RevokeToken": _ACCOUNT,
+    },
+    "ImageService": {
+        "ListImages": _LOOK,
+        "SetImage": _IMAGES,
+        "DeleteImage": _IMAGES,
+        "ListImageTags": _LOOK,
+        "CheckImage": _LOOK,
+        "ListRegistries": Rule(role=Role.ADMIN, right=Right.MANAGE_IMAGES),
+        "SetRegistry": _IMAGES,
+        "DeleteRegistry": _IMAGES,
+    },
+    "PortService": {
+        "ListPorts": _LOOK,
+        "CreatePort": _STEER,
+        "BindPort": _STEER,
+        "DeletePort": _STEER,
+    },
+    "ArtifactService": {
+        "ListArtifacts": _LOOK,
+        "GetArtifact": _LOOK,
+        "CreateArtifact": _STEER,
+        "UpdateArtifact": _STEER,
+        "DeleteArtifact": _STEER,
+        "ListTaskArtifacts": _LOOK,
+        "MapArtifact": _STEER,
+        "UnmapArtifact": _STEER,
+    },
+    "DatasetService": {
+        "ListDatasets": _LOOK,
+        "GetDataset": _LOOK,
+        "CreateDataset": _STEER,
+        "DeleteDataset": _STEER,
+    },
+    "MessageService": {
+        "ListMessages": _LOOK,
+        "CreateMessage": _OPERATE,
+        "DeleteMessage": _OPERATE,
+    },
+    "StorageService": {
+        "ListMounts": _LOOK,
+        "ListMountRules": replace(_LOOK_AT_ALL, right=Right.MANAGE_STORAGE),
+        "CreateMountRule": _STORAGE,
+        "DeleteMountRule": _STORAGE,
     },
     "LogService": {"TailLogs": _LOOK},
     "ServerService": {"GetServerInfo": _OPEN},
@@ -100,3 +154,8 @@ RULES: dict[str, Rule] = {
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _OPEN,
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": _OPEN,
 }
+
+
+def service_names() -> list[str]:
+    """Full names of our own services, in the order of the table."""
+    return [f"hai.v1.{service}" for service in _TABLE]

@@ -14,6 +14,7 @@ from hai_backend.domain.task import Task, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.sched.policy import Policy
 from hai_backend.services.capacity import Capacity
+from hai_backend.services.images import Images
 from hai_backend.services.ports import Ledger
 from hai_backend.services.validate import checked_level, validate
 from hai_backend.services.validate_fit import SubmitContext
@@ -35,6 +36,7 @@ class Submitting:
         clock: Clock,
         *,
         default_group: str = "default",
+        images: Images | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -43,6 +45,7 @@ class Submitting:
         self._policy = policy
         self._clock = clock
         self._default_group = default_group
+        self._images = images
 
     def level(self, task: Task, number: int) -> Priority:
         """A new level for a task, whoever asks. Raises Invalid: no such level, or its owner's quota rules it out."""
@@ -65,12 +68,12 @@ class Submitting:
 
     async def submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
         """Durable on return. Raises Invalid, Exhausted or Conflict."""
-        spec = self._checked(identity, request)
-        return await self._ledger.submit(identity.name, spec, request.request_id)
+        spec, note = await self._pinned(identity, self._checked(identity, request))
+        return await self._ledger.submit(identity.name, spec, request.request_id, note)
 
     async def check(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
         """The task as it would be, with id 0. Raises what `submit` would."""
-        spec = self._checked(identity, request)
+        spec, _ = await self._pinned(identity, self._checked(identity, request))
         await self._name_is_free(identity.name, spec.name)
         now = self._clock.now()
         return Task(
@@ -82,6 +85,9 @@ class Submitting:
             now,
             tags=spec.options.tags,
         )
+
+    async def _pinned(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
+        return (spec, "") if self._images is None else await self._images.pin(identity, spec)
 
     def _checked(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
         if len(request.request_id) > _REQUEST_ID_CHARS or not request.request_id.isprintable():

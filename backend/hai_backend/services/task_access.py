@@ -44,6 +44,6 @@ class TaskAccess:
 
 def within_sight(wanted: TaskFilter, identity: Identity) -> TaskFilter:
     """The filter, narrowed to what the caller may see."""
-    if identity.operates:
+    if identity.oversees_tasks:
         return wanted
     return replace(wanted, visible_to=identity.name, visible_groups=frozenset(identity.user.groups))

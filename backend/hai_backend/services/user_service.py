@@ -1,4 +1,4 @@
-"""UserService: users, quotas, shares and tokens. Who may change them stands in methods.py; who may see them, here."""
+"""UserService: users, rights, quotas, shares and tokens. Who may change them: methods.py; who may see them: here."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from hai.v1 import user_pb2
 from hai.v1 import user_service_pb2 as pb
 from hai.v1.user_service_pb2_grpc import UserServiceServicer
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity, require_self_or_admin
+from hai_backend.auth.permissions import Identity, exceeds, require_self_or_admin
 from hai_backend.domain.errors import Denied, NotFound
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.user import Quota
+from hai_backend.domain.right import Right
+from hai_backend.domain.user import Quota, User
 from hai_backend.loops.clock import Clock
 from hai_backend.services import caller, limits
 from hai_backend.services.convert_user import (
     expiry,
+    grant_from_proto,
+    grant_to_proto,
     quota_from_proto,
     quota_to_proto,
     scope_from_proto,
@@ -56,11 +59,23 @@ class UserService(UserServiceServicer):
 
     async def CreateUser(self, request: pb.CreateUserRequest, context: Context) -> user_pb2.User:
         user = user_from_proto(request.user, self._clock.now())
+        self._require_below(user)
         return user_to_proto(await self._directory.create_user(user))
 
     async def UpdateUser(self, request: pb.UpdateUserRequest, context: Context) -> user_pb2.User:
         user = user_from_proto(request.user, self._clock.now())
+        self._require_below(self._directory.user(user.name))
+        self._require_below(user)
         return user_to_proto(await self._directory.update_user(user))
+
+    def _require_below(self, user: User) -> None:
+        """Raise Denied when an account can do, or would let somebody do, what the caller cannot."""
+        account = self._directory.as_allowed(user, self._clock.now())
+        if more := exceeds(account, caller.current()):
+            raise Denied(
+                f"{user.name} has {more}, which you have not; only admins change such accounts",
+                reason="ROLE_TOO_LOW",
+            )
 
     async def ListQuotas(
         self, request: pb.ListQuotasRequest, context: Context
@@ -113,30 +128,71 @@ class UserService(UserServiceServicer):
         await self._directory.delete_share(request.user_group, request.group)
         return pb.DeleteShareResponse()
 
+    async def ListRights(
+        self, request: pb.ListRightsRequest, context: Context
+    ) -> pb.ListRightsResponse:
+        identity, subject = caller.current(), request.subject
+        if subject and not _concerns(identity, subject):
+            raise Denied(
+                f"rights of {subject} are for {subject} and operators only", reason="ROLE_TOO_LOW"
+            )
+        grants = (g for g in self._directory.grants() if _concerns(identity, g.subject))
+        found = (g for g in grants if subject in ("", g.subject))
+        return pb.ListRightsResponse(grants=map(grant_to_proto, found))
+
+    async def GrantRight(self, request: pb.GrantRightRequest, context: Context) -> user_pb2.Grant:
+        grant = grant_from_proto(request.grant, self._clock.now())
+        if not grant.subject_is_group:
+            self._directory.user(grant.subject)
+        return grant_to_proto(await self._directory.grant(grant))
+
+    async def RevokeRight(
+        self, request: pb.RevokeRightRequest, context: Context
+    ) -> pb.RevokeRightResponse:
+        await self._directory.revoke(request.subject, request.subject_is_group, request.right)
+        return pb.RevokeRightResponse()
+
     async def ListTokens(
         self, request: pb.ListTokensRequest, context: Context
     ) -> pb.ListTokensResponse:
         user = request.user or caller.current().name
-        require_self_or_admin(caller.current(), user, "tokens")
+        self._require_tokens_of(user)
         return pb.ListTokensResponse(tokens=map(token_to_proto, self._directory.tokens_of(user)))
 
     async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> user_pb2.Token:
         user = request.user or caller.current().name
-        require_self_or_admin(caller.current(), user, "tokens")
+        self._require_tokens_of(user)
         now, rules = self._clock.now(), Rules()
         scope = scope_from_proto(request.scope, rules)
         description = rules.line("description", request.description, limits.DESCRIPTION_CHARS)
         expires = expiry("expire_time", request, now, rules)
         rules.check()
         token, secret = await self._directory.create_token(
-            user, scope, now, description=description, expires_at=expires
+            user,
+            scope,
+            now,
+            description=description,
+            expires_at=expires,
+            holder=request.holder,
         )
         return token_to_proto(token, secret)
 
+    def _require_tokens_of(self, user: str) -> None:
+        """Raise Denied unless the caller may have tokens that act as `user`."""
+        identity = caller.current()
+        if identity.holder:
+            raise Denied(f"a token of {identity.actor} makes and lists no tokens")
+        if user == identity.name or not identity.has_right(Right.MANAGE_TOKENS):
+            require_self_or_admin(identity, user, "tokens")
+        else:
+            self._require_below(self._directory.user(user))
+
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> user_pb2.Token:
         identity, token = caller.current(), self._directory.token(request.id)
-        if token.user != identity.name and not identity.administers:
-            raise NotFound(f"there is no token {request.id}")
+        if identity.name not in (token.user, token.holder):
+            if not (identity.administers or identity.has_right(Right.MANAGE_TOKENS)):
+                raise NotFound(f"there is no token {request.id}")
+            self._require_below(self._directory.user(token.user))
         return token_to_proto(await self._directory.revoke_token(token.id))
 
     def _with_use(self, quotas: Iterable[Quota]) -> list[user_pb2.Quota]:

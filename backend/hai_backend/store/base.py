@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Run, Task, TaskEvent, TaskState
 from hai_backend.domain.user import Quota, Share, Token, User
+
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,9 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish pending writes."""
 
+    async def confirm(self) -> None:
+        """Raises Deposed when another server leads by now: for what is kept outside the store."""
+
     # tasks
     async def create_task(
         self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
@@ -153,6 +158,19 @@ class Store(Protocol):
         """Insert (token.id is ignored) and answer with the id set."""
 
     async def save_token(self, token: Token) -> None: ...
+
+    # records: see records.py for their kinds
+    async def records(self, kind: type[Kept]) -> list[Kept]:
+        """All of a kind, by key."""
+
+    async def add_record(self, record: object) -> bool:
+        """Insert one; False, and nothing changed, when its key is taken."""
+
+    async def save_record(self, record: object) -> None:
+        """Insert one or replace that of the same key."""
+
+    async def delete_record(self, record: object) -> bool:
+        """Delete the one of the same key; False when there is none."""
 
     # audit
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:

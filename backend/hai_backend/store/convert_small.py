@@ -108,12 +108,13 @@ def token_values(token: Token) -> Values:
         token.created_at,
         token.expires_at,
         token.revoked,
+        token.holder,
     )
 
 
 def token_of(row: Sequence[Any]) -> Token:
     """The token of a row."""
-    token_id, user, scope, sha256, description, created_at, expires_at, revoked = row
+    token_id, user, scope, sha256, description, created_at, expires_at, revoked, holder = row
     return Token(
         token_id,
         user,
@@ -123,6 +124,7 @@ def token_of(row: Sequence[Any]) -> Token:
         created_at,
         expires_at,
         bool(revoked),
+        holder,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Group, Node
@@ -11,9 +12,10 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent, TaskState
 from hai_backend.domain.user import Quota, Share, Token, User
 from hai_backend.store import paging
-from hai_backend.store.base import AuditRow, TaskPage, TaskQuery
+from hai_backend.store.base import AuditRow, Kept, TaskPage, TaskQuery
 from hai_backend.store.guards import name_taken
 from hai_backend.store.matching import matches
+from hai_backend.store.records import key
 
 _QuotaKey = tuple[str, bool, str, Priority]
 
@@ -33,6 +35,7 @@ class MemoryStore:
         self._quotas: dict[_QuotaKey, Quota] = {}
         self._shares: dict[tuple[str, str], Share] = {}
         self._tokens: dict[int, Token] = {}
+        self._records: dict[type, dict[tuple[Any, ...], Any]] = {}
         self._audit: list[AuditRow] = []
 
     async def open(self) -> None:
@@ -40,6 +43,9 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Nothing to do."""
+
+    async def confirm(self) -> None:
+        """Nobody else knows this store."""
 
     # tasks
     async def create_task(
@@ -173,6 +179,23 @@ class MemoryStore:
         for other in self._tokens.values():
             if other.secret_sha256 == token.secret_sha256 and other.id != token.id:
                 raise Conflict(f"token {other.id} has the same secret; make a new one")
+
+    # records
+    async def records(self, kind: type[Kept]) -> list[Kept]:
+        kept = self._records.get(kind, {})
+        return [kept[known] for known in sorted(kept)]
+
+    async def add_record(self, record: object) -> bool:
+        if key(record) in self._records.get(type(record), {}):
+            return False
+        await self.save_record(record)
+        return True
+
+    async def save_record(self, record: object) -> None:
+        self._records.setdefault(type(record), {})[key(record)] = record
+
+    async def delete_record(self, record: object) -> bool:
+        return self._records.get(type(record), {}).pop(key(record), None) is not None
 
     # audit
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:

@@ -193,6 +193,103 @@ class TokenRow(Base):
     created_at: Mapped[float]
     expires_at: Mapped[float | None]
     revoked: Mapped[bool]
+    holder: Mapped[str] = mapped_column(server_default="")  # empty: the user
+
+
+class GrantRow(Base):
+    __tablename__ = "grants"
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    subject_is_group: Mapped[bool] = mapped_column(primary_key=True)
+    right_name: Mapped[str] = mapped_column(primary_key=True)
+    expires_at: Mapped[float | None]
+
+
+class ImageRow(Base):
+    __tablename__ = "images"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    reference: Mapped[str]
+    user_groups: Mapped[str]  # JSON
+    is_default: Mapped[bool]
+    description: Mapped[str]
+
+
+class RegistryRow(Base):
+    __tablename__ = "registries"
+    prefix: Mapped[str] = mapped_column(primary_key=True)
+    username: Mapped[str]
+    password: Mapped[str]
+    plain_http: Mapped[bool]
+    pull_secret: Mapped[str]
+
+
+class MountRuleRow(Base):
+    __tablename__ = "mount_rules"
+    owners: Mapped[str]  # JSON
+    mount_path: Mapped[str]
+    source: Mapped[str]
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    action: Mapped[str]
+    kind: Mapped[str]
+    host_type: Mapped[str]
+    attributes: Mapped[str]  # JSON
+    conditions: Mapped[str]  # JSON
+    read_only: Mapped[bool]
+    mount_code: Mapped[int]
+
+
+class PortRow(Base):
+    __tablename__ = "ports"
+    node_port: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    user_name: Mapped[str]
+    task_name: Mapped[str]
+    service: Mapped[str]
+    created_at: Mapped[float]
+
+
+class ArtifactRow(Base):
+    __tablename__ = "artifacts"
+    space: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    version: Mapped[str] = mapped_column(primary_key=True)
+    owner_name: Mapped[str]
+    type: Mapped[str]
+    location: Mapped[str]
+    description: Mapped[str]
+    created_at: Mapped[float]
+    updated_at: Mapped[float]
+
+
+class TaskArtifactRow(Base):
+    __tablename__ = "task_artifacts"
+    task_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    direction: Mapped[str] = mapped_column(primary_key=True)
+    space: Mapped[str]
+    name: Mapped[str]
+    version: Mapped[str]
+
+
+class DatasetRow(Base):
+    __tablename__ = "datasets"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    version: Mapped[str] = mapped_column(primary_key=True)
+    path: Mapped[str]
+    owner_name: Mapped[str]
+    user_group: Mapped[str]
+    visibility: Mapped[str]
+    size_bytes: Mapped[int]
+    description: Mapped[str]
+    created_at: Mapped[float]
+
+
+class MessageRow(Base):
+    __tablename__ = "messages"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    subject: Mapped[str]
+    subject_is_group: Mapped[bool]
+    text: Mapped[str]
+    author: Mapped[str]
+    created_at: Mapped[float]
+    expires_at: Mapped[float | None]
 
 
 class AuditEntry(Base):
@@ -206,6 +303,17 @@ class AuditEntry(Base):
     code: Mapped[str]
 
 
+class LeaderRow(Base):
+    """One row: who leads. `leader/` renews it; a write of an earlier epoch is refused (store/transaction.py)."""
+
+    __tablename__ = "leader"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    epoch: Mapped[int]  # grows with every leader
+    address: Mapped[str]  # empty: it has resigned
+    backend: Mapped[int]  # the database process of the session that holds the lock
+    renewed_at: Mapped[float]  # by the database's clock
+
+
 def _table(row: type[Base]) -> Table:
     return cast(Table, row.__table__)
 
@@ -215,7 +323,11 @@ RUNS, RANKS, EVENTS = _table(RunRow), _table(RankRow), _table(EventRow)
 NODES, GROUPS = _table(NodeRow), _table(GroupRow)
 USERS, MEMBERS, QUOTAS = _table(UserRow), _table(MemberRow), _table(QuotaRow)
 SHARES, TOKENS = _table(ShareRow), _table(TokenRow)
-AUDIT = _table(AuditEntry)
+GRANTS, IMAGES, REGISTRIES = _table(GrantRow), _table(ImageRow), _table(RegistryRow)
+ARTIFACTS, TASK_ARTIFACTS = _table(ArtifactRow), _table(TaskArtifactRow)
+DATASETS, MESSAGES = _table(DatasetRow), _table(MessageRow)
+MOUNT_RULES, PORTS = _table(MountRuleRow), _table(PortRow)
+AUDIT, LEADER = _table(AuditEntry), _table(LeaderRow)
 
 # Constants stand in the SQL text, not in parameters: only so can a partial index serve the query.
 UNFINISHED = TASKS.c.state != literal_column("'FINISHED'")

@@ -8,8 +8,8 @@ from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent
 from hai_backend.domain.user import Quota, Share, Token, User
-from hai_backend.store import queries, small
-from hai_backend.store.base import AuditRow, TaskPage, TaskQuery
+from hai_backend.store import queries, records, small
+from hai_backend.store.base import AuditRow, Kept, TaskPage, TaskQuery
 from hai_backend.store.commands import AddAudit, CreateTask, Do, SaveTask
 from hai_backend.store.database import Database
 from hai_backend.store.transaction import Transaction
@@ -27,6 +27,9 @@ class SqlStore:
 
     async def close(self) -> None:
         await self._database.close()
+
+    async def confirm(self) -> None:
+        await self._database.confirm()
 
     # tasks
     async def create_task(
@@ -115,6 +118,19 @@ class SqlStore:
 
     async def save_token(self, token: Token) -> None:
         await self._do(lambda t: small.save_token(t, token))
+
+    # records
+    async def records(self, kind: type[Kept]) -> list[Kept]:
+        return await self._read(lambda c: records.records(c, kind))
+
+    async def add_record(self, record: object) -> bool:
+        return bool(await self._do(lambda t: records.add(t, record)))
+
+    async def save_record(self, record: object) -> None:
+        await self._do(lambda t: records.save(t, record))
+
+    async def delete_record(self, record: object) -> bool:
+        return bool(await self._do(lambda t: records.remove(t, record)))
 
     # audit
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Self
 
+from hai.client.artifacts import Artifacts
 from hai.client.connection import Connection, Transport
+from hai.client.datasets import Datasets
+from hai.client.images import Images
 from hai.client.logs import Logs
+from hai.client.messages import Messages
 from hai.client.nodes import Nodes
+from hai.client.ports import Ports
 from hai.client.profile import Profile
 from hai.client.server import Server
+from hai.client.storage import Storage
 from hai.client.tasks import Tasks
 from hai.client.users import Users
 
@@ -22,6 +28,12 @@ class Client:
         self.users = Users(self._transport)
         self.tasks = Tasks(self._transport)
         self.nodes = Nodes(self._transport)
+        self.artifacts = Artifacts(self._transport)
+        self.datasets = Datasets(self._transport)
+        self.messages = Messages(self._transport)
+        self.ports = Ports(self._transport)
+        self.storage = Storage(self._transport)
+        self.images = Images(self._transport)
         self.logs = Logs(self._transport)
         self.server = Server(self._transport)
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import grpc
 from grpc import aio
 
 from hai.client.backoff import delays
-from hai.client.errors import HaiError, Unreachable, UsageError
+from hai.client.errors import HaiError, TimedOut, Unreachable, UsageError
 from hai.client.profile import Profile
+from hai.client.roving import Roving
 
 Stub = TypeVar("Stub")
 Request = TypeVar("Request")
@@ -69,12 +71,15 @@ class Connection:
         self._metadata = (("authorization", f"Bearer {profile.token}"),) if profile.token else ()
 
     @cached_property
-    def _channel(self) -> aio.Channel:  # made on first use: it belongs to the running event loop
-        return open_channel(self._profile)
+    def _channel(self) -> Roving:  # made on first use: it belongs to the running event loop
+        profile = self._profile
+        return Roving(
+            profile.addresses, lambda server: open_channel(replace(profile, server=server))
+        )
 
     def stub(self, stub_class: Callable[[aio.Channel], Stub]) -> Stub:
         """The calls of a service."""
-        return stub_class(self._channel)
+        return stub_class(cast(aio.Channel, self._channel))
 
     async def unary(
         self,
@@ -86,6 +91,7 @@ class Connection:
         """One call. The deadline covers all attempts together."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + self._deadline
+        await self._channel.connect()
         for attempt, delay in enumerate(delays(), start=1):
             left = ends - loop.time()
             try:
@@ -96,18 +102,20 @@ class Connection:
                 if last or not retry or not isinstance(failure, Unreachable):
                     raise failure from error
             await asyncio.sleep(delay)
+            await self._channel.connect()
         raise AssertionError("delays never end")
 
     async def stream(
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
     ) -> AsyncGenerator[Answer, None]:
         """One streaming call; it is cancelled when its consumer leaves."""
+        await self._channel.connect()
         opened = call(request, metadata=self._metadata)
         try:
             async for answer in opened:
                 yield answer
         except aio.AioRpcError as error:
-            raise self._error(error, streaming=True) from error
+            raise self._error(error) from error
         finally:
             opened.cancel()
 
@@ -116,10 +124,13 @@ class Connection:
         if "_channel" in self.__dict__:
             await self._channel.close()
 
-    def _error(self, error: aio.AioRpcError, *, streaming: bool = False) -> HaiError:
+    def _error(self, error: aio.AioRpcError) -> HaiError:
         from hai.client.status import to_error  # most programs never see an error
 
-        return to_error(error, self._profile.server, streaming=streaming)
+        failure = to_error(error, self._profile.server)
+        if isinstance(failure, Unreachable | TimedOut):
+            self._channel.move_on()
+        return failure
 
 
 def open_channel(profile: Profile) -> aio.Channel:

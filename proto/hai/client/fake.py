@@ -12,14 +12,25 @@ from typing import Any
 
 from hai.client.client import Client
 from hai.client.errors import Unreachable
+from hai.client.fake_artifacts import FakeArtifactService
+from hai.client.fake_images import FakeImageService
+from hai.client.fake_lists import FakeDatasetService, FakeMessageService
 from hai.client.fake_others import FakeNodeService, FakeServerService, FakeUserService
+from hai.client.fake_ports import FakePortService
+from hai.client.fake_storage import FakeStorageService
 from hai.client.fake_tasks import FakeLogService, FakeTaskService
 from hai.client.fake_world import World, finish, make_node, start_run, suspend_run
 from hai.client.profile import Profile
+from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
+from hai.v1.image_service_pb2_grpc import ImageServiceStub
 from hai.v1.log_service_pb2 import LogLine
 from hai.v1.log_service_pb2_grpc import LogServiceStub
+from hai.v1.message_service_pb2_grpc import MessageServiceStub
 from hai.v1.node_service_pb2_grpc import NodeServiceStub
+from hai.v1.port_service_pb2_grpc import PortServiceStub
 from hai.v1.server_service_pb2_grpc import ServerServiceStub
+from hai.v1.storage_service_pb2_grpc import StorageServiceStub
 from hai.v1.task_pb2 import TASK_OUTCOME_SUCCEEDED, Task, TaskOutcome
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
 from hai.v1.user_pb2 import ROLE_ADMIN, User
@@ -37,6 +48,12 @@ class FakeTransport:
             TaskServiceStub: FakeTaskService(world),
             LogServiceStub: FakeLogService(world),
             NodeServiceStub: FakeNodeService(world),
+            ArtifactServiceStub: FakeArtifactService(world),
+            DatasetServiceStub: FakeDatasetService(world),
+            MessageServiceStub: FakeMessageService(world),
+            PortServiceStub: FakePortService(world),
+            StorageServiceStub: FakeStorageService(world),
+            ImageServiceStub: FakeImageService(world),
             UserServiceStub: FakeUserService(world),
             ServerServiceStub: FakeServerService(world),
         }

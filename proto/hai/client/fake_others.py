@@ -12,7 +12,7 @@ from hai.v1 import user_service_pb2 as users
 from hai.v1.node_pb2 import NODE_STATE_READY, Group, Node
 from hai.v1.policy_pb2 import SchedulingPolicy
 from hai.v1.server_service_pb2 import GetServerInfoRequest, ServerInfo
-from hai.v1.user_pb2 import Quota, Share, Token, User
+from hai.v1.user_pb2 import Grant, Quota, Share, Token, User
 
 
 class FakeNodeService:
@@ -178,18 +178,36 @@ class FakeUserService:
             raise NotFound(f"{request.user_group!r} has no share of {request.group!r}")
         return users.DeleteShareResponse()
 
+    async def ListRights(self, request: users.ListRightsRequest) -> users.ListRightsResponse:
+        kept = [g for _, g in sorted(self._world.grants.items())]
+        return users.ListRightsResponse(
+            grants=[g for g in kept if request.subject in ("", g.subject)]
+        )
+
+    async def GrantRight(self, request: users.GrantRightRequest) -> Grant:
+        self._world.grants[_right(request.grant)] = copy(request.grant)
+        return copy(request.grant)
+
+    async def RevokeRight(self, request: users.RevokeRightRequest) -> users.RevokeRightResponse:
+        if self._world.grants.pop(_right(request), None) is None:
+            raise NotFound(f"{request.subject!r} has not been granted {request.right}")
+        return users.RevokeRightResponse()
+
     async def ListTokens(self, request: users.ListTokensRequest) -> users.ListTokensResponse:
         user = request.user or self._world.user
-        kept = [t for _, t in sorted(self._world.tokens.items(), reverse=True) if t.user == user]
-        return users.ListTokensResponse(tokens=kept)
+        kept = [t for _, t in sorted(self._world.tokens.items(), reverse=True)]
+        found = [t for t in kept if user in (t.user, t.holder)]
+        return users.ListTokensResponse(tokens=found)
 
     async def CreateToken(self, request: users.CreateTokenRequest) -> Token:
+        user = request.user or self._world.user
         token = Token(
             id=len(self._world.tokens) + 1,
-            user=request.user or self._world.user,
+            user=user,
             scope=request.scope,
             description=request.description,
             create_time=self._world.time(),
+            holder="" if request.holder == user else request.holder,
         )
         if request.HasField("expire_time"):
             token.expire_time.CopyFrom(request.expire_time)
@@ -218,6 +236,10 @@ class FakeServerService:
             launcher="process",
             time=self._world.time(),
         )
+
+
+def _right(grant: Grant | users.RevokeRightRequest) -> tuple[str, bool, str]:
+    return grant.subject, grant.subject_is_group, grant.right
 
 
 def _key(quota: Quota | users.DeleteQuotaRequest) -> tuple[str, bool, str, int]:

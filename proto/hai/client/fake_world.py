@@ -10,9 +10,15 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.client.errors import NotFound, Unreachable
+from hai.v1.artifact_pb2 import Artifact, ArtifactDirection
+from hai.v1.dataset_pb2 import Dataset
+from hai.v1.image_pb2 import Image, Registry
 from hai.v1.log_service_pb2 import LogLine
+from hai.v1.message_service_pb2 import Message as Told
 from hai.v1.node_pb2 import NODE_STATE_READY, Node, NodeTenant
 from hai.v1.policy_pb2 import SchedulingPolicy
+from hai.v1.port_pb2 import Port
+from hai.v1.storage_pb2 import MountRule
 from hai.v1.task_pb2 import (
     RANK_STATE_RUNNING,
     RANK_STATE_STOPPED,
@@ -27,7 +33,7 @@ from hai.v1.task_pb2 import (
     TaskEvent,
     TaskOutcome,
 )
-from hai.v1.user_pb2 import Quota, Share, Token, User
+from hai.v1.user_pb2 import Grant, Quota, Share, Token, User
 
 Kept = TypeVar("Kept", bound=Message)
 
@@ -54,6 +60,18 @@ class World:
     quotas: dict[tuple[str, bool, str, int], Quota] = field(default_factory=dict)
     shares: dict[tuple[str, str], Share] = field(default_factory=dict)
     tokens: dict[int, Token] = field(default_factory=dict)
+    grants: dict[tuple[str, bool, str], Grant] = field(default_factory=dict)
+    artifacts: dict[tuple[str, str, str], Artifact] = field(default_factory=dict)
+    task_artifacts: dict[tuple[int, ArtifactDirection.ValueType], tuple[str, str, str]] = field(
+        default_factory=dict
+    )
+    datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
+    messages: dict[int, Told] = field(default_factory=dict)
+    ports: dict[int, Port] = field(default_factory=dict)
+    mount_rules: dict[int, MountRule] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
+    registries: dict[str, Registry] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)  # by reference with a tag
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
 
     def time(self) -> Timestamp:

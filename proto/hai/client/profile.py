@@ -4,7 +4,7 @@ Profiles stand in one TOML file, `$HAI_CONFIG` or `hai/config.toml` in the user'
 
     current = "lab"
     [profiles.lab]
-    server = "hai.example.org:7450"
+    server = "hai.example.org:7450"     # of several servers all: "hai1.example.org:7450,hai2.example.org:7450"
     token = "…"
     ca = "/etc/hai/ca.pem"
 
@@ -35,10 +35,15 @@ class Profile:
     """A server and the right to use it."""
 
     name: str = "default"
-    server: str = ""  # host:port, or unix:/path
+    server: str = ""  # host:port, or unix:/path; of several servers all, separated by commas
     token: str = field(default="", repr=False)  # never shown in a log or a traceback
     ca: str = ""  # file with the certificate authority of the server
     insecure: bool = False  # speak plaintext although the server is not on loopback
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Each by itself; any of them will do."""
+        return tuple(address.strip() for address in self.server.split(","))
 
 
 def config_path() -> Path:

@@ -39,6 +39,7 @@ _KINDS: Mapping[StatusCode, type[HaiError]] = {
     StatusCode.ABORTED: Conflict,
     StatusCode.RESOURCE_EXHAUSTED: LimitReached,
     StatusCode.UNAVAILABLE: Unreachable,
+    StatusCode.CANCELLED: Unreachable,  # by a server that stops; our own cancellation is a CancelledError
     StatusCode.DEADLINE_EXCEEDED: TimedOut,
 }
 
@@ -60,23 +61,16 @@ _TOKEN_MESSAGES: Mapping[str, str] = {
 }
 
 
-def to_error(error: AioRpcError, address: str, *, streaming: bool = False) -> HaiError:
+def to_error(error: AioRpcError, address: str) -> HaiError:
     """The same failure as an error of this package; `address` names the server in it."""
     info, violations = _details(error)
-    kind = _kind(error, streaming)
+    kind = _KINDS.get(error.code(), ServerError)
     reason = info.reason or _reason(error, kind)
     message = _message(error, kind, reason, address, from_server=bool(info.reason))
     hint = _HINTS.get(reason, "")
     if kind is Invalid:
         return Invalid(message, violations, reason=reason, hint=hint)
     return kind(message, reason=reason, hint=hint)
-
-
-def _kind(error: AioRpcError, streaming: bool) -> type[HaiError]:
-    # A server that is stopped cancels its streams; our own cancellation arrives as CancelledError.
-    if streaming and error.code() is StatusCode.CANCELLED:
-        return Unreachable
-    return _KINDS.get(error.code(), ServerError)
 
 
 def _reason(error: AioRpcError, kind: type[HaiError]) -> str:

@@ -1,4 +1,4 @@
-"""Users, quotas, shares and tokens."""
+"""Users, rights, quotas, shares and tokens."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 
 from hai.client.connection import Transport
 from hai.client.times import timestamp
-from hai.v1.user_pb2 import TOKEN_SCOPE_ALL, Quota, Share, Token, TokenScope, User
+from hai.v1.user_pb2 import TOKEN_SCOPE_ALL, Grant, Quota, Share, Token, TokenScope, User
 from hai.v1.user_service_pb2 import (
     CreateTokenRequest,
     CreateUserRequest,
     DeleteQuotaRequest,
     DeleteShareRequest,
+    GrantRightRequest,
     ListQuotasRequest,
+    ListRightsRequest,
     ListSharesRequest,
     ListTokensRequest,
     ListUsersRequest,
+    RevokeRightRequest,
     RevokeTokenRequest,
     SetQuotaRequest,
     SetShareRequest,
@@ -94,8 +97,25 @@ class Users:
         request = DeleteShareRequest(user_group=user_group, group=group)
         await self._transport.unary(self._stub.DeleteShare, request)
 
+    async def rights(self, subject: str = "") -> Sequence[Grant]:
+        """Rights that were granted to a user or user group, or all."""
+        request = ListRightsRequest(subject=subject)
+        return (await self._transport.unary(self._stub.ListRights, request, retry=True)).grants
+
+    async def grant(self, grant: Grant) -> Grant:
+        """Grant a right, or change until when."""
+        request = GrantRightRequest(grant=grant)
+        return await self._transport.unary(self._stub.GrantRight, request, retry=True)
+
+    async def revoke(self, subject: str, right: str, subject_is_group: bool = False) -> None:
+        """Take a right back."""
+        request = RevokeRightRequest(
+            subject=subject, subject_is_group=subject_is_group, right=right
+        )
+        await self._transport.unary(self._stub.RevokeRight, request)
+
     async def tokens(self, user: str = "") -> Sequence[Token]:
-        """Tokens of a user (empty: the caller), newest first, without secrets."""
+        """Tokens that act as a user (empty: the caller) or that the user holds, newest first, without secrets."""
         request = ListTokensRequest(user=user)
         return (await self._transport.unary(self._stub.ListTokens, request, retry=True)).tokens
 
@@ -106,10 +126,15 @@ class Users:
         scope: TokenScope.ValueType = TOKEN_SCOPE_ALL,
         description: str = "",
         expire_time: datetime | None = None,
+        holder: str = "",
     ) -> Token:
-        """Make a token; its secret stands in this answer only."""
+        """Make a token, with a holder one by which he acts as the user; its secret stands in this answer only."""
         request = CreateTokenRequest(
-            user=user, scope=scope, description=description, expire_time=timestamp(expire_time)
+            user=user,
+            scope=scope,
+            description=description,
+            expire_time=timestamp(expire_time),
+            holder=holder,
         )
         return await self._transport.unary(self._stub.CreateToken, request)
 

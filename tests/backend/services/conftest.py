@@ -14,21 +14,34 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
 from hai.v1 import task_spec_pb2
+from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
+from hai.v1.image_service_pb2_grpc import ImageServiceStub
 from hai.v1.log_service_pb2_grpc import LogServiceStub
+from hai.v1.message_service_pb2_grpc import MessageServiceStub
 from hai.v1.node_service_pb2_grpc import NodeServiceStub
+from hai.v1.port_service_pb2_grpc import PortServiceStub
 from hai.v1.server_service_pb2_grpc import ServerServiceStub
+from hai.v1.storage_service_pb2_grpc import StorageServiceStub
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 from hai_backend.auth.directory import Directory
+from hai_backend.domain.errors import HaiError, NotFound
+from hai_backend.domain.image import ImageReference
 from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Wait
+from hai_backend.domain.registry import Registry, place
 from hai_backend.domain.snapshot import Snapshot
 from hai_backend.domain.user import Role, TokenScope, User
+from hai_backend.launch.fake import FakeLauncher
 from hai_backend.logs.store import LogStore
 from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.feed import Feed
+from hai_backend.loops.hub import Hub
 from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.performing import Performer
 from hai_backend.services import watching
+from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, serve
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint, Listening
@@ -62,6 +75,27 @@ class Waits:
         return self.found
 
 
+class KnownImages:
+    """Stands for the registries: tests say which images there are, or how the registry fails."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+        self.fails: HaiError | None = None
+        self.asked: list[tuple[str, Registry]] = []
+
+    async def digest(self, image: ImageReference, registry: Registry) -> str:
+        self.asked.append((str(image), registry))
+        if self.fails is not None:
+            raise self.fails
+        if str(image) not in self.found:
+            raise NotFound(f"there is no {image}", reason="NO_SUCH_IMAGE")
+        return self.found[str(image)]
+
+    async def tags(self, image: ImageReference, registry: Registry) -> tuple[str, ...]:
+        begin = f"{place(image)}:"
+        return tuple(k.removeprefix(begin) for k in self.found if k.startswith(begin))
+
+
 @dataclass
 class Platform:
     """Everything below the services, and callers of them."""
@@ -73,6 +107,10 @@ class Platform:
     cluster: Cluster
     scheduling: Waits
     logs: LogStore
+    home: Path
+    secret: bytes = b"of run tokens"
+    registries: KnownImages = field(default_factory=KnownImages)
+    image_check: str = ""
     service: Listening | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     limits: CallLimits = field(default_factory=CallLimits)
@@ -96,7 +134,27 @@ class Platform:
             cluster=self.cluster,
             logs=self.logs,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
+            agents=AgentService(self._agent_ports()),
+            registries=self.registries,
+            image_check=self.image_check,
+            launcher_images=frozenset({"default", "of-the-launcher"}),
             observe=lambda method, code, seconds: self.calls.append((method, code)),
+        )
+
+    def _agent_ports(self) -> AgentPorts:
+        hub = Hub()
+        return AgentPorts(
+            ledger=self.ledger,
+            hub=hub,
+            performer=Performer(FakeLauncher([]), hub, str, self.cluster.nodes().get),
+            logs=self.logs,
+            confirm=self.store.confirm,
+            clock=self.clock,
+            secret=self.secret,
+            cluster=self.cluster,
+            checkpoints=self.home,
+            report=lambda key, report: None,
+            level=lambda task, number: task.priority,
         )
 
     async def token(self, user: str, scope: TokenScope = TokenScope.ALL, **more: Any) -> str:
@@ -130,6 +188,12 @@ class Caller:
         self.nodes = self._bound(NodeServiceStub(channel))
         self.users = self._bound(UserServiceStub(channel))
         self.logs = self._bound(LogServiceStub(channel))
+        self.ports = self._bound(PortServiceStub(channel))
+        self.artifacts = self._bound(ArtifactServiceStub(channel))
+        self.datasets = self._bound(DatasetServiceStub(channel))
+        self.messages = self._bound(MessageServiceStub(channel))
+        self.storage = self._bound(StorageServiceStub(channel))
+        self.images = self._bound(ImageServiceStub(channel))
         self.server = self._bound(ServerServiceStub(channel))
 
     def _bound(self, stub: Any) -> Any:
@@ -219,8 +283,13 @@ def call_limits() -> CallLimits:
 
 
 @pytest.fixture
+def image_check() -> str:
+    return ""
+
+
+@pytest.fixture
 async def platform(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_limits: CallLimits
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_limits: CallLimits, image_check: str
 ) -> AsyncIterator[Platform]:
     monkeypatch.setattr(watching, "BUNDLE_SECONDS", 0.0)
     store, clock = MemoryStore(), ManualClock()
@@ -236,7 +305,9 @@ async def platform(
         cluster,
         Waits(),
         LogStore(tmp_path, 1 << 20),
+        tmp_path,
         limits=call_limits,
+        image_check=image_check,
     )
     await made.start()
     yield made

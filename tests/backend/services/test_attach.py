@@ -21,7 +21,7 @@ from hai_backend.testing.server import RunningServer, running_server
 
 async def asked(server: RunningServer, task_id: int, level: int) -> str:
     """What the server answers to rank 0 of the first run."""
-    token = run_tokens.make(server.app.secret, task_id, 1, 0)
+    token = run_tokens.make(server.app.tools.secret, task_id, 1, 0)
     async with grpc.aio.insecure_channel(server.app.address) as channel:
         metadata = (("authorization", f"Bearer {token}"),)
         call = AgentServiceStub(channel).Attach(metadata=metadata)
@@ -47,7 +47,8 @@ async def test_a_program_gets_no_level_that_its_owner_lacks(
     tmp_path: Path, level: int, error: str
 ) -> None:
     async with running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server:
-        app = server.app
+        app = server.app.reign
+        assert app is not None
         await app.directory.create_user(User("ada"))
         await app.directory.set_quota(
             Quota("ada", False, "default", Priority.EXTREME_HIGH, nodes=0)
@@ -76,7 +77,8 @@ async def test_a_stream_without_hello_is_not_kept(
 
 
 async def _until_running(server: RunningServer, task_id: int) -> None:
-    ledger = server.app.ledger
+    assert server.app.reign is not None
+    ledger = server.app.reign.ledger
     version = ledger.feed.version
     while ledger.unfinished()[task_id].run is None:
         version = await ledger.feed.beyond(version)

@@ -54,7 +54,7 @@ async def test_strangers_are_not_let_in(platform: Any, metadata: Any) -> None:
         pytest.param("/hai.v1.TaskService/DropTables", b"", C.UNIMPLEMENTED, id="no method"),
         pytest.param("/hai.v2.TaskService/GetTask", b"", C.UNIMPLEMENTED, id="no service"),
         pytest.param(
-            "/hai.v1.AgentService/Attach", b"", C.UNIMPLEMENTED, id="a service that is not offered"
+            "/hai.v1.AgentService/Attach", b"", C.UNAUTHENTICATED, id="an agent that says nothing"
         ),
         pytest.param(
             "/hai.v1.TaskService/CreateTask",

@@ -10,10 +10,17 @@ from typing import Any
 
 import pytest
 
+from hai_backend.domain.artifact import Artifact, Direction, TaskArtifact
+from hai_backend.domain.dataset import Dataset, Visibility
 from hai_backend.domain.errors import Conflict, Invalid
+from hai_backend.domain.message import Message
+from hai_backend.domain.mount import HostPathType, MountAction, MountKind, MountRow
 from hai_backend.domain.node import Group, Node, NodeState
+from hai_backend.domain.port import Port
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Progress
+from hai_backend.domain.registry import Image, Registry
+from hai_backend.domain.right import Grant
 from hai_backend.domain.spec import (
     NodeResourceSpec,
     OnEnd,
@@ -41,6 +48,7 @@ from hai_backend.domain.task import (
 )
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
 from hai_backend.store.base import ORDERS, AuditRow, Store, TaskFilter, TaskQuery
+from hai_backend.store.records import TABLES
 
 SUBMITTED = TaskEvent(1.5, "alice", "TaskSubmitted", "hai python train.py")
 FULL_SPEC = TaskSpec(
@@ -573,6 +581,81 @@ async def test_shares(store: Store) -> None:
     assert not await store.delete_share("vision", "g")
     assert not await store.delete_share("speech", "g")
     assert await store.shares() == [speech, other]
+
+
+RECORDS = [
+    (
+        Dataset("a", "1", "/d", "ada", "vision", Visibility.GROUP, 1 << 50, "gut", 1.5),
+        Dataset("a", "1", "/e", "bob"),
+        Dataset("b", "1", "/d", "ada"),
+    ),
+    (
+        Message(3, "vision", True, "Grüße", "olga", 1.5, 2.5),
+        Message(3, "", False, "", "root", 1.5),
+        Message(11, "ada", False, "x", "olga", 1.5),
+    ),
+    (
+        Artifact("vision", "a", "1", "ada", "model", "/x", "gut", 1.5, 2.5),
+        Artifact("vision", "a", "1", "bob"),
+        Artifact("~ada", "a", "1", "ada"),
+    ),
+    (
+        TaskArtifact(7, Direction.INPUT, "vision", "a", "1"),
+        TaskArtifact(7, Direction.INPUT, "~ada", "b", "2"),
+        TaskArtifact(7, Direction.OUTPUT, "vision", "a", "1"),
+    ),
+    (Port(1, "ada", "t", "ssh", 9.5), Port(1, "bob", "u", "x"), Port(30_000, "ada", "t", "ssh")),
+    (Grant("ada", False, "ports:4", 9.5), Grant("ada", False, "ports:4"), Grant("ada", True, "x")),
+    (
+        Image("torch", "r.example/torch:2", ("vision", "speech"), True, "für alle"),
+        Image("torch", "r.example/torch:3"),
+        Image("zoo", "r.example/zoo"),
+    ),
+    (
+        Registry("r.example", "robot$a", "hunter2", True, "login"),
+        Registry("r.example"),
+        Registry("s.example"),
+    ),
+    (
+        MountRow(
+            ("public", "ada"),
+            "/data",
+            "lustre",
+            3,
+            MountAction.REMOVE,
+            MountKind.CSI,
+            HostPathType.SOCKET,
+            {"b": "1", "a": "ü"},
+            ("user.name == 'ada'",),
+            False,
+            2,
+        ),
+        MountRow((), "/other", id=3),
+        MountRow(("ada",), "/data", id=11),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "other"), RECORDS, ids=[type(kinds[0]).__name__ for kinds in RECORDS]
+)
+async def test_records(store: Store, first: Any, again: Any, other: Any) -> None:
+    """`again` has the key of `first`; `other` comes after it."""
+    kind = type(first)
+    assert await store.records(kind) == []
+    assert await store.add_record(other)
+    assert await store.add_record(first)
+    assert not await store.add_record(again)
+    assert await store.records(kind) == [first, other]
+    await store.save_record(again)
+    assert await store.records(kind) == [again, other]
+    assert await store.delete_record(first)
+    assert not await store.delete_record(again)
+    assert await store.records(kind) == [other]
+
+
+def test_every_record_is_tested() -> None:
+    assert {type(kinds[0]) for kinds in RECORDS} == set(TABLES)
 
 
 async def test_a_membership_that_ended_shows_nothing(store: Store) -> None:

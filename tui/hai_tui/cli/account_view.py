@@ -1,4 +1,4 @@
-"""Columns of users, quotas, shares and tokens."""
+"""Columns of users, rights, quotas, shares and tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def level(quota: Quota) -> str:
     return "ALL" if quota.priority < 0 else priority_name(quota.priority)
 
 
-def _until(time: Timestamp) -> str:
+def until(time: Timestamp) -> str:
+    """An end, or that there is none."""
     return local(time) if time.seconds else "never"
 
 
@@ -55,7 +56,7 @@ QUOTAS = View(
         Column("level", lambda q, now: level(q)),
         Column("used", lambda q, now: str(q.used), right=True),
         Column("nodes", lambda q, now: str(q.nodes), right=True),
-        Column("expires", lambda q, now: _until(q.expire_time)),
+        Column("expires", lambda q, now: until(q.expire_time)),
     ),
 )
 
@@ -73,6 +74,18 @@ SHARES = View(
     ),
 )
 
+GRANTS = View(
+    key="grants",
+    name=lambda grant: f"{grant.subject}/{grant.right}",
+    empty="none.grants",
+    columns=(
+        Column("subject", lambda g, now: g.subject),
+        Column("kind", lambda g, now: "user group" if g.subject_is_group else "user"),
+        Column("right", lambda g, now: g.right, folds=True),
+        Column("expires", lambda g, now: until(g.expire_time)),
+    ),
+)
+
 TOKENS = View(
     key="tokens",
     name=lambda token: str(token.id),
@@ -80,10 +93,11 @@ TOKENS = View(
     columns=(
         Column("id", lambda t, now: str(t.id), right=True),
         Column("user", lambda t, now: t.user),
+        Column("holder", lambda t, now: t.holder or t.user, wide=True),
         Column("scope", lambda t, now: TokenScope.Name(t.scope).removeprefix("TOKEN_SCOPE_")),
         Column("state", _token_state),
         Column("created", lambda t, now: local(t.create_time)),
-        Column("expires", lambda t, now: _until(t.expire_time)),
+        Column("expires", lambda t, now: until(t.expire_time)),
         Column("description", lambda t, now: t.description or "-", folds=True),
     ),
 )

@@ -92,6 +92,89 @@ def user_groups(
     return _ask(ctx, incomplete, work)
 
 
+def owners(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Who a mount rule may be for: users, their groups, everybody."""
+
+    async def work(client: Client) -> Pairs:
+        found = await client.users.list()
+        names = {user.name for user in found} | {group for user in found for group in user.groups}
+        return [(name, "") for name in sorted({*names, "public"})]
+
+    return _ask(ctx, incomplete, work)
+
+
+def mount_rules(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Ids of mount rules."""
+
+    async def work(client: Client) -> Pairs:
+        return [(str(rule.id), rule.mount_path) for rule in await client.storage.rules()]
+
+    return _ask(ctx, incomplete, work)
+
+
+def ports(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Numbers of own ports."""
+
+    async def work(client: Client) -> Pairs:
+        found = await client.ports.list()
+        return [(str(port.node_port), f"{port.task_name} {port.service}") for port in found]
+
+    return _ask(ctx, incomplete, work)
+
+
+def artifacts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Artifacts, as commands take them."""
+    from hai_tui.cli.artifact_view import reference
+
+    async def work(client: Client) -> Pairs:
+        return [(reference(found), found.type) for found in await client.artifacts.list()]
+
+    return _ask(ctx, incomplete, work)
+
+
+def datasets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Datasets, as commands take them."""
+
+    async def work(client: Client) -> Pairs:
+        return [(f"{d.name}:{d.version}", d.path) for d in await client.datasets.list()]
+
+    return _ask(ctx, incomplete, work)
+
+
+def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of built-in images."""
+
+    async def work(client: Client) -> Pairs:
+        return [(image.name, image.reference) for image in await client.images.list()]
+
+    return _ask(ctx, incomplete, work)
+
+
+def registries(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Prefixes of registries."""
+
+    async def work(client: Client) -> Pairs:
+        return [(found.prefix, found.username) for found in await client.images.registries()]
+
+    return _ask(ctx, incomplete, work)
+
+
+_RIGHTS = (
+    *("assign_nodes", "manage_tasks", "manage_nodes", "manage_users", "manage_quotas"),
+    *("manage_tokens", "manage_storage", "manage_images", "image:", "ports:", "custom_service:"),
+    *("cap:", "gid:", "privileged", "host_ipc", "host_pid", "host_network"),
+)
+
+
+def rights(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Words for rights."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in _RIGHTS if name.startswith(incomplete)]
+
+
 def profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of profiles."""
     from click.shell_completion import CompletionItem

@@ -52,6 +52,14 @@ def since(time: Timestamp, now: float) -> str:
     return span(now - time.seconds) if time.seconds else "-"
 
 
+def size(bytes: int) -> str:
+    """1.5 GiB; three digits at most."""
+    value, units = float(bytes), ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]
+    while value >= 999.5 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.3g} {units[0]}"
+
+
 def local(time: Timestamp) -> str:
     """A time in the user's zone, to the second."""
     if not time.seconds:

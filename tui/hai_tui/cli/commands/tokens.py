@@ -26,6 +26,7 @@ _CREATE_HELP = """Make a token. Its secret goes to standard output, once; everyt
 Examples:
   hai token create --scope read --expires 30d --description dashboard
   hai token create -q > robot.token
+  hai token create --holder bob --scope read --expires 7d    bob acts as you
 """
 
 
@@ -52,10 +53,13 @@ def list_tokens(settings: Settings, user: str) -> int:
 @click.option(
     "--scope", type=click.Choice(["all", "read", "submit"]), default="all", show_default=True
 )
+@click.option("--holder", default="", help="Who gets it, to act as the user. Default: the user.")
 @click.option("--description", default="", help="What it is for.")
 @click.option("--expires", metavar="TIME", help="30d, or 2026-12-31. Default: never.")
 @click.pass_obj
-def create(settings: Settings, user: str, scope: str, description: str, expires: str | None) -> int:
+def create(
+    settings: Settings, /, user: str, scope: str, holder: str, description: str, expires: str | None
+) -> int:
     """The function behind the command."""
     from hai.v1.user_pb2 import TokenScope
 
@@ -67,6 +71,7 @@ def create(settings: Settings, user: str, scope: str, description: str, expires:
             scope=TokenScope.Value(f"TOKEN_SCOPE_{scope.upper()}"),
             description=description,
             expire_time=until,
+            holder=holder,
         )
         _show_secret(settings, made)
         return 0
@@ -80,7 +85,8 @@ def _show_secret(settings: Settings, made: Token) -> None:
 
         dump(settings, to_dict(made))
         return
-    note(settings, f"token {made.id} of {made.user}; this is the only time its secret is shown:")
+    whose = f"{made.user} for {made.holder}" if made.holder else made.user
+    note(settings, f"token {made.id} of {whose}; this is the only time its secret is shown:")
     click.echo(made.secret)
 
 

@@ -8,6 +8,7 @@ import click
 
 from hai_tui.cli.account_view import USERS
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.complete import rights as complete_rights
 from hai_tui.cli.complete import users as complete_users
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -41,7 +42,13 @@ def list_users(settings: Settings) -> int:
 @click.argument("name")
 @click.option("--role", type=_ROLES, default="user", show_default=True)
 @click.option("--group", "groups", multiple=True, help="User group; the first is the shared one.")
-@click.option("--right", "rights", multiple=True, help="A right beyond the role.")
+@click.option(
+    "--right",
+    "rights",
+    multiple=True,
+    shell_complete=complete_rights,
+    help="A right beyond the role.",
+)
 @click.option(
     "--uid", type=click.IntRange(0), metavar="N", default=0, help="Unix uid of the programs."
 )
@@ -63,7 +70,9 @@ def create(settings: Settings, /, name: str, role: str, **fields: Any) -> int:
 @click.argument("name", shell_complete=complete_users)
 @click.option("--role", type=_ROLES)
 @click.option("--group", "groups", multiple=True, help="Replaces all user groups.")
-@click.option("--right", "rights", multiple=True, help="Replaces all rights.")
+@click.option(
+    "--right", "rights", multiple=True, shell_complete=complete_rights, help="Replaces all rights."
+)
 @click.option("--uid", type=click.IntRange(0), metavar="N", help="Unix uid of the programs.")
 @click.option("--active/--inactive", default=None, help="An inactive user's tasks are stopped.")
 @click.pass_obj

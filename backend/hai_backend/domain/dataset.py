@@ -1,0 +1,30 @@
+"""Datasets: data that tasks read, under a name and a version. A row grants nothing: mount rules say what tasks see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Visibility(StrEnum):
+    PUBLIC = "PUBLIC"
+    GROUP = "GROUP"
+    PRIVATE = "PRIVATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """`path` is that in tasks."""
+
+    name: str
+    version: str
+    path: str
+    owner: str
+    user_group: str = ""
+    visibility: Visibility = Visibility.PRIVATE
+    size_bytes: int = 0  # 0: not known
+    description: str = ""
+    created_at: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.version}"

@@ -1,0 +1,51 @@
+"""What a launcher is told of a run: from the task, its owner, and the tables of the operators as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hai_backend.auth.directory import Directory
+from hai_backend.domain.image import parse_image
+from hai_backend.domain.port import Port, ports_of_task
+from hai_backend.domain.registry import Registry, registry_of
+from hai_backend.domain.task import Task
+from hai_backend.launch.request import RunRequest, Terms, run_request
+from hai_backend.loops.clock import Clock
+from hai_backend.services.ports import Cluster
+from hai_backend.services.storage import Storage
+from hai_backend.store.base import Store
+
+
+class Describing:
+    """Called with the task for each launch of its run."""
+
+    def __init__(self, store: Store, directory: Directory, cluster: Cluster, clock: Clock) -> None:
+        self._store = store
+        self._directory = directory
+        self._storage = Storage(store, directory)
+        self._cluster = cluster
+        self._clock = clock
+
+    async def __call__(self, task: Task) -> RunRequest:
+        """Raises Invalid when the mounts that the tables give the task cannot be."""
+        owner, resource = self._directory.user(task.user), task.spec.resource
+        user = self._directory.as_allowed(owner, self._clock.now())
+        mounts, _ = await self._storage.mounts(task.user, task)
+        group = self._cluster.groups().get(resource.group)
+        terms = Terms(
+            mounts=mounts,
+            node_ports=await self._node_ports(task),
+            pull_secret=await self._pull_secret(resource.image),
+            packed=group is not None and group.packed,
+        )
+        return run_request(task, user, terms, self._cluster.nodes())
+
+    async def _node_ports(self, task: Task) -> Mapping[str, int]:
+        ports = await self._store.records(Port)
+        return ports_of_task(ports, task.user, task.spec.name)
+
+    async def _pull_secret(self, image: str) -> str:
+        """Of the registry whose prefix fits best."""
+        if "/" not in image:
+            return ""
+        return registry_of(parse_image(image), await self._store.records(Registry)).pull_secret

@@ -1,0 +1,122 @@
+"""Records: small things that are kept as they are, one frozen dataclass a table, one field a column, in the same order.
+
+Nothing here is particular to a kind; a new one is a dataclass in domain, a class in rows.py and a line in TABLES.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from enum import Enum
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select
+
+from hai_backend.domain.artifact import Artifact, TaskArtifact
+from hai_backend.domain.dataset import Dataset
+from hai_backend.domain.message import Message
+from hai_backend.domain.mount import MountRow
+from hai_backend.domain.port import Port
+from hai_backend.domain.registry import Image, Registry
+from hai_backend.domain.right import Grant
+from hai_backend.store.convert import Values, dump_names, load_names, storable
+from hai_backend.store.rows import (
+    ARTIFACTS,
+    DATASETS,
+    GRANTS,
+    IMAGES,
+    MESSAGES,
+    MOUNT_RULES,
+    PORTS,
+    REGISTRIES,
+    TASK_ARTIFACTS,
+)
+from hai_backend.store.transaction import Transaction
+
+Kept = TypeVar("Kept")
+
+TABLES: dict[type[Any], Table] = {
+    Artifact: ARTIFACTS,
+    TaskArtifact: TASK_ARTIFACTS,
+    Dataset: DATASETS,
+    Grant: GRANTS,
+    Image: IMAGES,
+    Message: MESSAGES,
+    MountRow: MOUNT_RULES,
+    Port: PORTS,
+    Registry: REGISTRIES,
+}
+
+
+def key(record: object) -> Values:
+    """What identifies a record: the values of its table's primary key."""
+    named = zip(TABLES[type(record)].columns, _names(type(record)), strict=True)
+    return tuple(getattr(record, name) for column, name in named if column.primary_key)
+
+
+def records(connection: Connection, kind: type[Kept]) -> list[Kept]:
+    """All of a kind, by key."""
+    table = TABLES[kind]
+    rows = connection.execute(select(table).order_by(*table.primary_key))
+    return [_record(kind, row) for row in rows]
+
+
+def add(transaction: Transaction, record: object) -> bool:
+    """Insert a record, and tell whether its key was free; otherwise nothing changes."""
+    found = select(TABLES[type(record)]).where(_is(record))
+    if transaction.connection.execute(found).first() is not None:
+        return False
+    save(transaction, record)
+    return True
+
+
+def save(transaction: Transaction, record: object) -> None:
+    """Insert or replace a record."""
+    transaction.put(TABLES[type(record)], [values(record)])
+
+
+def remove(transaction: Transaction, record: object) -> bool:
+    """Delete the record of the same key, and tell whether there was one."""
+    return transaction.delete(delete(TABLES[type(record)]).where(_is(record))) > 0
+
+
+def values(record: object) -> Values:
+    """The row of a record."""
+    return tuple(_stored(getattr(record, name)) for name in _names(type(record)))
+
+
+def _is(record: object) -> ColumnElement[bool]:
+    columns = [c for c in TABLES[type(record)].columns if c.primary_key]
+    return and_(*(c == _stored(v) for c, v in zip(columns, key(record), strict=True)))
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return json.dumps({k: storable(v) for k, v in value.items()}, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return dump_names([storable(item) for item in value])
+    return storable(value) if isinstance(value, str) else value
+
+
+def _record(kind: type[Kept], row: Sequence[Any]) -> Kept:
+    hints = get_type_hints(kind)
+    found = zip(_names(kind), row, strict=True)
+    return kind(**{name: _loaded(hints[name], value) for name, value in found})
+
+
+def _names(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _loaded(wanted: Any, value: Any) -> Any:
+    if get_origin(wanted) is UnionType:
+        return value if value is None else _loaded(get_args(wanted)[0], value)
+    if get_origin(wanted) is Mapping:
+        return json.loads(value)
+    if get_origin(wanted) is tuple:
+        return load_names(value)
+    return wanted(value)

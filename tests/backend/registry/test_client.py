@@ -1,0 +1,195 @@
+"""A registry that behaves like Harbor with a token service, and ones that behave badly; all on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from hai_backend.domain.errors import Denied, HaiError, NotFound, Unavailable
+from hai_backend.domain.image import ImageReference
+from hai_backend.domain.registry import Registry, full_reference
+from hai_backend.registry.client import RegistryClient
+
+DIGEST = "sha256:" + "a" * 64
+PASSWORD = "hunter2"
+ROBOT = aiohttp.encode_basic_auth("robot$lab+hai", PASSWORD)
+
+
+@dataclass
+class Harbor:
+    """Gives a token to the robot account for what it asked; counts and misbehaves as told."""
+
+    realm: str = ""  # of the token service; empty: here
+    status: int = 200  # of manifests
+    headers: dict[str, str] = field(default_factory=lambda: {"Docker-Content-Digest": DIGEST})
+    body: bytes | None = None  # of lists of tags
+    hang: bool = False
+    token_status: int = 200
+    token_value: str = ""  # instead of the right one
+    endless: bool = False  # pages without tags
+    seen: list[tuple[str, str]] = field(default_factory=list)  # path, authorization
+    host: str = ""
+
+    async def token(self, request: web.Request) -> web.Response:
+        self.seen.append((request.path_qs, request.headers.get("Authorization", "")))
+        if self.token_status != 200:
+            return web.Response(status=self.token_status)
+        if request.headers.get("Authorization") != ROBOT:
+            return web.Response(status=401)
+        assert request.query["service"] == "harbor-registry"
+        return web.json_response({"token": self.token_value or f"for-{request.query['scope']}"})
+
+    async def api(self, request: web.Request) -> web.Response:
+        self.seen.append((request.path_qs, request.headers.get("Authorization", "")))
+        if self.hang:
+            await asyncio.Event().wait()
+        if request.headers.get("Authorization") != "Bearer for-repository:lab/a:pull":
+            realm = self.realm or f"http://{self.host}/service/token"
+            asked = (
+                f'Bearer realm="{realm}",service="harbor-registry",scope="repository:lab/a:pull"'
+            )
+            return web.Response(status=401, headers={"WWW-Authenticate": asked})
+        if "manifests" in request.path:
+            return web.Response(status=self.status, headers=self.headers)
+        return self._page(request)
+
+    def _page(self, request: web.Request) -> web.Response:
+        if self.endless:
+            link = {"Link": '</v2/lab/a/tags/list?n=1000>; rel="next"'}
+            return web.json_response({"tags": []}, headers=link)
+        if self.body is not None:
+            return web.Response(body=self.body)
+        if request.query.get("last") == "b":
+            return web.json_response({"name": "lab/a", "tags": ["c"]})
+        link = {"Link": '</v2/lab/a/tags/list?n=1000&last=b>; rel="next"'}
+        return web.json_response({"name": "lab/a", "tags": ["a", "b"]}, headers=link)
+
+
+@asynccontextmanager
+async def running(harbor: Harbor) -> AsyncIterator[tuple[ImageReference, Registry]]:
+    app = web.Application()
+    app.router.add_get("/service/token", harbor.token)
+    app.router.add_route("*", "/v2/{rest:.*}", harbor.api)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    harbor.host = f"127.0.0.1:{runner.addresses[0][1]}"
+    registry = Registry(harbor.host, "robot$lab+hai", PASSWORD, plain_http=True)
+    try:
+        yield full_reference(f"{harbor.host}/lab/a:7"), registry
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_robot_account_gets_a_token_and_the_digest() -> None:
+    harbor = Harbor()
+    async with running(harbor) as (image, registry):
+        assert await RegistryClient().digest(image, registry) == DIGEST
+    paths = [path for path, _ in harbor.seen]
+    assert paths == [
+        "/v2/lab/a/manifests/7",
+        "/service/token?service=harbor-registry&scope=repository:lab/a:pull",
+        "/v2/lab/a/manifests/7",
+    ]
+    assert [authorization for _, authorization in harbor.seen][:2] == ["", ROBOT]
+
+
+async def test_tags_come_in_pages() -> None:
+    async with running(Harbor()) as (image, registry):
+        assert await RegistryClient().tags(image, registry) == ("a", "b", "c")
+
+
+BROKEN = [
+    pytest.param(Harbor(status=404), NotFound, "has no image", id="no such tag"),
+    pytest.param(Harbor(status=403), Denied, "who asks as robot$lab+hai", id="no access"),
+    pytest.param(Harbor(status=503), Unavailable, "answers with status 503", id="broken"),
+    pytest.param(Harbor(status=302), Unavailable, "answers with status 302", id="a redirect"),
+    pytest.param(Harbor(headers={}), Unavailable, "names no digest", id="no digest"),
+    pytest.param(
+        Harbor(headers={"Docker-Content-Digest": f"{DIGEST} evil"}),
+        Unavailable,
+        "names no digest",
+        id="no digest but more",
+    ),
+    pytest.param(Harbor(token_status=404), Unavailable, "is not there", id="no token service"),
+    pytest.param(Harbor(token_status=403), Denied, "lets nobody see", id="no token"),
+    pytest.param(Harbor(token_value="a\r\nX: b"), Unavailable, "no token", id="an odd token"),
+    pytest.param(Harbor(hang=True), Unavailable, "did not answer in time", id="silent"),
+    pytest.param(
+        Harbor(realm="ftp://elsewhere.example/"), Unavailable, "in plain text", id="odd realm"
+    ),
+]
+
+
+@pytest.mark.parametrize(("harbor", "kind", "message"), BROKEN)
+async def test_what_goes_wrong_is_told(harbor: Harbor, kind: type[HaiError], message: str) -> None:
+    async with running(harbor) as (image, registry):
+        with pytest.raises(kind, match=message.replace("$", r"\$").replace("+", r"\+")) as caught:
+            await RegistryClient(seconds=0.3 if harbor.hang else 5).digest(image, registry)
+    assert PASSWORD not in str(caught.value)
+
+
+async def test_a_wrong_password_is_no_access() -> None:
+    async with running(Harbor()) as (image, _):
+        wrong = Registry(image.registry, "robot$lab+hai", "guess", plain_http=True)
+        with pytest.raises(Denied, match="an admin sets the account"):
+            await RegistryClient().digest(image, wrong)
+        with pytest.raises(Denied, match="without an account"):
+            await RegistryClient().digest(image, Registry(image.registry, plain_http=True))
+
+
+async def test_a_registry_with_tls_gets_no_password_to_a_place_without() -> None:
+    """The realm of a registry that is asked by TLS must be asked by TLS, too."""
+    harbor = Harbor(realm="http://elsewhere.example/token")
+    async with running(harbor) as (image, registry):
+        with pytest.raises(Unavailable, match=r"cannot be reached|not trusted"):
+            await RegistryClient().digest(image, Registry(registry.prefix, "u", "p"))
+    assert harbor.seen == []
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"tags": null}', b"{}"])
+async def test_lists_of_nothing(body: bytes) -> None:
+    async with running(Harbor(body=body)) as (image, registry):
+        assert await RegistryClient().tags(image, registry) == ()
+
+
+async def test_pages_without_end_end() -> None:
+    async with running(Harbor(endless=True)) as (image, registry):
+        with pytest.raises(Unavailable, match="did not answer in time"):
+            await RegistryClient(seconds=0.3).tags(image, registry)
+
+
+async def test_what_is_no_tag_is_left_out() -> None:
+    body = b'{"tags": ["7", "\\u001b[2J", "a b", 8, ""]}'
+    async with running(Harbor(body=body)) as (image, registry):
+        assert await RegistryClient().tags(image, registry) == ("7", "8")
+
+
+async def test_another_digest_than_asked_for_is_none() -> None:
+    async with running(Harbor()) as (image, registry):
+        pinned = replace(image, digest=DIGEST)
+        assert await RegistryClient().digest(pinned, registry) == DIGEST
+        other = replace(image, digest="sha256:" + "b" * 64)
+        with pytest.raises(Unavailable, match="or another one"):
+            await RegistryClient().digest(other, registry)
+
+
+async def test_a_page_for_people_is_no_list() -> None:
+    async with running(Harbor(body=b"<html>")) as (image, registry):
+        with pytest.raises(Unavailable, match="not JSON"):
+            await RegistryClient().tags(image, registry)
+
+
+async def test_nobody_is_there() -> None:
+    async with running(Harbor()) as (image, registry):
+        pass
+    with pytest.raises(Unavailable, match="cannot be reached") as caught:
+        await RegistryClient().digest(image, registry)
+    assert caught.value.reason == "REGISTRY_DOWN"
