@@ -1,290 +1,214 @@
-"""The server as one value: constructs every part, joins them, starts and stops them in order."""
+"""One server process: it listens from start to end, and plays one role after the other.
+
+While it leads it has a reign (reign.py), which loads, runs the loops and answers. While it follows it passes calls on
+to the leader. A role is a coroutine that lasts as long as the role does and clears up when it is cancelled.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import getpass
-import json
-import os
-import secrets
-from collections.abc import Coroutine
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import NoReturn, Protocol
 
 import structlog
 
-from hai_backend.auth import run_tokens
-from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
-from hai_backend.domain.errors import Conflict
-from hai_backend.domain.priority import Priority
-from hai_backend.domain.task import Task, TaskState
-from hai_backend.domain.user import TokenScope
-from hai_backend.gateway import open_gateway
-from hai_backend.launch.base import Launcher, RankKey
-from hai_backend.logs.store import LogStore
-from hai_backend.loops import learning, measuring
-from hai_backend.loops.checkpoints import Checkpoints
+from hai_backend.domain.errors import Unavailable
+from hai_backend.gateway import advertised, open_gateway, told_to_agents, way_to
+from hai_backend.home import keep_port, leave_word, run_token_key
+from hai_backend.launch.base import Launcher
+from hai_backend.leader.roles import Alone, Election, Following, Leading, Role
 from hai_backend.loops.clock import Clock, SystemClock
-from hai_backend.loops.cluster import Cluster
-from hai_backend.loops.feed import Feed
-from hai_backend.loops.hub import Hub
-from hai_backend.loops.interruptions import Interruptions
-from hai_backend.loops.launching import Launching
-from hai_backend.loops.ledger import Ledger
-from hai_backend.loops.performing import Performer
-from hai_backend.loops.recording import Recording
-from hai_backend.loops.scheduling import Scheduling
-from hai_backend.loops.timers import Timers
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
-from hai_backend.sched import Policy
-from hai_backend.services.agent_service import AgentPorts, AgentService
-from hai_backend.services.assemble import Parts
-from hai_backend.services.capacity import Capacity
+from hai_backend.reign import Reign, Tools
 from hai_backend.services.server import Listening
-from hai_backend.services.submitting import Submitting
+from hai_backend.services.switchboard import Nobody, Switchboard
 from hai_backend.store.base import Store
-from hai_backend.tasks import events as ev
-from hai_backend.tasks.goodput import Goodput, goodput
-from hai_backend.tasks.limits import Limits
 
 log = structlog.get_logger(__name__)
 
+_PATIENCE_SECONDS = 30.0  # without a leader, until this server counts as unhealthy
+_GRACE_SECONDS = 1.0
+_AGAIN_SECONDS = 1.0
+
+
+class OpenStore(Protocol):
+    """store.connect.open_store."""
+
+    def __call__(self, url: str, epoch: int | None = None) -> Store: ...
+
 
 class App:
-    """`start` returns when the server answers; `address` is then where."""
+    """`start` returns when the server answers; `address` is then where. `reign` is there while it leads."""
 
     def __init__(
-        self, settings: Settings, store: Store, launcher: Launcher, clock: Clock | None = None
+        self,
+        settings: Settings,
+        open_store: OpenStore,
+        make_launcher: Callable[[], Launcher],
+        clock: Clock | None = None,
     ) -> None:
         self.settings = settings
-        self.store = store
-        self.launcher = launcher
-        self.clock = clock or SystemClock()
-        self.secret = _secret(settings.home)
         self.metrics = Metrics()
-        self.standings = measuring.Standings(self.metrics)
-        self.directory = Directory(store, changed=self._ring)
-        self.hub = Hub()
-        self.logs = LogStore(settings.home / "logs", settings.log_bytes_per_rank)
-        self.cluster = Cluster(store, self.clock, changed=self._ring)
-        self.performer = Performer(launcher, self.hub, self._mint, self.cluster.nodes().get)
-        self.timers = Timers(self.clock, self._tick)
-        self.checkpoints = Checkpoints(self.clock)
-        self.interruptions = Interruptions()
-        self.ledger = Ledger(
-            store,
-            self.clock,
-            Feed(),
-            perform=self.performer.perform,
-            changed=self._changed,
-            limits=Limits(build_within=settings.build_within),
-            recall=self.checkpoints.recall,
+        self.tools = Tools(
+            clock or SystemClock(),
+            run_token_key(settings),
+            self.metrics,
+            fresh=lambda: self._election.fresh(),
         )
-        self.performer.ledger = self.checkpoints.ledger = self.ledger
-        self.cluster.suspend_on = self.ledger.suspend_on
-        quota = settings.default_quota
-        self.policy = Policy(default_quota=None if quota < 0 else quota)
-        self.scheduling = Scheduling(
-            self.ledger,
-            self.cluster,
-            self.directory,
-            self.clock,
-            self.policy,
-            resync=settings.resync_seconds,
-            passed=self._passed,
-            recorder=self._recorder(),
-        )
-        self.checkpoints.saved = self.scheduling.saved
-        self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
+        self.reign: Reign | None = None
         self.address = ""
-        self._gateway: Listening | None = None
+        self._open_store = open_store
+        self._make_launcher = make_launcher
+        self._switchboard = Switchboard()
+        self._election: Election = Alone()
+        self._settled = asyncio.Event()  # the first role is played
+        self._listening: Listening | None = None
         self._metrics_server: MetricsServer | None = None
-        self._loops: set[asyncio.Task[None]] = set()
+        self._work: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Open the store, load, listen, and let the loops run."""
-        await self.store.open()
-        await self.directory.load()
-        await self._first_user()
-        await self.cluster.load()
-        await self.ledger.load()
-        if self.settings.metrics_port:
-            self._metrics_server = MetricsServer(self.metrics, self.settings.metrics_port)
-        self.interruptions.load(self.ledger.unfinished().values())
-        for task in self.ledger.unfinished().values():
-            self.timers.set(task)
-            self.standings.changed(None, task)
-        await self._listed(self._run(self.launching.run()))
-        self._gateway = await open_gateway(self.settings, self._parts())
-        self.address = self._gateway.address
-        self._leave_word()
-        self._run(self.scheduling.run())
-        self._run(learning.recall(self.store, self.scheduling.learn))
-        log.info("listening", address=self.address, unfinished=len(self.ledger.unfinished()))
+        """Listen, and play the first role. Raises what keeps it from that."""
+        try:
+            await self._listen()
+            await self._begin()
+        except BaseException:
+            await self.stop()
+            raise
+        leave_word(self.settings.home, self._told(), self.settings.authority)
+        log.info("listening", address=self.address, role=str(self._election.role))
 
-    async def _listed(self, launching: asyncio.Task[None]) -> None:
-        """Wait for the launcher's list: before it, nobody knows which nodes and ranks exist."""
-        listed = asyncio.ensure_future(self.launching.listed.wait())
-        await asyncio.wait({launching, listed}, return_when=asyncio.FIRST_COMPLETED)
-        if not listed.done():
-            listed.cancel()
-            launching.result()
-
-    def _recorder(self) -> Recording | None:
-        if not self.settings.record_decisions:
-            return None
-        path = self.settings.home / "decisions.jsonl"
-        return Recording(path, self.policy, version("hai-platform"))
-
-    def _parts(self) -> Parts:
-        return Parts(
-            store=self.store,
-            clock=self.clock,
-            directory=self.directory,
-            ledger=self.ledger,
-            scheduling=self.scheduling,
-            cluster=self.cluster,
-            logs=self.logs,
-            goodput=self._goodput,
-            agents=AgentService(self._agent_ports()),
-            policy=self.policy,
-            name=self.settings.cluster,
-            launcher=self.launcher.name,
-            observe=self.metrics.call,
-        )
-
-    def _agent_ports(self) -> AgentPorts:
-        return AgentPorts(
-            ledger=self.ledger,
-            hub=self.hub,
-            performer=self.performer,
-            logs=self.logs,
-            clock=self.clock,
-            secret=self.secret,
-            cluster=self.cluster,
-            checkpoints=self.settings.home / "checkpoints",
-            report=self.checkpoints.report,
-            level=self._level,
-        )
-
-    def _level(self, task: Task, number: int) -> Priority:
-        """What a program may ask for is what its owner may. Counted afresh: groups change, and this is rare."""
-        capacity = Capacity(self.cluster)
-        rules = Submitting(
-            self.ledger, self.store, self.directory, capacity, self.policy, self.clock
-        )
-        return rules.level(task, number)
-
-    def _leave_word(self) -> None:
-        """Where agents, `hai up` and `hai down` find this server."""
-        home, port = self.settings.home, self.address.rpartition(":")[2]
-        where = {"address": self.address, "pid": os.getpid(), "ca": self.settings.tls_cert}
-        _write_private(home / "server.json", json.dumps(where).encode())
-        _write_private(home / "port.json", port.encode())
+    async def until(self, stop: asyncio.Event) -> None:
+        """Return when it shall stop. Raises what keeps it from going on."""
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait({stopping, *self._work}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        for work in self._work:
+            if work.done():
+                work.result()
 
     async def stop(self) -> None:
         """Answer what is being asked, then leave. Programs run on; `hai down` ends them too."""
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
-        self.timers.close()
-        self.hub.close()
-        if self._gateway is not None:
-            await self._gateway.stop(grace=1.0)
+        for work in self._work:  # first the role, then the election: the next leader need not wait
+            await _ended(work)
+        if self._listening is not None:
+            await self._listening.stop(_GRACE_SECONDS)
         if self._metrics_server is not None:
             self._metrics_server.close()
-        await self.checkpoints.close()
-        await self.performer.close()
-        await self.launcher.close()
-        await self.store.close()
 
-    async def _first_user(self) -> None:
-        """The first start makes an admin and leaves the token where only its owner can read it."""
-        name = self.settings.admin or getpass.getuser()
-        path, now = self.settings.home / "admin.token", self.clock.now()
-        secret = await self.directory.bootstrap(name, now)
-        if secret is None and not path.exists():  # a crash came between the token and its file
-            made = await self.directory.create_token(name, TokenScope.ALL, now, description="admin")
-            secret = made[1]
-        if secret is not None:
-            _write_private(path, secret.encode())
+    async def _listen(self) -> None:
+        if self.settings.several:  # the election needs its table
+            store = self._open_store(self.settings.database_url)
+            await store.open()
+            await store.close()
+        self._listening = open_gateway(self.settings, self._switchboard)
+        await self._listening.show_health(serving=False)
+        await self._listening.start()
+        self.address = self._listening.address
+        keep_port(self.settings.home, self.address)
+        if self.settings.metrics_port:
+            self._metrics_server = MetricsServer(self.metrics, self.settings.metrics_port)
 
-    def _mint(self, key: RankKey) -> str:
-        return run_tokens.make(self.secret, key.task_id, key.run, key.rank)
+    async def _begin(self) -> None:
+        if self.settings.several:
+            from hai_backend.leader.election import PostgresElection  # a laptop never needs it
 
-    def _ring(self) -> None:
-        self.scheduling.bell.ring()
+            own = advertised(self.settings, self.address)
+            self._election = PostgresElection(self.settings.database_url, own)
+        electing = asyncio.create_task(self._election.run(), name="election")
+        self._work = [asyncio.create_task(self._play(electing), name="role"), electing]
+        await self.until(self._settled)
 
-    def _passed(self, seconds: float) -> None:
-        self.metrics.passed(seconds)
-        self.standings.show(self.cluster.nodes().values(), self.cluster.feed.version)
+    async def _play(self, electing: asyncio.Task[None]) -> None:
+        """One role after the other."""
+        while True:
+            role = self._election.role
+            life = asyncio.create_task(self._as(role))
+            changed = asyncio.create_task(self._election.changed(role))
+            try:
+                await asyncio.wait({life, changed, electing}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _ended(changed)
+                await _ended(life)
+            await self._look_at(life, electing)
 
-    def _changed(self, before: Task | None, task: Task) -> None:
-        self.timers.set(task)
-        self.scheduling.changed(task)
-        self.interruptions.changed(before, task)
-        self.standings.changed(before, task)
-        measuring.count(self.metrics, before, task, self.clock.now())
-        if task.run is not None and task.state is not TaskState.RUNNING:
-            self.hub.forget(task.id, task.run.number)
-            self.checkpoints.forget(task.id)
-        if task.state is TaskState.FINISHED:
-            self.performer.forget(task)
-        self.scheduling.bell.ring()
+    async def _look_at(self, *works: asyncio.Task[None]) -> None:
+        """Raise what ended them, unless it passes: a database or cluster that cannot be reached just now."""
+        for work in works:
+            try:
+                if not work.cancelled() and work.done():
+                    work.result()
+            except Unavailable as error:
+                if not self._settled.is_set():
+                    raise
+                log.warning("this server cannot play its role; it tries again", why=str(error))
+                await asyncio.sleep(_AGAIN_SECONDS)
 
-    def _goodput(self, task: Task) -> Goodput:
-        history = self.interruptions.of(task.spec.resource.group)
-        return goodput(self.checkpoints.recall(task), history, self.clock.now())
+    async def _as(self, role: Role) -> NoReturn:
+        match role:
+            case Leading(epoch):
+                await self._lead(epoch)
+            case Following(""):
+                await self._wait_for_a_leader()
+            case Following(address):
+                await self._follow(address)
 
-    def _tick(self, task_id: int, run: int) -> None:
-        self._run(self._ticked(task_id, run))
+    async def _lead(self, epoch: int | None) -> NoReturn:
+        store = self._open_store(self.settings.database_url, epoch)
+        self.reign = reign = Reign(
+            self.settings, store, self._make_launcher(), self.tools, alone=epoch is None
+        )
+        try:
+            await reign.load()
+            self._switchboard.to(reign.answering())
+            leave_word(self.settings.common, self._told(), self.settings.authority)
+            reign.govern()
+            log.info("leading", epoch=epoch, unfinished=len(reign.ledger.unfinished()))
+            await self._settle()
+        finally:
+            self._switchboard.to(Nobody())
+            self.reign = None
+            await reign.close(deposed=self._election.role != Leading(epoch))
 
-    async def _ticked(self, task_id: int, run: int) -> None:
-        self.timers.again(await self.ledger.insist(task_id, ev.Ticked(run)))
+    async def _follow(self, leader: str) -> NoReturn:
+        way = way_to(leader, self.settings)
+        if way is None:
+            why = f"the leading server at {leader} is on another machine: servers need tls_cert, or --insecure"
+            log.error("cannot follow", why=why)
+            self._switchboard.to(Nobody(why))
+            await self._settle()
+        self._switchboard.to(way)
+        try:
+            await self._settle()
+        finally:
+            self._switchboard.to(Nobody())
+            await way.close()
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._loops.add(task)
-        task.add_done_callback(self._ended)
-        return task
+    async def _wait_for_a_leader(self) -> NoReturn:
+        self._switchboard.to(Nobody())
+        await asyncio.sleep(_PATIENCE_SECONDS)
+        assert self._listening is not None
+        await self._listening.show_health(serving=False)
+        log.warning("no server leads", seconds=_PATIENCE_SECONDS)
+        await _for_ever()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._loops.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a loop ended", error=repr(task.exception()))
+    async def _settle(self) -> NoReturn:
+        """The role is played: stay so."""
+        assert self._listening is not None
+        await self._listening.show_health(serving=True)
+        self._settled.set()
+        await _for_ever()
 
-
-def _secret(home: Path) -> bytes:
-    """The key of run tokens: made once, readable by the server's user only."""
-    path = home / "run-token.key"
-    if not path.exists():
-        _write_private(path, secrets.token_bytes(32))
-    return path.read_bytes()
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, durable, and for the server's own user only."""
-    temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    def _told(self) -> str:
+        return told_to_agents(self.settings, advertised(self.settings, self.address))
 
 
-def claim(home: Path) -> int:
-    """Hold this home for one server; the lock goes with the process. Raises Conflict naming the holder."""
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise Conflict(
-            f"a server already runs in {home}; `hai down` stops it", reason="RUNNING"
-        ) from error
-    return descriptor
+async def _for_ever() -> NoReturn:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
+
+
+async def _ended(work: asyncio.Task[None] | asyncio.Task[Role]) -> None:
+    """Cancel and wait until it has cleared up."""
+    work.cancel()
+    await asyncio.wait({work})

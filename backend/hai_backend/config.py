@@ -14,6 +14,8 @@ from typing import Any, get_type_hints
 
 from hai_backend.domain.errors import Invalid, Violation
 
+_CHOICES = {"image_check": ("", "off", "warn", "require")}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -22,9 +24,14 @@ class Settings:
     home: Path
     cluster: str = "local"
     listen: str = "127.0.0.1:0"  # port 0: the port of the last start, or a free one
+    advertise: str = ""  # HOST or HOST:PORT where other servers and agents reach this one
+    servers: str = ""  # addresses of all, separated by commas: what agents try in turn
+    shared: str = ""  # directory that several servers have in common; empty: `home`
+    run_token_key: str = ""  # file with the key of run tokens; empty: one is made in `shared`
     database: str = ""  # URL; empty: sqlite in home
     tls_cert: str = ""
     tls_key: str = ""
+    tls_ca: str = ""  # what certificates of servers are checked with; empty: tls_cert
     insecure: bool = False  # allow plaintext off loopback
     metrics_port: int = 0  # 0: no metrics
     admin: str = ""  # name of the first user; empty: the unix user
@@ -34,12 +41,31 @@ class Settings:
     default_quota: int = -1  # nodes per user, group and level without a quota row; -1: unlimited
     resync_seconds: float = 30.0
     log_bytes_per_rank: int = 256 * 1024 * 1024
+    node_ports_from: int = 30_000  # what the cluster gives to services of type NodePort
+    node_ports_to: int = 32_767
+    image_check: str = ""  # off, warn or require; empty: off with processes, warn with pods
+    kubernetes: Mapping[str, Any] = field(default_factory=dict)  # launch/kubernetes/options.py; empty: processes here
     record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
     build_within: float = 60.0  # seconds from placing a run until all its ranks have attached
 
     @property
     def database_url(self) -> str:
         return self.database or f"sqlite:///{self.home / 'hai.db'}"
+
+    @property
+    def several(self) -> bool:
+        """Whether other servers may have the same database."""
+        return self.database.startswith("postgresql")
+
+    @property
+    def common(self) -> Path:
+        """Where what several servers have in common is kept."""
+        return self.home / self.shared
+
+    @property
+    def authority(self) -> str:
+        """What certificates of servers are checked with; empty: no TLS."""
+        return (self.tls_ca or self.tls_cert) if self.tls_cert else ""
 
 
 def load(home: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -49,6 +75,11 @@ def load(home: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -
     violations = [_unknown(key, kinds) for key in wanted if key not in kinds]
     violations += [
         _wrong(k, v, kinds[k]) for k, v in wanted.items() if k in kinds and not _is(v, kinds[k])
+    ]
+    violations += [
+        Violation(key, f"must be one of {', '.join(filter(None, known))}, not {wanted[key]!r}")
+        for key, known in _CHOICES.items()
+        if wanted.get(key, "") not in known
     ]
     if violations:
         raise Invalid(tuple(violations), reason="BAD_SETTINGS")
@@ -93,6 +124,8 @@ def _is(value: Any, kind: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind in (int, str, bool):
         return type(value) is kind
+    if kind == Mapping[str, Any]:
+        return isinstance(value, Mapping)  # whoever uses it looks closer
     return isinstance(value, Mapping) and all(type(n) is int and n >= 0 for n in value.values())
 
 

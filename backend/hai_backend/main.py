@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,28 +15,31 @@ from typing import Any, TextIO
 import structlog
 
 from hai_backend import config, interpreter
-from hai_backend.app import App, claim
+from hai_backend.app import App, OpenStore
 from hai_backend.config import Settings
 from hai_backend.domain.errors import HaiError, Invalid
-from hai_backend.launch.process import ProcessLauncher, sweep
-from hai_backend.store.base import Store
+from hai_backend.engine import make_launcher
+from hai_backend.home import claim
+from hai_backend.launch.process import sweep
+from hai_backend.store.backup import backup
 from hai_backend.store.connect import open_store
 
 
-def main(
-    argv: Sequence[str] | None = None, *, open_store: Callable[[str], Store] = open_store
-) -> int:
+def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_store) -> int:
     """Exit codes: 0 stopped as asked, 1 could not start or run, 2 bad settings or flags."""
     flags = _parser().parse_args(argv)
     home = flags.home.expanduser().resolve()
     try:
         settings = config.load(home, _overrides(flags), os.environ)
         if flags.sweep:
-            sweep(home)
+            sweep(settings.common)
+            return 0
+        if flags.backup:
+            backup(settings.database_url, flags.backup)
             return 0
         _log_as_json()
         claim(home)
-        asyncio.run(_serve(settings, open_store(settings.database_url)))
+        asyncio.run(_serve(settings, open_store))
     except Invalid as error:
         lines = "".join(f"\n  {v.field}: {v.message}" for v in error.violations)
         print(f"hai-server: the settings are wrong:{lines}", file=sys.stderr)
@@ -64,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--sweep", action="store_true", help="end every leftover agent and program of this home"
+    )
+    parser.add_argument(
+        "--backup",
+        type=Path,
+        metavar="FILE",
+        help="copy the SQLite database to a new file; the server may run meanwhile",
     )
     return parser
 
@@ -104,15 +113,15 @@ class _Log:
             self._file.flush()
 
 
-async def _serve(settings: Settings, store: Store) -> None:
-    app = App(settings, store, ProcessLauncher(settings.home, settings))
+async def _serve(settings: Settings, open_store: OpenStore) -> None:
+    app = App(settings, open_store, lambda: make_launcher(settings, app.address))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     interpreter.share_quickly()
     await app.start()
     interpreter.collect_rarely()
-    await stop.wait()
+    await app.until(stop)
     await app.stop()
 
 

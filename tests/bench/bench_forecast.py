@@ -106,6 +106,8 @@ def figures() -> Iterator[Figure]:
     yield Figure(f"nominal 80 % holds, of {len(every)} tasks", share, "%", 75.0, at_least=True)
     yield Figure("the same, not too wide", share, "%", 85.0)
     yield Figure(f"of {len(unsettled)} whose futures differ", _coverage(unsettled), "%")
+    closed = [answer for answer in every if answer.given.p90 is not None]
+    yield Figure(f"of {len(closed)} with an end", _coverage(closed), "%")
     yield Figure("without a prediction", sum(a.given.p10 is None for a in every), "tasks")
     yield Figure("without an end (p90)", sum(a.given.p90 is None for a in every), "tasks")
     yield Figure("earlier than p10", sum(_early(a) for a in every), "tasks")

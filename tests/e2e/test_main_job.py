@@ -7,19 +7,26 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from hai.client.client import Client
 from hai.client.errors import Conflict, Invalid
-from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
-from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
+from hai.v1.task_pb2 import TaskOutcome, TaskState
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch import processes
-from hai_backend.launch.process import sweep
-from hai_backend.testing.server import ServerProcess, running_server
+from hai_backend.testing.here import (
+    Here,
+    Place,
+    on_a_real_cluster,
+    on_pods,
+    on_processes,
+    pod_table,
+)
+from hai_backend.testing.pods import pods_as_processes
+from hai_backend.testing.server import ServerProcess
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
 FAILED = TaskOutcome.TASK_OUTCOME_FAILED
@@ -35,62 +42,25 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-@dataclass
-class Here:
-    """A client, a directory for programs, and the home of the server."""
-
-    client: Client
-    directory: Path
-    home: Path
-
-    def spec(
-        self, name: str, code: str, *parameters: str, nodes: int = 1, priority: int = 10, **more
-    ) -> TaskSpec:  # type: ignore[no-untyped-def]
-        suffix = ".sh" if code.startswith("#!") else ".py"
-        program = self.directory / f"{name}{suffix}"
-        program.write_text(code)
-        return TaskSpec(
-            version=2,
-            name=name,
-            priority=priority,
-            spec=ProgramSpec(
-                entrypoint=str(program), parameters=parameters, **more.pop("program", {})
-            ),
-            resource=ResourceSpec(node_count=nodes),
-            options=OptionsSpec(**more),
-        )
-
-    async def run(self, spec: TaskSpec) -> Task:
-        """Submit and wait for the end."""
-        task = await self.client.tasks.create(spec)
-        return await self.client.tasks.wait(task.id, timeout=40)
-
-    async def until_printed(self, task_id: int, text: str) -> None:
-        async for answer in self.client.logs.tail(task_id, follow=True):
-            if any(text in line.text for line in answer.lines):
-                return
-        raise AssertionError(f"never printed {text!r}")
-
-    async def lines(self, task_id: int) -> list[str]:
-        return [line.text async for a in self.client.logs.tail(task_id) for line in a.lines]
-
-    async def kinds(self, task_id: int) -> list[str]:
-        return [e.kind for e in await self.client.tasks.events(task_id)]
+REAL = pytest.mark.skipif(
+    not all(name in os.environ for name in ("KUBECONFIG", "HAI_E2E_IMAGE")),
+    reason="KUBECONFIG and HAI_E2E_IMAGE are not set",
+)
+PROCESSES = pytest.param(on_processes, id="processes")
+PODS = pytest.param(on_pods, id="pods")
+CLUSTER = pytest.param(on_a_real_cluster, id="cluster", marks=[pytest.mark.k8s, REAL])
+ON_THIS_MACHINE = pytest.mark.parametrize("place", [PROCESSES, PODS])
 
 
-@asynccontextmanager
-async def a_cluster(tmp_path: Path, nodes: int = 2) -> AsyncIterator[Here]:
-    home = tmp_path / "home"
-    try:
-        async with running_server(home, nodes=nodes) as server, Client(server.profile) as client:
-            yield Here(client, tmp_path, home)
-    finally:
-        sweep(home)
+@pytest.fixture(params=[PROCESSES, PODS, CLUSTER])
+def place(request: pytest.FixtureRequest) -> Place:
+    made: Place = request.param
+    return made
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Here]:
-    async with a_cluster(tmp_path) as made:
+async def here(place: Place, tmp_path: Path) -> AsyncIterator[Here]:
+    async with place(tmp_path) as made:
         yield made
 
 
@@ -196,10 +166,11 @@ async def test_a_missing_program_fails_at_once_with_its_path(here: Here) -> None
     assert "/nowhere/train.py" in task.reason
 
 
+@ON_THIS_MACHINE
 async def test_a_killed_agent_is_a_node_failure_and_its_program_dies_with_it(here: Here) -> None:
     task = await here.client.tasks.create(here.spec("one", POLITE, "60"))
     await here.until_printed(task.id, "running")
-    directory = here.home / "run" / f"{task.id}-1-0"
+    directory = here.rank(f"{task.id}-1-0")
     agent, program = (
         int((directory / f).read_text().split()[0]) for f in ("agent.pid", "program.pid")
     )
@@ -233,9 +204,24 @@ async def test_a_program_that_reports_its_node_runs_again_elsewhere(here: Here) 
     assert (node.cordoned, node.reason) == (True, f"reported by task {task.id}: xid 79 (agent)")
 
 
+@pytest.fixture(params=["processes", "pods"])
+async def any_server(
+    request: pytest.FixtureRequest, server: ServerProcess, tmp_path: Path
+) -> AsyncIterator[ServerProcess]:
+    """In a process of its own; not started yet."""
+    if request.param == "processes":
+        yield server
+        return
+    async with pods_as_processes(tmp_path, 2) as cluster:
+        table = pod_table(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
+        (tmp_path / "hai.toml").write_text(tomli_w.dumps({"kubernetes": table}))
+        yield server
+
+
 async def test_programs_run_on_while_the_server_is_dead(
-    server: ServerProcess, tmp_path: Path
+    any_server: ServerProcess, tmp_path: Path
 ) -> None:
+    server = any_server
     code = (
         "import time\nfor i in range(60):\n    print('tick', i, flush=True)\n    time.sleep(0.05)"
     )
@@ -260,9 +246,9 @@ async def test_the_sweep_after_a_killed_server_leaves_no_process(
         task = await client.tasks.create(here.spec("orphan", MANY))
         await here.until_printed(task.id, "started")
     server.end(signal.SIGKILL)
-    assert _marked(task.id, tmp_path)
+    assert here.marked(task.id)
     server.sweep()
-    assert _marked(task.id, tmp_path) == []
+    assert here.marked(task.id) == []
 
 
 async def test_every_violation_is_reported_at_once_and_nothing_is_created(here: Here) -> None:
@@ -295,16 +281,7 @@ async def test_stopping_ends_every_process(here: Here) -> None:
     await here.client.tasks.stop(task.id)
     task = await here.client.tasks.wait(task.id, timeout=20)
     assert task.outcome == TaskOutcome.TASK_OUTCOME_STOPPED
-    assert _marked(task.id, here.home) == []
-
-
-def _marked(task_id: int, home: Path) -> list[int]:
-    """Processes that carry the mark of a rank of this task in this home."""
-    return [
-        p.pid
-        for p, directory in processes.marks(home / "run")
-        if directory.name.startswith(f"{task_id}-")
-    ]
+    assert here.marked(task.id) == []
 
 
 async def test_a_second_task_of_one_name_is_refused_while_the_first_lives(here: Here) -> None:

@@ -19,6 +19,7 @@ from hai_backend.agent import environment, journal, preparing, program
 from hai_backend.agent.calls import Calls
 from hai_backend.agent.checkpoints import Checkpoints
 from hai_backend.agent.control import Control
+from hai_backend.agent.lease import Fenced
 from hai_backend.agent.local_socket import LocalSocket
 from hai_backend.agent.outbox import Outbox
 from hai_backend.agent.output import Output
@@ -35,6 +36,7 @@ from hai_backend.launch import processes
 
 _HEARTBEAT_SECONDS = 10.0
 _WATCHDOG_GRACE_SECONDS = 2.0
+_FENCED_GRACE_SECONDS = 2.0
 _LAST_LINES = 20
 _ENDED_BEFORE_START = 143  # as if SIGTERM had met it
 
@@ -116,8 +118,15 @@ class Life:
             case "priority":
                 self._calls.priority_is(response.priority.error)
 
+    def leave(self, grace: float) -> None:
+        """The machine asks us to go (SIGTERM): let the program save where there is time for it, then end it."""
+        if self._program is None or not self._me.leave_within:
+            return self.stop(grace)
+        self._begin(self._suspend())
+        asyncio.get_running_loop().call_later(self._me.leave_within, self.stop, grace)
+
     def stop(self, grace: float) -> None:
-        """The machine asks us to go (SIGTERM): end the program, and say so if the server can be reached in time."""
+        """End the program, and say so if the server can be reached in time."""
         self._end(grace)
         asyncio.get_running_loop().call_later(2 * grace, self._leave)
 
@@ -215,6 +224,9 @@ class Life:
         except GivenUp as error:
             journal.note(f"leaving: {error}")
             self._leave()
+        except Fenced as error:
+            journal.note(f"ending: {error}")
+            self.stop(_FENCED_GRACE_SECONDS)
 
     async def _beat(self) -> None:
         usage = Usage(self._me.gpu_indices or ())

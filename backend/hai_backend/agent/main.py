@@ -19,11 +19,13 @@ _STOP_GRACE_SECONDS = 2.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit codes: 0 the server knows how it ended or has given the rank up, 1 a bug, 2 wrong call."""
+    """Exit codes: 0 the server knows how it ended, has given the rank up, or another has it; 1 a bug, 2 wrong call."""
     if len(argv) != 2:
         print("usage: python -m hai_backend.agent RANK_DIR", file=sys.stderr)
         return 2
     directory = RankDir(Path(argv[1]).resolve())
+    if not directory.claim():
+        return 0  # a server that was paused while it led has started a second one
     try:
         asyncio.run(_run(directory))
     except Exception:
@@ -42,5 +44,5 @@ async def _run(directory: RankDir) -> None:
     life = Life(directory)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, life.stop, _STOP_GRACE_SECONDS)
+        loop.add_signal_handler(number, life.leave, _STOP_GRACE_SECONDS)
     await life.run()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hai_backend.launch import processes, rank_dirs
 from hai_backend.launch.processes import Process
@@ -21,11 +23,14 @@ class Identity:
     node: str
     token: str
     gpu_indices: tuple[int, ...] | None = None  # of the machine; None: it has none to choose from
+    leave_within: float = (
+        0.0  # seconds to save after SIGTERM, which then is a suspend; 0: it ends the program
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where the server is now: server.json. `ca` is the path of a PEM file; empty: no TLS."""
+    """Where a server is now: one of server.json. `ca` is the path of a PEM file; empty: no TLS."""
 
     address: str
     ca: str = ""
@@ -43,16 +48,37 @@ class RankDir:
         self.spool = path / "spool"
         self.scratch = path / "scratch"
 
+    def claim(self) -> bool:
+        """Hold the rank for this agent, as long as it lives; False when another one has it."""
+        held = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     def identity(self) -> Identity:
         """Read agent.json."""
         facts = json.loads((self.path / "agent.json").read_bytes())
         gpus = facts.pop("gpu_indices", None)
         return Identity(**facts, gpu_indices=None if gpus is None else tuple(gpus))
 
-    def server(self) -> ServerAddress:
-        """Read server.json, two levels up: its address may change when the server is started again."""
-        facts = json.loads((self.path.parent.parent / "server.json").read_bytes())
-        return ServerAddress(str(facts["address"]), str(facts.get("ca", "")))
+    def servers(self) -> tuple[ServerAddress, ...]:
+        """Read server.json, two levels up: addresses may change when a server is started again, or another leads."""
+        facts = self._server_facts()
+        addresses, ca = str(facts["address"]).split(","), str(facts.get("ca", ""))
+        return tuple(ServerAddress(address.strip(), ca) for address in addresses)
+
+    def fence_after(self) -> float:
+        """Seconds without a server after which nothing may run here any more; 0: for ever. Read from server.json."""
+        try:
+            return float(self._server_facts().get("fence_after", 0.0))
+        except (OSError, ValueError):
+            return 0.0  # a server of this machine is being started
+
+    def _server_facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = json.loads((self.path.parent.parent / "server.json").read_bytes())
+        return facts
 
     def socket_address(self) -> Path:
         """Where the agent listens: LocalSocket links to a short path when ours is too long for a socket."""

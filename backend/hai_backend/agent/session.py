@@ -17,6 +17,7 @@ import grpc.aio
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.agent import journal
+from hai_backend.agent.lease import Lease
 from hai_backend.agent.outbox import Outbox
 from hai_backend.agent.rank_dir import RankDir, ServerAddress
 from hai_backend.agent.server_errors import given_up
@@ -45,7 +46,7 @@ class Peer(Protocol):
 
 
 class Session:
-    """`run` ends only by raising GivenUp (or by being cancelled)."""
+    """`run` ends only by raising GivenUp or Fenced (or by being cancelled)."""
 
     def __init__(
         self, directory: RankDir, token: str, peer: Peer, outbox: Outbox, spool: Spool
@@ -61,6 +62,8 @@ class Session:
         self._progress = 0.0
         self._sent_log_at = 0.0
         self._wait = _FIRST_WAIT
+        self._lease = Lease(directory.fence_after())
+        self._turn = 0  # which of the servers is tried: the first one again when it was the last
 
     def wake(self) -> None:
         """There is something new to send."""
@@ -73,17 +76,22 @@ class Session:
             self._call.cancel()
 
     async def run(self) -> None:
-        """Attach, and attach again. Raises GivenUp."""
+        """Attach, and attach again. Raises GivenUp, Fenced."""
         while True:
-            await self._try()
+            async with self._lease.watch():
+                await self._try()
             if not self._directory.exists():
                 raise GivenUp(f"{self._directory.path} was removed")
-            wait, self._wait = self._wait, min(2 * self._wait, _LONGEST_WAIT)
-            await asyncio.sleep(wait * _OUR_PACE)
+            async with self._lease.watch():
+                await asyncio.sleep(self._wait * _OUR_PACE)
+            if self._turn == 0:  # all were tried
+                self._wait = min(2 * self._wait, _LONGEST_WAIT)
 
     async def _try(self) -> None:
         try:
-            await self._attach(self._directory.server())
+            servers = self._directory.servers()
+            self._turn = (self._turn + 1) % len(servers)
+            await self._attach(servers[self._turn - 1])
         except grpc.aio.AioRpcError as error:
             self._say(f"the stream ended: {error.code().name}: {error.details()}")
             if given_up(error):
@@ -109,6 +117,7 @@ class Session:
                     self._receive(response, welcomed)
             finally:
                 self._call = None
+                self._lease.release()
                 writer.cancel()
                 if writer.done() and not writer.cancelled():
                     writer.result()
@@ -117,6 +126,7 @@ class Session:
         match response.WhichOneof("message"):
             case "welcome":
                 self._wait = _FIRST_WAIT
+                self._lease.hold()
                 self._spool.begin(response.welcome.log_offset)
                 self._outbox.reopened()
                 self._progress = time.monotonic()

@@ -8,6 +8,8 @@ HaiError
 ├── Conflict             the thing is not in a state for that, or the name is taken
 ├── Exhausted            a limit is reached
 ├── Unavailable          the store or the cluster cannot be reached now
+│   ├── NoLeader         no server leads just now
+│   └── Deposed          this server led, and does not lead any more: nothing was written
 └── InvalidTransition    a bug: an event met a state that has no rule for it
 
 A message says what happened, to which thing, and what to do. `reason` is stable and machine-readable (AIP-193).
@@ -57,6 +59,17 @@ class Exhausted(HaiError):
 
 class Unavailable(HaiError):
     reason = "UNAVAILABLE"
+    retry_after: float | None = None  # seconds; None: nobody knows
+
+
+class NoLeader(Unavailable):
+    reason = "NO_LEADER"
+    retry_after = 1.0
+
+
+class Deposed(Unavailable):
+    reason = "DEPOSED"
+    retry_after = 1.0
 
 
 class InvalidTransition(HaiError):

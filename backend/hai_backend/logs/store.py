@@ -19,7 +19,7 @@ from hai_backend.logs import reader, segments
 from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine
 
 SEGMENT_BYTES = 16 * 1024 * 1024
-_REMEMBERED = 4096  # ranks whose size is kept in memory
+_REMEMBERED = 65_536  # ranks whose size is kept in memory
 
 
 class RankName(Protocol):
@@ -40,12 +40,21 @@ class _Tail:
 
 
 class LogStore:
-    """Appends, reads and wakes readers. `append` belongs to one thread; `read` may run in any."""
+    """Appends, reads and wakes readers. `append` belongs to one thread; `read` may run in any.
+
+    Not `alone`: another server may have written these logs, and may not know yet that it leads no more.
+    """
 
     def __init__(
-        self, root: Path, max_bytes_per_rank: int, *, segment_bytes: int = SEGMENT_BYTES
+        self,
+        root: Path,
+        max_bytes_per_rank: int,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        alone: bool = True,
     ) -> None:
         self._root = root
+        self._alone = alone
         self._max_bytes = max_bytes_per_rank
         self._segment_bytes = max(1, min(segment_bytes, max_bytes_per_rank // 2))
         self._tails: dict[tuple[int, int, int], _Tail] = {}
@@ -125,7 +134,10 @@ class LogStore:
 
     def _find_tail(self, key: RankName) -> _Tail:
         found = segments.scan(self._directory(key)).get(key.rank)
-        return _Tail(found[-1].first, found[-1].end) if found else _Tail(0, 0)
+        if not found:
+            return _Tail(0, 0)
+        # A leader that was paused may still append to its own file: what it writes beyond our beginning is not read.
+        return _Tail(found[-1].first if self._alone else found[-1].end, found[-1].end)
 
     def _forget(self, key: RankName) -> None:
         self._tails.pop((key.task_id, key.run, key.rank), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,6 +48,7 @@ class AgentPorts:
     hub: Hub
     performer: Performer
     logs: Logs
+    confirm: Callable[[], Awaitable[None]]  # raises Deposed when another server leads
     clock: Clock
     secret: bytes
     cluster: Cluster
@@ -157,6 +158,7 @@ class AgentService(rpc.AgentServiceServicer):
         match request.WhichOneof("message"):
             case "log":
                 size = self._p.logs.append(key, request.log.offset, request.log.data)
+                await self._p.confirm()  # the agent forgets what is acknowledged
                 session.tell(pb.AttachResponse(log_acknowledged=pb.LogAcknowledged(offset=size)))
             case "exited":
                 await self._apply(key, _exited(key, request.exited))

@@ -9,20 +9,33 @@ from hai.v1.agent_service_pb2_grpc import AgentServiceServicer
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.task import Task
 from hai_backend.loops.clock import Clock
+from hai_backend.registry.client import RegistryClient
 from hai_backend.sched.policy import Policy
+from hai_backend.services.artifact_service import ArtifactService
+from hai_backend.services.artifacts import Artifacts
 from hai_backend.services.capacity import Capacity
+from hai_backend.services.dataset_service import DatasetService
 from hai_backend.services.forecasting import Forecasting
 from hai_backend.services.foresight import Foresight
+from hai_backend.services.image_service import ImageService
+from hai_backend.services.images import Checking, Images, Registries
 from hai_backend.services.interceptors import Gate
+from hai_backend.services.limits import DEFAULTS, CallLimits
 from hai_backend.services.log_service import LogService
+from hai_backend.services.message_service import MessageService
 from hai_backend.services.node_board import NodeBoard
 from hai_backend.services.node_groups import GroupRooms, NodeGroups
+from hai_backend.services.node_ports import NodePorts
 from hai_backend.services.node_service import NodeService
+from hai_backend.services.port_service import PortService
 from hai_backend.services.ports import Cluster, Ledger, Logs, Scheduling
-from hai_backend.services.server import Endpoint, Listening, Servicers, build_server
+from hai_backend.services.server import Endpoint, Listening, Servicers, build_server, handlers
 from hai_backend.services.server_service import ServerService
 from hai_backend.services.shares import Shares
+from hai_backend.services.storage import Storage
+from hai_backend.services.storage_service import StorageService
 from hai_backend.services.submitting import Submitting
+from hai_backend.services.switchboard import Here, Switchboard
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.task_service import TaskRooms, TaskService
 from hai_backend.services.user_service import UserService
@@ -47,21 +60,28 @@ class Parts:
     name: str = "local"
     launcher: str = "process"
     default_group: str = "default"
+    node_ports: range = range(30_000, 32_768)
+    image_check: str = ""  # as in config.Settings
+    launcher_images: frozenset[str] = frozenset({"default"})  # names that the launcher knows itself
+    registries: Registries = field(default_factory=RegistryClient)
     observe: Callable[[str, str, float], None] = lambda method, code, seconds: None
 
 
 async def serve(parts: Parts, endpoint: Endpoint) -> Listening:
-    """Start answering. Raises Invalid or Unavailable."""
-    gate = Gate(
-        parts.directory,
-        parts.store.add_audit,
-        parts.clock,
-        limits=endpoint.limits,
-        observe=parts.observe,
-    )
-    listening = build_server(endpoint, servicers(parts), [gate])
+    """Start answering with these parts. Raises Invalid or Unavailable."""
+    switchboard = Switchboard()
+    listening = build_server(endpoint, switchboard)
     await listening.start()
+    await listening.show_health(serving=True)
+    switchboard.to(Here(gate_of(parts, endpoint.limits), handlers(servicers(parts))))
     return listening
+
+
+def gate_of(parts: Parts, limits: CallLimits = DEFAULTS) -> Gate:
+    """The gate before the services."""
+    return Gate(
+        parts.directory, parts.store.add_audit, parts.clock, limits=limits, observe=parts.observe
+    )
 
 
 def servicers(parts: Parts) -> Servicers:
@@ -69,8 +89,11 @@ def servicers(parts: Parts) -> Servicers:
     capacity = Capacity(parts.cluster)
     access = TaskAccess(parts.ledger, parts.directory)
     board = NodeBoard(parts.cluster, parts.ledger, parts.clock)
+    images = Images(
+        parts.store, parts.registries, parts.clock, _checking(parts), parts.launcher_images
+    )
     return Servicers(
-        tasks=TaskService(_task_rooms(parts, capacity)),
+        tasks=TaskService(_task_rooms(parts, capacity, images)),
         nodes=NodeService(
             parts.cluster,
             board,
@@ -84,6 +107,12 @@ def servicers(parts: Parts) -> Servicers:
             parts.clock,
             Shares(parts.directory, parts.ledger, capacity),
         ),
+        artifacts=ArtifactService(Artifacts(parts.store, parts.directory), access, parts.clock),
+        datasets=DatasetService(parts.store, parts.clock),
+        messages=MessageService(parts.store, parts.directory, parts.clock),
+        ports=PortService(NodePorts(parts.store, parts.directory, parts.clock, parts.node_ports)),
+        storage=StorageService(Storage(parts.store, parts.directory), access),
+        images=ImageService(parts.store, images),
         logs=LogService(parts.logs, parts.ledger, access),
         server=ServerService(parts.name, parts.launcher, parts.clock),
         agents=parts.agents,
@@ -94,7 +123,13 @@ def _group_rooms(parts: Parts, capacity: Capacity) -> GroupRooms:
     return GroupRooms(parts.cluster, parts.ledger, parts.scheduling, capacity, parts.policy)
 
 
-def _task_rooms(parts: Parts, capacity: Capacity) -> TaskRooms:
+def _checking(parts: Parts) -> Checking:
+    """What a submission does about its image; the process launcher runs none."""
+    usual = Checking.OFF if parts.launcher == "process" else Checking.WARN
+    return Checking(parts.image_check) if parts.image_check else usual
+
+
+def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskRooms:
     return TaskRooms(
         ledger=parts.ledger,
         store=parts.store,
@@ -109,6 +144,7 @@ def _task_rooms(parts: Parts, capacity: Capacity) -> TaskRooms:
             parts.policy,
             parts.clock,
             default_group=parts.default_group,
+            images=images,
         ),
         clock=parts.clock,
         goodput=parts.goodput,

@@ -82,7 +82,7 @@ def _details(error: errors.HaiError) -> Iterator[Message]:
     yield error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN)
     if isinstance(error, errors.Invalid):
         yield _bad_request(error.violations)
-    if isinstance(error, errors.Exhausted) and error.retry_after is not None:
+    if isinstance(error, errors.Exhausted | errors.Unavailable) and error.retry_after is not None:
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.FromNanoseconds(int(error.retry_after * 1e9))
         yield retry

@@ -24,7 +24,7 @@ from hai_backend.services import audit, caller, errors
 from hai_backend.services.admission import Admission
 from hai_backend.services.limits import DEFAULTS, CallLimits
 from hai_backend.services.methods import RULES, Door, Rule
-from hai_backend.services.wrapping import Context, Handler, Unary, Undecodable, wrap
+from hai_backend.services.wrapping import Closing, Context, Handler, Unary, Undecodable, wrap
 from hai_backend.store.base import AuditRow
 
 Observe = Callable[[str, str, float], None]  # method, code, seconds
@@ -37,8 +37,8 @@ class Identifies(Protocol):
     def identify(self, secret: str, now: float) -> Identity: ...
 
 
-class Gate(aio.ServerInterceptor):
-    """Outermost interceptor; the only one."""
+class Gate:
+    """Every call to the services of this server goes through it; it lives as long as they do."""
 
     def __init__(
         self,
@@ -59,20 +59,20 @@ class Gate(aio.ServerInterceptor):
         self._admission = Admission(limits, monotonic)
         self._wrapped: dict[str, tuple[Handler, Handler]] = {}
         self._running: set[asyncio.Task[Any]] = set()
+        self._closing = Closing()
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    def guarded(self, method: str, handler: Handler) -> Handler:
         """Wrap the handler of a call; the same handler is wrapped once."""
-        handler = await continuation(details)
-        if handler is None:
-            return None
-        known = self._wrapped.get(details.method)
+        known = self._wrapped.get(method)
         if known is None or known[0] is not handler:
-            known = self._wrapped[details.method] = (handler, self._wrap(details.method, handler))
+            known = self._wrapped[method] = (handler, self._wrap(method, handler))
         return known[1]
+
+    async def close(self, why: Exception, grace: float) -> None:
+        """End all streams with this error, and let running calls finish for `grace` seconds."""
+        self._closing.close(why)
+        if self._running:
+            await asyncio.wait(self._running, timeout=grace)
 
     def _wrap(self, method: str, handler: Handler) -> Handler:
         rule = RULES.get(method)
@@ -84,7 +84,10 @@ class Gate(aio.ServerInterceptor):
             return call
 
         return wrap(
-            handler, unary, lambda request, context: self._stream(method, rule, request, context)
+            handler,
+            unary,
+            lambda request, context: self._stream(method, rule, request, context),
+            self._closing,
         )
 
     async def _unary(
@@ -109,11 +112,11 @@ class Gate(aio.ServerInterceptor):
             code, refusal = errors.code_of(error).name, errors.status_of(error, method)
         finally:
             self._observe(method, code, self._monotonic() - began)
-            if identity is not None and _is_recorded(rule, code, request):
+            if identity is not None and _is_recorded(rule, code, request, identity):
                 what = "; ".join(told) or audit.what(request)
                 await self._record([self._row(method, identity, request, answer, code, what)])
         if refusal is not None:
-            await _abort(context, refusal)
+            await abort(context, refusal)
         return answer
 
     @asynccontextmanager
@@ -137,7 +140,7 @@ class Gate(aio.ServerInterceptor):
         finally:
             self._observe(method, code, self._monotonic() - began)
         if refusal is not None:
-            await _abort(context, refusal)
+            await abort(context, refusal)
 
     def _identify(self, method: str, rule: Rule | None, context: Context) -> Identity | None:
         if rule is None:
@@ -151,7 +154,8 @@ class Gate(aio.ServerInterceptor):
 
     def _admit(self, method: str, rule: Rule | None, identity: Identity | None) -> None:
         if rule is not None and identity is not None:
-            permissions.admit(identity, rule.scope, rule.role, method.rpartition("/")[2])
+            call = method.rpartition("/")[2]
+            permissions.admit(identity, rule.scope, rule.role, call, rule.right)
             self._admission.call(identity.name)
             caller.enter(identity)
 
@@ -182,7 +186,7 @@ class Gate(aio.ServerInterceptor):
     ) -> AuditRow:
         return AuditRow(
             time=self._clock.now(),
-            actor=identity.name,
+            actor=identity.actor,
             method=method.rpartition("/")[2],
             resource=audit.resource(request, answer),
             what=what,
@@ -190,10 +194,11 @@ class Gate(aio.ServerInterceptor):
         )
 
 
-def _is_recorded(rule: Rule | None, code: str, request: Any) -> bool:
+def _is_recorded(rule: Rule | None, code: str, request: Any, identity: Identity) -> bool:
     if rule is None or not rule.mutates:
         return False
-    told_elsewhere = rule.in_timeline or getattr(request, "validate_only", False)
+    in_timeline = rule.in_timeline and not identity.holder  # a timeline names the user only
+    told_elsewhere = in_timeline or getattr(request, "validate_only", False)
     return not (told_elsewhere and code == "OK")
 
 
@@ -217,7 +222,8 @@ def _code_name(context: Context) -> str:
     return next((c.name for c in grpc.StatusCode if c.value[0] == code), "UNKNOWN")
 
 
-async def _abort(context: Context, status: status_pb2.Status) -> NoReturn:
+async def abort(context: Context, status: status_pb2.Status) -> NoReturn:
+    """End a call with a whole status."""
     code = next(c for c in grpc.StatusCode if c.value[0] == status.code)
     trailer = (("grpc-status-details-bin", status.SerializeToString()),)
     await context.abort(code, status.message, trailing_metadata=trailer)

@@ -6,7 +6,7 @@ unless the operator says `insecure`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,23 +18,25 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from hai.v1 import (
-    agent_service_pb2,
     agent_service_pb2_grpc,
-    log_service_pb2,
+    artifact_service_pb2_grpc,
+    dataset_service_pb2_grpc,
+    image_service_pb2_grpc,
     log_service_pb2_grpc,
-    node_service_pb2,
+    message_service_pb2_grpc,
     node_service_pb2_grpc,
-    server_service_pb2,
+    port_service_pb2_grpc,
     server_service_pb2_grpc,
-    task_service_pb2,
+    storage_service_pb2_grpc,
     task_service_pb2_grpc,
-    user_service_pb2,
     user_service_pb2_grpc,
 )
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 from hai_backend.services.limits import DEFAULTS, CallLimits
+from hai_backend.services.methods import service_names
+from hai_backend.services.wrapping import Handler
 
-_LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
+LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,12 @@ class Servicers:
     tasks: task_service_pb2_grpc.TaskServiceServicer
     nodes: node_service_pb2_grpc.NodeServiceServicer
     users: user_service_pb2_grpc.UserServiceServicer
+    artifacts: artifact_service_pb2_grpc.ArtifactServiceServicer
+    datasets: dataset_service_pb2_grpc.DatasetServiceServicer
+    messages: message_service_pb2_grpc.MessageServiceServicer
+    ports: port_service_pb2_grpc.PortServiceServicer
+    storage: storage_service_pb2_grpc.StorageServiceServicer
+    images: image_service_pb2_grpc.ImageServiceServicer
     logs: log_service_pb2_grpc.LogServiceServicer
     server: server_service_pb2_grpc.ServerServiceServicer
     agents: agent_service_pb2_grpc.AgentServiceServicer | None = None
@@ -73,9 +81,13 @@ class Listening:
 
     async def start(self) -> None:
         """Answer calls."""
-        for name in self._names:
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
+
+    async def show_health(self, serving: bool) -> None:
+        """What the health service says from now on."""
+        status = health_pb2.HealthCheckResponse
+        for name in ("", *self._names):
+            await self._health.set(name, status.SERVING if serving else status.NOT_SERVING)
 
     async def stop(self, grace: float) -> None:
         """Take no new calls, let running ones finish for `grace` seconds, then cut streams."""
@@ -87,13 +99,14 @@ class Listening:
         await self._server.wait_for_termination()
 
 
-def build_server(
-    endpoint: Endpoint, servicers: Servicers, interceptors: Sequence[aio.ServerInterceptor]
-) -> Listening:
-    """A server that holds its port but has not started. Raises Invalid or Unavailable."""
+def build_server(endpoint: Endpoint, switchboard: aio.ServerInterceptor) -> Listening:
+    """A server that holds its port but has not started; calls go where the switchboard says.
+
+    By itself it only knows health and reflection. Raises Invalid or Unavailable.
+    """
     credentials = _credentials(endpoint)
-    server = aio.server(interceptors=list(interceptors), options=_options(endpoint.limits))
-    names, health = _add(server, servicers), HealthServicer()
+    server = aio.server(interceptors=[switchboard], options=_options(endpoint.limits))
+    names, health = service_names(), HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection([*names, health_name(), reflection.SERVICE_NAME], server)
     return Listening(server, _bind(server, endpoint.address, credentials), names, health)
@@ -117,42 +130,40 @@ def _options(limits: CallLimits) -> list[tuple[str, Any]]:
     ]
 
 
-def _add(server: aio.Server, servicers: Servicers) -> list[str]:
-    """Register the services; answers with their full names."""
-    rows: list[tuple[Any, Callable[..., None], Any]] = [
-        (
-            task_service_pb2,
-            task_service_pb2_grpc.add_TaskServiceServicer_to_server,
-            servicers.tasks,
-        ),
-        (
-            node_service_pb2,
-            node_service_pb2_grpc.add_NodeServiceServicer_to_server,
-            servicers.nodes,
-        ),
-        (
-            user_service_pb2,
-            user_service_pb2_grpc.add_UserServiceServicer_to_server,
-            servicers.users,
-        ),
-        (log_service_pb2, log_service_pb2_grpc.add_LogServiceServicer_to_server, servicers.logs),
-        (
-            server_service_pb2,
-            server_service_pb2_grpc.add_ServerServiceServicer_to_server,
-            servicers.server,
-        ),
-        (
-            agent_service_pb2,
-            agent_service_pb2_grpc.add_AgentServiceServicer_to_server,
-            servicers.agents,
-        ),
+def handlers(servicers: Servicers) -> dict[str, Handler]:
+    """What answers each method of these services."""
+    rows: list[tuple[Callable[..., None], Any]] = [
+        (task_service_pb2_grpc.add_TaskServiceServicer_to_server, servicers.tasks),
+        (node_service_pb2_grpc.add_NodeServiceServicer_to_server, servicers.nodes),
+        (user_service_pb2_grpc.add_UserServiceServicer_to_server, servicers.users),
+        (artifact_service_pb2_grpc.add_ArtifactServiceServicer_to_server, servicers.artifacts),
+        (dataset_service_pb2_grpc.add_DatasetServiceServicer_to_server, servicers.datasets),
+        (message_service_pb2_grpc.add_MessageServiceServicer_to_server, servicers.messages),
+        (port_service_pb2_grpc.add_PortServiceServicer_to_server, servicers.ports),
+        (storage_service_pb2_grpc.add_StorageServiceServicer_to_server, servicers.storage),
+        (image_service_pb2_grpc.add_ImageServiceServicer_to_server, servicers.images),
+        (log_service_pb2_grpc.add_LogServiceServicer_to_server, servicers.logs),
+        (server_service_pb2_grpc.add_ServerServiceServicer_to_server, servicers.server),
+        (agent_service_pb2_grpc.add_AgentServiceServicer_to_server, servicers.agents),
     ]
-    names = []
-    for module, register, servicer in rows:
+    found = _Found()
+    for register, servicer in rows:
         if servicer is not None:
-            register(servicer, server)
-            names += [s.full_name for s in module.DESCRIPTOR.services_by_name.values()]
-    return names
+            register(servicer, found)
+    return found.handlers
+
+
+class _Found:
+    """Stands for a server in generated code, which hands it the handlers of a service."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Handler] = {}
+
+    def add_generic_rpc_handlers(self, generic: object) -> None:
+        """The same handlers, the older way."""
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
+        self.handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
 
 
 def _credentials(endpoint: Endpoint) -> grpc.ServerCredentials | None:
@@ -161,7 +172,7 @@ def _credentials(endpoint: Endpoint) -> grpc.ServerCredentials | None:
     if endpoint.cert:
         pair = (_read(endpoint.key), _read(endpoint.cert))
         return grpc.ssl_server_credentials([pair])
-    if not endpoint.insecure and not endpoint.address.startswith(_LOOPBACK):
+    if not endpoint.insecure and not endpoint.address.startswith(LOOPBACK):
         raise _invalid(
             "listen",
             f"{endpoint.address} can be reached from other machines, and tokens would travel in plain text; "

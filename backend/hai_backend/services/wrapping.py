@@ -6,15 +6,18 @@ does; each must be wrapped by its own kind, because grpc looks at it.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 
+Answer = TypeVar("Answer")
+_END = object()
 Context = aio.ServicerContext[Any, Any]
 Around = Callable[[Any, Context], AbstractAsyncContextManager[Callable[[], None]]]
 Unary = Callable[[Any, Context], Awaitable[Any]]
@@ -25,8 +28,44 @@ class Undecodable:
     """Stands for a request that is no message of the expected kind."""
 
 
-def wrap(handler: Handler, unary: Callable[[Unary], Unary], around: Around) -> Handler:
-    """`unary` replaces handlers of unary calls; `around` surrounds those of streams.
+class Closing:
+    """Ends streams from outside: each waits for its next answer within `before_end`.
+
+    grpc gives a handler that is cancelled no status, so the cancellation becomes an error here.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Task[Any]] = set()
+        self._why: Exception | None = None
+
+    def close(self, why: Exception) -> None:
+        """End all streams, also those that begin later, with this error."""
+        self._why = why
+        for task in self._waiting:
+            task.cancel()
+
+    async def before_end(self, answer: Awaitable[Answer]) -> Answer:
+        """The answer, or the error once we are closed."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        try:
+            if self._why is not None:
+                task.cancel()
+            return await answer
+        except asyncio.CancelledError:
+            if self._why is None:
+                raise
+            task.uncancel()
+            raise self._why from None
+        finally:
+            self._waiting.discard(task)
+
+
+def wrap(
+    handler: Handler, unary: Callable[[Unary], Unary], around: Around, closing: Closing
+) -> Handler:
+    """`unary` replaces handlers of unary calls; `around` surrounds those of streams, which `closing` may end.
 
     What `around` gives is called before each answer of a stream, and may raise: a token can expire while it is open.
     """
@@ -39,10 +78,11 @@ def wrap(handler: Handler, unary: Callable[[Unary], Unary], around: Around) -> H
     if (inner := handler.unary_unary) is not None:
         return grpc.unary_unary_rpc_method_handler(unary(inner), **codec)  # type: ignore[arg-type]
     if (inner := handler.unary_stream) is not None:
-        return grpc.unary_stream_rpc_method_handler(_surround(inner, around), **codec)
+        return grpc.unary_stream_rpc_method_handler(_surround(inner, around, closing), **codec)
     if (inner := handler.stream_unary) is not None:
         return grpc.stream_unary_rpc_method_handler(_written(inner, around), **codec)
-    return grpc.stream_stream_rpc_method_handler(_surround(handler.stream_stream, around), **codec)
+    inner = _surround(handler.stream_stream, around, closing)
+    return grpc.stream_stream_rpc_method_handler(inner, **codec)
 
 
 def _tolerant(decode: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
@@ -57,16 +97,19 @@ def _tolerant(decode: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] |
     return decode_or_tell
 
 
-def _surround(inner: Any, around: Around) -> Any:
-    return (
-        _generated(inner, around) if inspect.isasyncgenfunction(inner) else _written(inner, around)
-    )
+def _surround(inner: Any, around: Around, closing: Closing) -> Any:
+    if inspect.isasyncgenfunction(inner):
+        return _generated(inner, around, closing)
+    return _written(inner, around)
 
 
-def _generated(inner: Any, around: Around) -> Any:
+def _generated(inner: Any, around: Around, closing: Closing) -> Any:
     async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-        async with around(request, context) as still_admitted:
-            async for answer in inner(request, context):
+        async with (
+            around(request, context) as still_admitted,
+            aclosing(inner(request, context)) as answers,
+        ):
+            while (answer := await closing.before_end(anext(answers, _END))) is not _END:
                 still_admitted()
                 yield answer
 

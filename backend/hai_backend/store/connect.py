@@ -16,8 +16,11 @@ from hai_backend.store.sqlite import SqliteDatabase
 _FORMS = "sqlite:///path/to/file.db, postgresql://user@host/database or memory:"
 
 
-def open_store(url: str) -> Store:
-    """The store at an address; `await store.open()` comes next. Raises Invalid for an unknown form."""
+def open_store(url: str, epoch: int | None = None) -> Store:
+    """The store at an address; `await store.open()` comes next. Raises Invalid for an unknown form.
+
+    Writes are refused (Deposed) as soon as another server leads in a later epoch; None: this one has the store alone.
+    """
     if url == "memory:":
         return MemoryStore()
     try:
@@ -29,7 +32,7 @@ def open_store(url: str) -> Store:
     if parsed.drivername in ("postgresql", "postgresql+asyncpg"):
         from hai_backend.store.postgres import PostgresDatabase  # a laptop never needs it
 
-        return SqlStore(PostgresDatabase(parsed))
+        return SqlStore(PostgresDatabase(parsed, epoch))
     raise _invalid(f"of kind {parsed.drivername!r} is not supported as it stands")
 
 

@@ -26,3 +26,6 @@ class Database(Protocol):
 
     async def write(self, command: Command) -> Any:
         """The command's outcome, once it is durable."""
+
+    async def confirm(self) -> None:
+        """Raises Deposed when another server leads by now."""

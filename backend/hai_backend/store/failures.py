@@ -10,14 +10,14 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from hai_backend.domain.errors import Conflict, HaiError, Invalid, Unavailable, Violation
+from hai_backend.domain.errors import Conflict, Deposed, HaiError, Invalid, Unavailable, Violation
 
 
 def concerns_all(error: Exception) -> bool:
     """True when the database failed (disk full, gone), False when one write may be to blame."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
-    return isinstance(error, OSError | OperationalError)
+    return isinstance(error, OSError | OperationalError | Deposed)
 
 
 def translated(error: Exception, where: str, doing: str) -> HaiError:

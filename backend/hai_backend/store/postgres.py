@@ -9,10 +9,10 @@ guard to find out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import URL, Connection, func, select
+from sqlalchemy import URL, Connection, func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from hai_backend.domain.errors import Unavailable
@@ -21,30 +21,39 @@ from hai_backend.store.commands import Command
 from hai_backend.store.database import T
 from hai_backend.store.failures import concerns_all, translated
 from hai_backend.store.migrations import upgrade
-from hai_backend.store.transaction import Runs, Transaction
+from hai_backend.store.rows import LEADER
+from hai_backend.store.sharing import Shared
+from hai_backend.store.transaction import Runs, Transaction, check_epoch
 from hai_backend.store.waiting import BATCH_LIMIT, Waiting, settle
 from hai_backend.store.writes import apply
 
 _READERS = 4
 _SETTINGS = {"application_name": "hai-server", "jit": "off", "statement_timeout": "60s"}
+# A server that is paused within a transaction must not keep its locks: the next leader waits for them.
+_WRITER_SETTINGS = {**_SETTINGS, "idle_in_transaction_session_timeout": "2s"}
+_NO_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
+_CLOSE_SECONDS = 2.0  # a database that cannot be reached does not hold up the end
 _MIGRATION_LOCK = 0x686169  # "hai": two servers that start together migrate one after the other
 
 
 class PostgresDatabase:
-    """The database at `url`, whose tables are created when missing."""
+    """The database at `url`, whose tables are created when missing. Writes belong to `epoch` (see transaction.py)."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, epoch: int | None = None) -> None:
         self._where = url.render_as_string(hide_password=True)
-        self._writer = _engine(url, 1, "READ COMMITTED")
-        self._reader = _engine(url, _READERS, "REPEATABLE READ")
+        self._epoch = epoch
+        self._writer = _engine(url, 1, "READ COMMITTED", _WRITER_SETTINGS)
+        self._reader = _engine(url, _READERS, "REPEATABLE READ", _SETTINGS)
         self._bulk = Bulk(self._writer.dialect)
         self._runs: Runs = {}
         self._queue: asyncio.Queue[Waiting | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
+        self._confirming = Shared(self._check_epoch)
 
     async def open(self) -> None:
         try:
             async with self._writer.begin() as connection:
+                await connection.execute(_NO_TIMEOUT)
                 await connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
                 await connection.run_sync(upgrade)
         except Exception as error:
@@ -57,7 +66,10 @@ class PostgresDatabase:
             return
         task, self._task = self._task, None
         self._queue.put_nowait(None)
-        await task
+        await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
+        task.cancel()
+        await asyncio.wait({task})
+        await self._confirming.close()
         await self._reader.dispose()
         await self._writer.dispose()
 
@@ -75,16 +87,38 @@ class PostgresDatabase:
         self._queue.put_nowait(Waiting(command, future))
         return await future
 
+    async def confirm(self) -> None:
+        """See store.base.Store."""
+        if self._epoch is not None:
+            await self._confirming.ask()
+
+    async def _check_epoch(self) -> None:
+        newest = await self.read(lambda connection: connection.scalar(select(LEADER.c.epoch)))
+        check_epoch(self._epoch, newest)
+
     def _require_open(self) -> None:
         if self._task is None:
             raise Unavailable(f"the store {self._where} is closed")
 
     async def _work(self) -> None:
         batch = await self._next_batch()
-        while batch:
-            outcomes = await self._commit([waiting.command for waiting in batch])
-            settle(zip(batch, outcomes, strict=True))
-            batch = await self._next_batch()
+        try:
+            while batch:
+                outcomes = await self._commit([waiting.command for waiting in batch])
+                settle(zip(batch, outcomes, strict=True))
+                batch = await self._next_batch()
+        except asyncio.CancelledError:  # the database answers nothing, and we are closed
+            settle((waiting, self._unknown()) for waiting in (*batch, *self._rest()))
+            raise
+
+    def _rest(self) -> Iterator[Waiting]:
+        while not self._queue.empty():
+            if (waiting := self._queue.get_nowait()) is not None:
+                yield waiting
+
+    def _unknown(self) -> Unavailable:
+        what = "may have been done or not; trying again is safe"
+        return Unavailable(f"the store {self._where} was closed while it did not answer: it {what}")
 
     async def _next_batch(self) -> list[Waiting]:
         """All that waits, at least one; nothing once the store is closed and everything is written."""
@@ -111,11 +145,11 @@ class PostgresDatabase:
     def _apply(
         self, connection: Connection, commands: list[Command]
     ) -> tuple[Transaction, list[object]]:
-        transaction = Transaction(connection, self._bulk, self._runs)
+        transaction = Transaction(connection, self._bulk, self._runs, self._epoch)
         return transaction, apply(transaction, commands)
 
 
-def _engine(url: URL, connections: int, isolation: Any) -> AsyncEngine:
+def _engine(url: URL, connections: int, isolation: Any, settings: Mapping[str, str]) -> AsyncEngine:
     return create_async_engine(
         url.set(drivername="postgresql+asyncpg"),
         isolation_level=isolation,
@@ -123,5 +157,5 @@ def _engine(url: URL, connections: int, isolation: Any) -> AsyncEngine:
         max_overflow=0,
         pool_timeout=30,
         pool_pre_ping=True,
-        connect_args={"timeout": 10, "command_timeout": 60, "server_settings": _SETTINGS},
+        connect_args={"timeout": 10, "command_timeout": 60, "server_settings": dict(settings)},
     )

@@ -2,6 +2,8 @@
 
 The counters' row is read with a lock before anything else, which makes writers of several servers wait for one
 another on PostgreSQL; SQLite has one writer anyway. Hence versions become visible in the order of their numbers.
+With it the row `leader` is locked and its epoch compared, in the same statement: whoever leads next raises the epoch
+under that lock, so a write of an earlier leader is either committed before, or refused.
 """
 
 from __future__ import annotations
@@ -9,11 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Table, select, update
+from sqlalchemy import Connection, Delete, Table, bindparam, select, update
 
+from hai_backend.domain.errors import Deposed
 from hai_backend.domain.task import Run, RunState
 from hai_backend.store.bulk import Bulk
-from hai_backend.store.rows import META
+from hai_backend.store.rows import LEADER, META
+
+# Built once: building a statement costs more than running it.
+_NEW = tuple(f"new_{column.name}" for column in META.columns)
+_COUNTED = update(META).values(
+    {column: bindparam(new) for column, new in zip(META.columns, _NEW, strict=True)}
+)
+_COUNTERS = select(META).with_for_update()
+_COUNTERS_AND_EPOCH = select(META, LEADER.c.epoch).where(META.c.id == LEADER.c.id).with_for_update()
 
 Runs = dict[int, tuple[int, Run]]
 """By task: the run as this server last wrote it, and the revision of that write. Ended runs are forgotten."""
@@ -22,13 +33,14 @@ Runs = dict[int, tuple[int, Run]]
 class Transaction:
     """Use within `connection.begin()`; call `finish` last."""
 
-    def __init__(self, connection: Connection, bulk: Bulk, runs: Runs) -> None:
+    def __init__(
+        self, connection: Connection, bulk: Bulk, runs: Runs, epoch: int | None = None
+    ) -> None:
         self.connection = connection
         self._bulk = bulk
         self._runs = runs
         self.written: Runs = {}
-        row = connection.execute(select(META).with_for_update()).one()
-        self._before: tuple[int, ...] = tuple(row)
+        self._before = _counters(connection, epoch)
         _, self._version, self._last_task_id, self._last_token_id = self._before
 
     def put(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -63,8 +75,7 @@ class Transaction:
         """Write the counters back."""
         after = (1, self._version, self._last_task_id, self._last_token_id)
         if after != self._before:
-            names = [column.name for column in META.columns]
-            self.connection.execute(update(META).values(dict(zip(names, after, strict=True))))
+            self.connection.execute(_COUNTED, dict(zip(_NEW, after, strict=True)))
 
     def remember(self) -> None:
         """After the commit: keep what was written for the next transaction."""
@@ -73,3 +84,20 @@ class Transaction:
                 self._runs.pop(task_id, None)
             else:
                 self._runs[task_id] = (revision, run)
+
+
+def _counters(connection: Connection, epoch: int | None) -> tuple[int, ...]:
+    """Locked. Raises Deposed when `epoch`, the one in which this server leads, is over; None: nobody else may lead."""
+    if epoch is None:
+        return tuple(connection.execute(_COUNTERS).one())
+    *counters, newest = connection.execute(_COUNTERS_AND_EPOCH).one()
+    check_epoch(epoch, newest)
+    return tuple(counters)
+
+
+def check_epoch(ours: int | None, newest: int | None) -> None:
+    """Raises Deposed when another server leads."""
+    if ours != newest:
+        raise Deposed(
+            f"another server leads (epoch {newest}; this one led in {ours}): nothing was written, try again"
+        )

@@ -87,15 +87,16 @@ class Server(rpc.AgentServiceServicer):
         self.port = 0
         self._grpc: Any = None
 
-    async def start(self) -> None:
+    async def start(self, *before: str) -> None:
         self._grpc = grpc.aio.server()
         rpc.add_AgentServiceServicer_to_server(self, self._grpc)
         self.port = self._grpc.add_insecure_port("127.0.0.1:0")
         await self._grpc.start()
-        self.write_address()
+        self.write_address(*before)
 
-    def write_address(self) -> None:
-        facts = {"address": f"127.0.0.1:{self.port}"}
+    def write_address(self, *before: str) -> None:
+        """Of several servers this one is the last."""
+        facts = {"address": ",".join([*before, f"127.0.0.1:{self.port}"])}
         part = self.home / "server.json.part"
         part.write_text(json.dumps(facts))
         part.replace(self.home / "server.json")

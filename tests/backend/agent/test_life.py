@@ -257,6 +257,15 @@ async def test_a_lost_server_changes_nothing_and_no_line_is_lost_or_doubled(agen
     assert all(hello.started for hello in rank.hellos[1:])
 
 
+async def test_of_several_servers_any_will_do(agents, server):
+    server.write_address("127.0.0.1:1")
+    rank, _ = await agents.start(["sleep", "99"])
+    await rank.until("started")
+    await server.stop()
+    await server.start("127.0.0.1:1", "127.0.0.1:2")
+    await rank.until("hello", 2)
+
+
 async def test_an_exit_is_said_until_it_is_recorded(agents, server):
     rank, process = await agents.start(["bash", "-c", "echo bye; exit 4"])
     rank.records_exit = False

@@ -238,3 +238,27 @@ def test_existing_lines_come_in_order_of_time_over_all_answers(tmp_path_factory,
     lines = everything(store)
     assert len(lines) == sum(map(len, ranks))
     assert all(a.time <= b.time for a, b in pairwise(lines))
+
+
+def test_what_a_leader_of_old_still_appends_is_not_read(tmp_path: Path) -> None:
+    """It was paused, and does not know that another one has taken over: its acknowledgement is refused, too."""
+    old = LogStore(tmp_path, 1 << 30, alone=False)
+    known = line(1, "known")
+    assert old.append(Key(), 0, known) == len(known)
+    new = LogStore(tmp_path, 1 << 30, alone=False)
+    assert new.size(Key()) == len(known)
+    late, said = line(2, "late"), line(2, "said to the new one")
+    old.append(Key(), len(known), late)
+    new.append(Key(), len(known), said)
+    old.append(Key(), len(known) + len(late), late)
+    third = LogStore(tmp_path, 1 << 30, alone=False)
+    assert third.size(Key()) == len(known) + len(said)
+    for store in (old, new, third):
+        assert texts(everything(store)) == ["known", "said to the new one"]
+
+
+def test_a_server_that_is_alone_goes_on_in_its_file(tmp_path: Path) -> None:
+    for i in range(3):
+        store = LogStore(tmp_path, 1 << 30)
+        store.append(Key(), store.size(Key()), line(i, str(i)))
+    assert len([*(tmp_path / "1" / "1").iterdir()]) == 1

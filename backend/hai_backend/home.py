@@ -1,0 +1,89 @@
+"""The files of a server: its home, which it has for itself, and what it shares with other servers (`common`)."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from hai_backend.config import Settings
+from hai_backend.domain.errors import Conflict, Invalid, Violation
+
+_KEY_BYTES = 32
+
+
+def claim(home: Path) -> int:
+    """Hold this home for one server; the lock goes with the process. Raises Conflict naming the holder."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(home / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise Conflict(
+            f"a server already runs in {home}; `hai down` stops it", reason="RUNNING"
+        ) from error
+    return descriptor
+
+
+def run_token_key(settings: Settings) -> bytes:
+    """The key of run tokens; unless it is given, the first server makes it. Raises Invalid."""
+    path = settings.home / settings.run_token_key
+    if not settings.run_token_key:
+        path = settings.common / "run-token.key"
+        if not path.exists():
+            _make_key(path)
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise _bad_key(f"cannot read {path}: {error.strerror}") from error
+    if len(key) < _KEY_BYTES:
+        raise _bad_key(f"{path} holds {len(key)} bytes; a key has at least {_KEY_BYTES}")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Whole before it has its name; of two servers that start together one wins."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    write_private(made, secrets.token_bytes(_KEY_BYTES))
+    with suppress(FileExistsError):
+        os.link(made, path)
+    made.unlink()
+
+
+def _bad_key(message: str) -> Invalid:
+    return Invalid((Violation("run_token_key", message),), reason="BAD_SETTINGS")
+
+
+def leave_word(directory: Path, address: str, authority: str) -> None:
+    """server.json: where agents, `hai up` and `hai down` find a server."""
+    where = {"address": address, "pid": os.getpid(), "ca": authority}
+    write_private(directory / "server.json", json.dumps(where).encode())
+
+
+def keep_port(home: Path, address: str) -> None:
+    """For the next start."""
+    write_private(home / "port.json", address.rpartition(":")[2].encode())
+
+
+def last_port(home: Path) -> str:
+    """The port of the last start; empty when there was none."""
+    try:
+        return str(json.loads((home / "port.json").read_text()))
+    except (OSError, ValueError):
+        return ""
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Whole or not at all, durable, and for the server's own user only."""
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,270 @@
+"""One reign: what exists only while this server leads. Constructs every part, joins them, starts and stops them.
+
+A server with SQLite has one reign, from start to end; of several servers on PostgreSQL each may have some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+
+from hai_backend.auth import run_tokens
+from hai_backend.auth.directory import Directory
+from hai_backend.config import Settings
+from hai_backend.domain.errors import NoLeader
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import Task, TaskState
+from hai_backend.domain.user import TokenScope
+from hai_backend.home import write_private
+from hai_backend.launch.base import Launcher, RankKey
+from hai_backend.logs.store import LogStore
+from hai_backend.loops import learning, measuring
+from hai_backend.loops.checkpoints import Checkpoints
+from hai_backend.loops.clock import Clock
+from hai_backend.loops.cluster import Cluster
+from hai_backend.loops.feed import Feed
+from hai_backend.loops.hub import Hub
+from hai_backend.loops.interruptions import Interruptions
+from hai_backend.loops.launching import Launching
+from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.performing import Performer
+from hai_backend.loops.recording import Recording
+from hai_backend.loops.scheduling import Scheduling
+from hai_backend.loops.timers import Timers
+from hai_backend.metrics.prometheus import Metrics
+from hai_backend.sched import Policy
+from hai_backend.services.agent_service import AgentPorts, AgentService
+from hai_backend.services.assemble import Parts, gate_of, servicers
+from hai_backend.services.capacity import Capacity
+from hai_backend.services.describing import Describing
+from hai_backend.services.server import handlers
+from hai_backend.services.submitting import Submitting
+from hai_backend.services.switchboard import Here
+from hai_backend.store.base import Store
+from hai_backend.tasks import events as ev
+from hai_backend.tasks.goodput import Goodput, goodput
+from hai_backend.tasks.limits import Limits
+
+log = structlog.get_logger(__name__)
+
+_GRACE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a reign gets of the process: it lasts longer. Metrics count over all reigns."""
+
+    clock: Clock
+    secret: bytes
+    metrics: Metrics
+    fresh: Callable[[], bool]  # whether this server can know that it leads
+
+
+class Reign:
+    """`load`, then `govern`; whatever happened, `close` at the end."""
+
+    def __init__(
+        self, settings: Settings, store: Store, launcher: Launcher, tools: Tools, *, alone: bool
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.launcher = launcher
+        self.clock = tools.clock
+        self.metrics = tools.metrics
+        self._tools = tools
+        self.standings = measuring.Standings(self.metrics)
+        self.directory = Directory(store, changed=self._ring)
+        self.hub = Hub()
+        self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
+        self.cluster = Cluster(store, self.clock, changed=self._ring)
+        describe = Describing(store, self.directory, self.cluster, self.clock)
+        self.performer = Performer(
+            launcher, self.hub, self._mint, self.cluster.nodes().get, describe
+        )
+        self.timers = Timers(self.clock, self._tick)
+        self.checkpoints = Checkpoints(self.clock)
+        self.interruptions = Interruptions()
+        self.ledger = Ledger(
+            store,
+            self.clock,
+            Feed(),
+            perform=self.performer.perform,
+            changed=self._changed,
+            limits=Limits(build_within=settings.build_within),
+            recall=self.checkpoints.recall,
+        )
+        self.performer.ledger = self.checkpoints.ledger = self.ledger
+        self.cluster.suspend_on = self.ledger.suspend_on
+        quota = settings.default_quota
+        self.policy = Policy(default_quota=None if quota < 0 else quota)
+        self.scheduling = Scheduling(
+            self.ledger,
+            self.cluster,
+            self.directory,
+            self.clock,
+            self.policy,
+            resync=settings.resync_seconds,
+            passed=self._passed,
+            recorder=self._recorder(),
+        )
+        self.checkpoints.saved = self.scheduling.saved
+        self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
+        parts = self._parts()
+        self._gate, self._handlers = gate_of(parts), handlers(servicers(parts))
+        self._loops: set[asyncio.Task[None]] = set()
+
+    async def load(self) -> None:
+        """Open the store, and learn all that it and the launcher know."""
+        await self.store.open()
+        await self.directory.load()
+        await self._first_user()
+        await self.cluster.load()
+        await self.ledger.load()
+        self.interruptions.load(self.ledger.unfinished().values())
+        for task in self.ledger.unfinished().values():
+            self.timers.set(task)
+            self.standings.changed(None, task)
+        await self._listed(self._run(self.launching.run()))
+
+    def answering(self) -> Here:
+        """The services, for the switchboard."""
+        return Here(self._gate, self._handlers, self._tools.fresh)
+
+    def govern(self) -> None:
+        """Let the loops run."""
+        self._run(self.scheduling.run())
+        self._run(learning.recall(self.store, self.scheduling.learn))
+
+    async def _listed(self, launching: asyncio.Task[None]) -> None:
+        """Wait for the launcher's list: before it, nobody knows which nodes and ranks exist."""
+        listed = asyncio.ensure_future(self.launching.listed.wait())
+        await asyncio.wait({launching, listed}, return_when=asyncio.FIRST_COMPLETED)
+        if not listed.done():
+            listed.cancel()
+            launching.result()
+
+    def _recorder(self) -> Recording | None:
+        if not self.settings.record_decisions:
+            return None
+        path = self.settings.home / "decisions.jsonl"
+        return Recording(path, self.policy, version("hai-platform"))
+
+    def _parts(self) -> Parts:
+        return Parts(
+            store=self.store,
+            clock=self.clock,
+            directory=self.directory,
+            ledger=self.ledger,
+            scheduling=self.scheduling,
+            cluster=self.cluster,
+            logs=self.logs,
+            goodput=self._goodput,
+            agents=AgentService(self._agent_ports()),
+            policy=self.policy,
+            name=self.settings.cluster,
+            launcher=self.launcher.name,
+            node_ports=range(self.settings.node_ports_from, self.settings.node_ports_to + 1),
+            image_check=self.settings.image_check,
+            launcher_images=frozenset({"default", *self.settings.kubernetes.get("images", {})}),
+            observe=self.metrics.call,
+        )
+
+    def _agent_ports(self) -> AgentPorts:
+        return AgentPorts(
+            ledger=self.ledger,
+            hub=self.hub,
+            performer=self.performer,
+            logs=self.logs,
+            confirm=self.store.confirm,
+            clock=self.clock,
+            secret=self._tools.secret,
+            cluster=self.cluster,
+            checkpoints=self.settings.common / "checkpoints",
+            report=self.checkpoints.report,
+            level=self._level,
+        )
+
+    def _level(self, task: Task, number: int) -> Priority:
+        """What a program may ask for is what its owner may. Counted afresh: groups change, and this is rare."""
+        capacity = Capacity(self.cluster)
+        rules = Submitting(
+            self.ledger, self.store, self.directory, capacity, self.policy, self.clock
+        )
+        return rules.level(task, number)
+
+    async def close(self, *, deposed: bool) -> None:
+        """Answer what is being asked, then leave; programs run on. Deposed: what still wants to write fails first."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self.timers.close()
+        if deposed:
+            await self.store.close()
+        await self._gate.close(NoLeader("this server is leaving; ask again"), _GRACE_SECONDS)
+        self.hub.close()
+        await self.checkpoints.close()
+        await self.performer.close()
+        await self.launcher.close()
+        await self.store.close()
+        self.standings.close()
+
+    async def _first_user(self) -> None:
+        """The first start makes an admin and leaves the token where only its owner can read it."""
+        name = self.settings.admin or getpass.getuser()
+        path, now = self.settings.common / "admin.token", self.clock.now()
+        secret = await self.directory.bootstrap(name, now)
+        if secret is None and not path.exists():  # a crash came between the token and its file
+            made = await self.directory.create_token(name, TokenScope.ALL, now, description="admin")
+            secret = made[1]
+        if secret is not None:
+            write_private(path, secret.encode())
+
+    def _mint(self, key: RankKey) -> str:
+        return run_tokens.make(self._tools.secret, key.task_id, key.run, key.rank)
+
+    def _ring(self) -> None:
+        self.scheduling.bell.ring()
+
+    def _passed(self, seconds: float) -> None:
+        self.metrics.passed(seconds)
+        self.standings.show(self.cluster.nodes().values(), self.cluster.feed.version)
+
+    def _changed(self, before: Task | None, task: Task) -> None:
+        self.timers.set(task)
+        self.scheduling.changed(task)
+        self.interruptions.changed(before, task)
+        self.standings.changed(before, task)
+        measuring.count(self.metrics, before, task, self.clock.now())
+        if task.run is not None and task.state is not TaskState.RUNNING:
+            self.hub.forget(task.id, task.run.number)
+            self.checkpoints.forget(task.id)
+        if task.state is TaskState.FINISHED:
+            self.performer.forget(task)
+        self.scheduling.bell.ring()
+
+    def _goodput(self, task: Task) -> Goodput:
+        history = self.interruptions.of(task.spec.resource.group)
+        return goodput(self.checkpoints.recall(task), history, self.clock.now())
+
+    def _tick(self, task_id: int, run: int) -> None:
+        self._run(self._ticked(task_id, run))
+
+    async def _ticked(self, task_id: int, run: int) -> None:
+        self.timers.again(await self.ledger.insist(task_id, ev.Ticked(run)))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._loops.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._loops.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a loop ended", error=repr(task.exception()))

@@ -1,0 +1,126 @@
+"""A server that does not lead passes every call on to the one that does, byte by byte.
+
+It reads neither requests nor tokens: the leader's gate does. On the wire a unary call is a stream of one message, so
+one handler serves all kinds. A call is passed on once: a follower that gets such a one refuses it, so none can circle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import grpc
+from grpc import aio
+
+from hai_backend.domain.errors import NoLeader
+from hai_backend.services import errors
+from hai_backend.services.interceptors import abort
+from hai_backend.services.switchboard import OURS, Find, Nobody
+from hai_backend.services.wrapping import Context, Handler
+
+HOPS = "hai-hops"
+_DETAILS = "grpc-status-details-bin"
+_OF_A_CONNECTION = frozenset({"user-agent", "te", "content-type", HOPS})
+_OF_A_LOST_CONNECTION = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.INTERNAL,  # grpc.aio, when it writes to a call that has just broken
+)
+_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    (
+        "grpc.max_receive_message_length",
+        -1,
+    ),  # the leader keeps to the limits, and so does our own door
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+class Elsewhere:
+    """The leader at an address, reached with these credentials (None: plaintext)."""
+
+    def __init__(self, leader: str, credentials: grpc.ChannelCredentials | None) -> None:
+        self._leader = leader
+        self._channel = (
+            aio.insecure_channel(leader, options=_OPTIONS)
+            if credentials is None
+            else aio.secure_channel(leader, credentials, options=_OPTIONS)
+        )
+
+    async def close(self) -> None:
+        """End what is passed on: the callers hear that there is no leader, and ask again."""
+        await self._channel.close()
+
+    async def handler(self, find: Find, details: grpc.HandlerCallDetails) -> Handler | None:
+        """See switchboard.Answering."""
+        if not details.method.startswith(OURS):
+            return await find(details)
+        if any(key == HOPS for key, _ in details.invocation_metadata or ()):
+            return await Nobody("this server does not lead any more").handler(find, details)
+
+        async def passed_on(requests: AsyncIterator[bytes], context: Context) -> None:
+            await self._pass_on(details.method, requests, context)
+
+        return grpc.stream_stream_rpc_method_handler(passed_on)
+
+    async def _pass_on(self, method: str, requests: AsyncIterator[bytes], context: Context) -> None:
+        call: Any = None
+        try:
+            call = self._channel.stream_stream(method)(
+                cast(Any, requests), timeout=context.time_remaining(), metadata=_metadata(context)
+            )
+            await _answers(call, context)
+            code, trailer = await call.code(), await call.trailing_metadata()
+        except aio.UsageError:  # it came while we were closed
+            code, trailer = grpc.StatusCode.CANCELLED, None
+        except asyncio.CancelledError:
+            if _current().cancelling():  # our caller has gone
+                raise
+            code, trailer = grpc.StatusCode.CANCELLED, None  # we are closed
+        finally:
+            if call is not None:
+                call.cancel()
+        if _lost(code, trailer):
+            why = f"the leading server at {self._leader} was lost; try again in a moment"
+            await abort(context, errors.status_of(NoLeader(why), method))
+        if code is not grpc.StatusCode.OK:
+            await context.abort(code, await call.details() or "", tuple(trailer or ()))
+        context.set_trailing_metadata(tuple(trailer or ()))
+
+
+async def _answers(call: Any, context: Context) -> None:
+    try:
+        first = await call.read()
+        if initial := tuple(await call.initial_metadata() or ()):
+            await context.send_initial_metadata(initial)
+        answer = first
+        while answer is not aio.EOF:
+            await context.write(answer)
+            answer = await call.read()
+    except aio.AioRpcError:
+        return  # its status says what
+
+
+def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
+    sent = context.invocation_metadata() or ()
+    kept = ((k, v) for k, v in sent if k not in _OF_A_CONNECTION and not k.startswith("grpc-"))
+    return (*kept, (HOPS, "1"))
+
+
+def _lost(code: grpc.StatusCode, trailer: Any) -> bool:
+    """True when the connection, not the leader, has ended the call: the leader's own refusals carry details."""
+    if code not in _OF_A_LOST_CONNECTION:
+        return False
+    return all(key != _DETAILS for key, _ in trailer or ())
+
+
+def _current() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task

@@ -1,0 +1,105 @@
+"""A backup is taken while the server works; a server that starts with it goes on where it was taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hai.client.client import Client
+from hai.client.profile import Profile
+from hai.v1.task_pb2 import TaskOutcome, TaskState
+from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai_backend.testing.replicas import create_database, drop_database
+from hai_backend.testing.server import ServerProcess
+
+POSTGRES = os.environ.get("HAI_TEST_POSTGRES", "")
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def spec(name: str, program: Path) -> TaskSpec:
+    return TaskSpec(version=2, name=name, spec=ProgramSpec(entrypoint=str(program)))
+
+
+async def before(profile: Profile, program: Path) -> None:
+    """One task that has run, and one that waits: the only node is cordoned."""
+    async with Client(profile) as client:
+        ran = await client.tasks.create(spec("ran", program))
+        await client.tasks.wait(ran.id, timeout=30)
+        await client.nodes.cordon("node1", "it waits for the restore")
+        await client.tasks.create(spec("waits", program))
+
+
+async def after(profile: Profile) -> None:
+    """Both are known, with the token of old, and the one that waited runs."""
+    async with Client(profile) as client:
+        known = {task.name: task async for task in client.tasks.all()}
+        assert known["ran"].outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED
+        assert known["waits"].state == TaskState.TASK_STATE_WAITING_INIT
+        await client.nodes.uncordon("node1")
+        task = await client.tasks.wait(known["waits"].id, timeout=30)
+        assert task.outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED
+        assert sorted(known) == ["ran", "waits"], "what came after the backup is not there"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    made = tmp_path / "program.py"
+    made.write_text("print('hello')")
+    return made
+
+
+@pytest.fixture
+def restored(tmp_path: Path) -> Iterator[ServerProcess]:
+    home = tmp_path / "restored"
+    home.mkdir()
+    made = ServerProcess(home, "--nodes", "1")
+    yield made
+    if made.running:
+        made.end()
+    made.sweep()
+
+
+async def test_sqlite(server: ServerProcess, restored: ServerProcess, program: Path) -> None:
+    profile = server.start("--nodes", "1")
+    await before(profile, program)
+    copy = restored.home / "hai.db"
+    chore = [sys.executable, "-m", "hai_backend.main", "--home", server.home, "--backup", copy]
+    assert run(*chore).returncode == 0
+    async with Client(profile) as client:
+        await client.tasks.create(spec("later", program))
+    again = run(*chore)
+    assert again.returncode == 1
+    assert "overwrites nothing" in again.stderr
+    server.end()
+    shutil.copy(server.home / "admin.token", restored.home)
+    await after(restored.start())
+
+
+@pytest.mark.postgres
+@pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump makes the backup")
+async def test_postgres(server: ServerProcess, restored: ServerProcess, program: Path) -> None:
+    if not POSTGRES:
+        pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
+    old, new = await create_database(POSTGRES), await create_database(POSTGRES)
+    profile = server.start("--nodes", "1", "--database", old)
+    await before(profile, program)
+    dump = restored.home / "hai.dump"
+    assert run("pg_dump", "--format=custom", f"--file={dump}", old).returncode == 0
+    async with Client(profile) as client:
+        await client.tasks.create(spec("later", program))
+    server.end()
+    assert run("pg_restore", "--exit-on-error", f"--dbname={new}", dump).returncode == 0
+    shutil.copy(server.home / "admin.token", restored.home)
+    await after(restored.start("--database", new))
+    restored.end()
+    await drop_database(POSTGRES, old)
+    await drop_database(POSTGRES, new)

@@ -1,0 +1,207 @@
+"""What only a cluster can do to a run: rendezvous between pods, foreign hands, bad images, nodes that are lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from hai.client.client import Client
+from hai.v1.task_pb2 import TaskOutcome
+from hai_backend.launch.manifests.names import TASK
+from hai_backend.testing.here import Here, on_a_real_cluster, on_pods, pod_table
+from hai_backend.testing.kube import FakeCluster
+from hai_backend.testing.kube.deletes import Options
+from hai_backend.testing.pods import pods_as_processes
+from hai_backend.testing.server import ServerProcess, running_server
+
+SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
+REAL = pytest.mark.skipif(
+    not all(name in os.environ for name in ("KUBECONFIG", "HAI_E2E_IMAGE")),
+    reason="KUBECONFIG and HAI_E2E_IMAGE are not set",
+)
+PLACES = [
+    pytest.param(on_pods, id="pods"),
+    pytest.param(on_a_real_cluster, id="cluster", marks=[pytest.mark.k8s, REAL]),
+]
+OURS = ("pods", "configmaps", "secrets", "services", "ingresses")
+
+
+@pytest.fixture(params=PLACES)
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Here]:
+    async with request.param(tmp_path) as made:
+        yield made
+
+
+@dataclass
+class Shaken(Here):
+    """A server and its fake cluster, which a test may shake."""
+
+    cluster: FakeCluster = None  # type: ignore[assignment]
+
+    def delete(self, pod: str) -> None:
+        """As `kubectl delete pod --wait=false` does it."""
+        api = self.cluster.api
+        api.deletes.delete(api.resources["pods"], "default", pod, Options())
+
+    def left(self) -> int:
+        """How many objects of ours are in the cluster."""
+        found = [body for plural in OURS for body in self.cluster.objects(plural, "default")]
+        return sum(TASK in (body["metadata"].get("labels") or {}) for body in found)
+
+
+@asynccontextmanager
+async def shaken(directory: Path, **more: object) -> AsyncIterator[Shaken]:
+    async with pods_as_processes(directory, 2, node_grace=0.5) as cluster:
+        table = pod_table(directory, cluster.kubeconfig(directory / "kubeconfig"), **more)
+        async with (
+            running_server(directory / "home", kubernetes=table) as server,
+            Client(server.profile) as client,
+        ):
+            yield Shaken(client, directory, directory / "home", directory / "pods", cluster=cluster)
+
+
+MEETING = """
+import os, socket
+address = os.environ["MASTER_IP"], int(os.environ["MASTER_PORT"])
+if os.environ["RANK"] == "0":
+    with socket.create_server(("", address[1])) as server:
+        other, _ = server.accept()
+        print("heard", other.makefile().readline().strip(), flush=True)
+else:
+    import time
+    for _ in range(100):
+        try:
+            with socket.create_connection(address) as master:
+                master.sendall(b"rank 1\\n")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+"""
+
+COUNTING = """
+import os, pathlib, time, hai
+path = pathlib.Path(os.environ["HAI_CHECKPOINT_DIR"], "count")
+i = int(path.read_text()) if path.exists() else 0
+print("from", i, flush=True)
+while i < 150:
+    if hai.receive_suspend_command() and os.environ["RANK"] == "0":
+        path.write_text(str(i))
+        hai.go_suspend()
+    i += 1
+    if i == 5 and os.environ["RANK"] == "0":
+        print("five", flush=True)
+    time.sleep(0.02)
+"""
+
+LASTING = "import time\nprint('running', flush=True)\ntime.sleep(60)"
+ONCE = """
+import os, time
+print("run", os.environ["HAI_RUN"], "on", os.environ["HAI_NODE_NAME"], flush=True)
+time.sleep(60 if os.environ["HAI_RUN"] == "1" else 0)
+"""
+
+
+async def test_ranks_meet_at_the_address_of_a_pod(here: Here) -> None:
+    task = await here.run(here.spec("meeting", MEETING, nodes=2))
+    assert task.outcome == SUCCEEDED
+    assert await here.lines(task.id) == ["heard rank 1"]
+
+
+async def test_a_suspended_task_goes_on_from_its_checkpoint(here: Here) -> None:
+    low = await here.client.tasks.create(here.spec("low", COUNTING, nodes=2, priority=0))
+    await here.until_printed(low.id, "five")
+    high = await here.run(here.spec("high", "print('urgent')", nodes=2, priority=30))
+    assert high.outcome == SUCCEEDED
+    low = await here.client.tasks.wait(low.id, timeout=60)
+    assert (low.outcome, low.run_count) == (SUCCEEDED, 2)
+    starts = sorted(int(s.split()[1]) for s in await here.lines(low.id) if s.startswith("from"))
+    assert starts[:2] == [0, 0]
+    assert starts[2] == starts[3] >= 4
+
+
+async def test_the_log_is_whole_to_its_last_line(here: Here) -> None:
+    code = "for i in range(3000):\n    print('line', i)\nprint('the end', end='')"
+    task = await here.run(here.spec("talking", code))
+    expected = [*(f"line {i}" for i in range(3000)), "the end"]
+    assert await here.lines(task.id) == expected
+
+
+async def test_nothing_of_a_run_is_left_in_the_cluster(tmp_path: Path) -> None:
+    async with shaken(tmp_path) as here:
+        task = await here.run(here.spec("short", "print('done')", nodes=2))
+        assert task.outcome == SUCCEEDED
+        await here.cluster.until(lambda: here.left() == 0)
+
+
+async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(
+    tmp_path: Path,
+) -> None:
+    async with shaken(tmp_path) as here:
+        task = await here.client.tasks.create(here.spec("victim", COUNTING, nodes=2))
+        await here.until_printed(task.id, "five")
+        here.delete(f"hai-{task.id}-1-1")
+        task = await here.client.tasks.wait(task.id, timeout=60)
+        told = [event.reason for event in await here.client.tasks.events(task.id)]
+        assert "rank 1 on node2 is taken away: somebody deleted its pod" in told
+        assert (task.outcome, task.suspend_count, task.run_count) == (SUCCEEDED, 1, 2)
+        assert (task.failure_count, task.node_failure_count) == (0, 0)
+
+
+async def test_an_image_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    async with shaken(tmp_path, images={"default": "registry.invalid/none:1"}) as here:
+        task = await here.client.tasks.create(here.spec("imageless", "print('never')"))
+        task = await here.client.tasks.wait(task.id, until="suspended", timeout=40)
+        assert "image cannot be pulled" in task.reason
+        assert "registry.invalid/none:1" in task.reason
+        await here.cluster.until(lambda: here.left() == 0)
+
+
+async def test_a_mount_that_fails_is_told_in_words(tmp_path: Path) -> None:
+    async with shaken(tmp_path, agent_path=str(tmp_path / "nothing"), trouble_within=1.0) as here:
+        task = await here.client.tasks.create(here.spec("mountless", "print('never')"))
+        task = await here.client.tasks.wait(task.id, until="suspended", timeout=40)
+        assert "a volume cannot be mounted" in task.reason
+        await here.cluster.until(lambda: here.left() == 0)
+
+
+async def test_a_rank_on_a_lost_node_starts_elsewhere_after_the_fence_and_never_beside_itself(
+    tmp_path: Path,
+) -> None:
+    async with shaken(tmp_path, lost_after=0.5, fence_after=4.0) as here:
+        task = await here.client.tasks.create(here.spec("cut-off", ONCE))
+        await here.until_printed(task.id, "run 1")
+        node = here.cluster.objects("pods", "default")[0]["spec"]["nodeName"]
+        here.cluster.machines.partition(node)
+        before = asyncio.get_running_loop().time()
+        await here.until_printed(task.id, "run 2 on")
+        assert asyncio.get_running_loop().time() - before > 4.0
+        task = await here.client.tasks.wait(task.id, timeout=60)
+        assert (task.outcome, task.node_failure_count) == (SUCCEEDED, 1)
+        first, second = await here.lines(task.id)
+        assert first.split()[-1] == node != second.split()[-1]
+
+
+async def test_an_agent_without_a_server_ends_its_program(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    async with pods_as_processes(tmp_path, 1) as cluster:
+        kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+        table = pod_table(tmp_path, kubeconfig, fence_after=3.0)
+        (tmp_path / "hai.toml").write_text(tomli_w.dumps({"kubernetes": table}))
+        profile = await asyncio.to_thread(server.start)
+        async with Client(profile) as client:
+            here = Here(client, tmp_path, tmp_path, tmp_path / "pods")
+            task = await client.tasks.create(here.spec("lonely", LASTING))
+            await here.until_printed(task.id, "running")
+            await asyncio.to_thread(server.end, signal.SIGKILL)
+        await cluster.until(
+            lambda: cluster.objects("pods", "default")[0]["status"]["phase"] == "Succeeded"
+        )
+        assert here.marked(task.id) == []

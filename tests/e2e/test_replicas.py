@@ -1,0 +1,181 @@
+"""Three servers on one PostgreSQL: one leads, all answer; leaders are killed, paused and replaced under load."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from hai.client.client import Client
+from hai.client.errors import TimedOut, Unreachable
+from hai.client.profile import Profile
+from hai.v1.task_pb2 import Task, TaskOutcome
+from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai_backend.testing.replicas import Replicas, create_database, drop_database
+from hai_backend.testing.server import ServerProcess
+
+pytestmark = [pytest.mark.postgres, pytest.mark.xdist_group("replicas")]
+
+PROGRAM = Path(__file__).parent / "counting_slowly.py"
+LEADER_LOSS_SECONDS = 5.0
+STORM_SECONDS, BETWEEN_KILLS = 8.0, 1.5
+Answer = TypeVar("Answer")
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    """Started once; every test leaves all three running."""
+    server = os.environ.get("HAI_TEST_POSTGRES")
+    if not server:
+        pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
+    url = asyncio.run(create_database(server))
+    made = Replicas(tmp_path_factory.mktemp("replicas"), 3, url, "--nodes", "3")
+    made.start()
+    yield made
+    made.end()
+    asyncio.run(drop_database(server, url))
+
+
+async def patient(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask until somebody answers."""
+    while True:
+        try:
+            return await ask()
+        except (Unreachable, TimedOut):
+            await asyncio.sleep(0.05)
+
+
+def counting(lines: int, witness: Path, priority: int = 10) -> TaskSpec:
+    program = ProgramSpec(entrypoint=str(PROGRAM), parameters=[str(lines), str(witness)])
+    return TaskSpec(version=2, name=f"t{next(_names)}", spec=program, priority=priority)
+
+
+async def submit(profile: Profile, spec: TaskSpec) -> Task:
+    async with Client(profile) as client:
+        return await patient(lambda: client.tasks.create(spec, request_id=f"once-{spec.name}"))
+
+
+async def kill(server: ServerProcess, number: int = signal.SIGKILL) -> None:
+    await asyncio.to_thread(server.end, number)
+
+
+def others(replicas: Replicas, server: ServerProcess) -> list[ServerProcess]:
+    return [other for other in replicas.servers if other is not server]
+
+
+async def undisturbed(client: Client, task: Task, lines: int, witness: Path) -> None:
+    """One run, every line once, and its program began and ended once."""
+    task = await patient(lambda: client.tasks.wait(task.id, timeout=30))
+    assert (task.outcome, task.run_count) == (TaskOutcome.TASK_OUTCOME_SUCCEEDED, 1), task
+    tail = [line.text async for answer in client.logs.tail(task.id) for line in answer.lines]
+    assert tail == [f"line {i}" for i in range(lines)]
+    assert [word for told, word in witnessed(witness) if told == task.id] == ["begin", "end"]
+
+
+def witnessed(witness: Path) -> list[tuple[int, str]]:
+    """What programs have witnessed: task and word, in order of time."""
+    words = (line.split() for line in witness.read_text().splitlines())
+    return [(int(task), word) for task, word, _ in words]
+
+
+async def test_a_task_runs_whichever_server_is_asked(replicas: Replicas, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+
+    async def run(profile: Profile) -> None:
+        task = await submit(profile, counting(3, witness))
+        async with Client(profile) as client:
+            await undisturbed(client, task, 3, witness)
+
+    await asyncio.gather(*(run(replicas.profile(server)) for server in replicas.servers))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "paused"])
+async def test_another_leads_within_seconds(
+    replicas: Replicas, tmp_path: Path, number: signal.Signals
+) -> None:
+    leader = await replicas.leader()
+    assert leader.process is not None
+    spec = counting(1, tmp_path / "witness")
+    began = time.monotonic()
+    os.kill(leader.process.pid, number)
+    task = await submit(replicas.profile(*others(replicas, leader)), spec)
+    assert time.monotonic() - began < LEADER_LOSS_SECONDS
+    if number is signal.SIGKILL:
+        leader.process.wait()
+        await asyncio.to_thread(leader.listen)
+        return
+    asked = asyncio.ensure_future(submit(replicas.profile(leader), spec))  # it does not hear it yet
+    await asyncio.sleep(0.3)
+    os.kill(leader.process.pid, signal.SIGCONT)
+    assert (await asked).id == task.id
+    assert await replicas.leader() is not leader
+    words = leader.last_words()
+    assert "deposed" in words
+    assert words.rindex("Following(address='127") > words.rindex("deposed")
+
+
+async def test_a_storm_with_leaders_killed_loses_and_doubles_nothing(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    witness = tmp_path / "witness"
+    lines = int(STORM_SECONDS / 0.02)
+    long = [await submit(replicas.profile(), counting(lines, witness, 30)) for _ in range(2)]
+    until = time.monotonic() + STORM_SECONDS
+    made: list[Task] = []
+
+    async def load(server: ServerProcess) -> None:
+        while time.monotonic() < until:
+            made.append(await submit(replicas.profile(server), counting(5, witness)))
+
+    async def kills() -> int:
+        count = 0
+        while time.monotonic() + BETWEEN_KILLS < until:
+            await asyncio.sleep(BETWEEN_KILLS)
+            leader = await replicas.leader()
+            await kill(leader)
+            await asyncio.to_thread(leader.listen)
+            count += 1
+        return count
+
+    count, *_ = await asyncio.gather(kills(), *map(load, replicas.servers))
+    assert count >= 2
+    assert len({task.id for task in made}) == len(made) > 30
+    async with Client(replicas.profile()) as client:
+        for task in long:
+            await undisturbed(client, task, lines, witness)
+        known = Counter([task.name async for task in client.tasks.all()])
+        assert {known[task.name] for task in made} == {1}
+        await asyncio.gather(*(patient(lambda i=t.id: client.tasks.stop(i)) for t in made))  # type: ignore[misc]
+    begun = Counter(task for task, word in witnessed(witness) if word == "begin")
+    assert set(begun.values()) == {1}, "some task was started twice"
+    assert len(begun) > len(long), "the queue did not move"
+
+
+async def test_a_rolling_restart_disturbs_no_program(replicas: Replicas, tmp_path: Path) -> None:
+    witness, lines = tmp_path / "witness", 250
+    async with Client(replicas.profile()) as client:
+        task = await submit(replicas.profile(), counting(lines, witness, 30))
+        heard: list[str] = []
+
+        async def listen() -> None:
+            async for answer in client.logs.tail(task.id, follow=True):
+                heard.extend(line.text for line in answer.lines)
+
+        listening = asyncio.ensure_future(listen())
+        for server in replicas.servers:
+            await kill(server, signal.SIGTERM)
+            assert server.process is not None
+            assert server.process.returncode == 0
+            await asyncio.to_thread(server.listen)
+        await undisturbed(client, task, lines, witness)
+        await listening
+        assert heard == [f"line {i}" for i in range(lines)]
