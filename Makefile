@@ -2,7 +2,7 @@
 PYTHON ?= python
 NPROC  := $(shell nproc)
 
-.PHONY: help check format lint types contracts proto test bench docs schema
+.PHONY: help check format lint types contracts proto test e2e-k8s bench mutate docs schema
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -27,8 +27,14 @@ proto-lint: ## buf lint, and buf breaking against the last released contract
 test: ## all tests, in parallel
 	$(PYTHON) -m pytest -n $(NPROC) --dist loadgroup tests
 
+e2e-k8s: ## the main job on a real cluster: KUBECONFIG and HAI_E2E_IMAGE (docs/operate.md says what else)
+	$(PYTHON) -m pytest -m k8s tests/e2e tests/contract
+
 bench: ## the figures of the quality bars, into bench.json
 	$(PYTHON) -m tests.bench
+
+mutate: ## would the scheduler's tests notice? 300 small errors, ten minutes
+	$(PYTHON) -m tests.mutation --sample 300
 
 docs: ## the manual as a site
 	mkdocs build --strict

@@ -107,7 +107,8 @@ class App:
         self.address = self._listening.address
         keep_port(self.settings.home, self.address)
         if self.settings.metrics_port:
-            self._metrics_server = MetricsServer(self.metrics, self.settings.metrics_port)
+            port, host = self.settings.metrics_port, self.settings.metrics_host
+            self._metrics_server = MetricsServer(self.metrics, port, host)
 
     async def _begin(self) -> None:
         if self.settings.several:

@@ -34,6 +34,7 @@ class Settings:
     tls_ca: str = ""  # what certificates of servers are checked with; empty: tls_cert
     insecure: bool = False  # allow plaintext off loopback
     metrics_port: int = 0  # 0: no metrics
+    metrics_host: str = "127.0.0.1"  # where /metrics is served; anybody who reaches it may read it
     admin: str = ""  # name of the first user; empty: the unix user
     nodes: int = 4  # nodes that this machine is divided into
     gpus_per_node: int = 0  # declared (simulated) when the machine has no GPUs of its own

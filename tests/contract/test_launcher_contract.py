@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from hai_backend.launch.base import (
 )
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.launch.process import ProcessLauncher, sweep
+from hai_backend.launch.request import RunRequest
+from hai_backend.testing.pods import launcher_of, pods_as_processes
 
 
 @pytest.fixture
@@ -31,15 +34,33 @@ def home(tmp_path: Path) -> Iterator[Path]:
     sweep(tmp_path)
 
 
-@pytest.fixture(params=["fake", pytest.param("process", marks=pytest.mark.e2e)])
+@asynccontextmanager
+async def _fake(home: Path) -> AsyncIterator[Launcher]:
+    yield FakeLauncher([Node("node1"), Node("node2")])
+
+
+@asynccontextmanager
+async def _process(home: Path) -> AsyncIterator[Launcher]:
+    yield ProcessLauncher(home, Settings(home=home, nodes=2))
+
+
+@asynccontextmanager
+async def _kubernetes(home: Path) -> AsyncIterator[Launcher]:
+    async with pods_as_processes(home, 2) as cluster:
+        yield launcher_of(cluster, home)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(_fake, id="fake"),
+        pytest.param(_process, id="process", marks=pytest.mark.e2e),
+        pytest.param(_kubernetes, id="kubernetes", marks=pytest.mark.e2e),
+    ]
+)
 async def launcher(request: pytest.FixtureRequest, home: Path) -> AsyncIterator[Launcher]:
-    made: Launcher
-    if request.param == "fake":
-        made = FakeLauncher([Node("node1"), Node("node2")])
-    else:
-        made = ProcessLauncher(home, Settings(home=home, nodes=2))
-    yield made
-    await made.close()
+    async with request.param(home) as made:
+        yield made
+        await made.close()
 
 
 class Watching:
@@ -60,7 +81,8 @@ class Watching:
 
 
 def rank(index: int, node: str = "node1") -> RankLaunch:
-    return RankLaunch(RankKey(7, 1, index), node, "token")
+    run = RunRequest(7, 1, user="ada", uid=1000)
+    return RankLaunch(RankKey(7, 1, index), node, "token", run=run)
 
 
 async def test_nodes_come_first_then_what_exists(launcher: Launcher) -> None:

@@ -27,10 +27,11 @@ class Node:
     topology: tuple[str, ...] = ()  # leaf switch first, then wider
     reason: str = ""
     updated_at: float = 0.0
+    held: str = ""  # why the launcher wants nothing new there; never stored: it says so again
 
     @property
     def usable(self) -> bool:
-        return self.state is NodeState.READY and not self.cordoned
+        return self.state is NodeState.READY and not self.cordoned and not self.held
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ server it first lists what exists. Every verb may be repeated.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from hai_backend.domain.node import Node
@@ -49,9 +49,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class RankGone:
-    """Nothing of the rank exists any more; its node is free."""
+    """Nothing of the rank exists any more; its node is free. `why` where something else than us ended it."""
 
     key: RankKey
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,15 @@ class NodesSeen:
     nodes: tuple[Node, ...]
 
 
-LauncherEvent = Listed | RankGone | LaunchFailed | NodesSeen
+@dataclass(frozen=True, slots=True)
+class RankLeaving:
+    """Somebody takes the rank away: what is not saved soon is lost."""
+
+    key: RankKey
+    why: str
+
+
+LauncherEvent = Listed | RankGone | RankLeaving | LaunchFailed | NodesSeen
 
 
 class Launcher(Protocol):
@@ -81,8 +90,12 @@ class Launcher(Protocol):
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
         """Start agents. A rank that exists already is left alone. Failures come as LaunchFailed events."""
 
-    async def kill(self, key: RankKey) -> None:
-        """End a rank by force, with every process it made. RankGone follows; also for one that does not exist."""
+    async def kill(self, key: RankKey, node: str = "", *, preempted: bool = False) -> None:
+        """End a rank by force, with every process it made. RankGone follows; also for one that does not exist.
+
+        `node` is where it was to be: of a node that is away nothing is believed too early. `preempted`: for another
+        task.
+        """
 
     def events(self) -> AsyncIterator[LauncherEvent]:
         """NodesSeen and Listed first, then changes, until closed."""

@@ -61,7 +61,7 @@ class ProcessLauncher:
             if rank.key not in self._agents and not self._adopt(rank.key):
                 await self._start_or_say(rank)
 
-    async def kill(self, key: RankKey) -> None:
+    async def kill(self, key: RankKey, node: str = "", *, preempted: bool = False) -> None:
         """See Launcher."""
         if key not in self._agents and not self._adopt(key):
             self._clear(key)

@@ -35,6 +35,7 @@ class Cluster:
         self._nodes: dict[str, Node] = {}
         self._groups: dict[str, Group] = {}
         self._named: dict[str, Group] = {}  # by nodes
+        self._unseen: set[str] = set()  # since the server started
         self._versions: dict[str, int] = {}
         self.feed = Feed()
         self.steady = asyncio.Lock()  # held while runs are placed, and while a group's rules change
@@ -50,6 +51,7 @@ class Cluster:
             unseen = replace(
                 node, state=NodeState.NOT_READY, reason="not seen since the server started"
             )
+            self._unseen.add(node.name)
             self._remember(unseen)
 
     def nodes(self) -> Mapping[str, Node]:
@@ -81,8 +83,10 @@ class Cluster:
             )
             if new != known:
                 await self._save(replace(new, updated_at=now))
-            if known and known.state is NodeState.READY and new.state is NodeState.NOT_READY:
+            hoped = known and (known.state is NodeState.READY or node.name in self._unseen)
+            if hoped and new.state is NodeState.NOT_READY:
                 lost.append(new)
+        self._unseen.clear()
         return lost
 
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:

@@ -17,6 +17,7 @@ from hai_backend.launch.base import (
     NodesSeen,
     RankGone,
     RankKey,
+    RankLeaving,
 )
 from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.ledger import Ledger
@@ -42,14 +43,19 @@ class Launching:
         self._ledger = ledger
         self._cluster = cluster
         self._performer = performer
+        self._telling: set[asyncio.Future[Task]] = set()
 
     async def run(self) -> None:
         """For ever."""
-        async for event in self._launcher.events():
-            try:
-                await self._take(event)
-            except Exception:
-                log.exception("a launcher event failed", launcher_event=str(event))
+        try:
+            async for event in self._launcher.events():
+                try:
+                    await self._take(event)
+                except Exception:
+                    log.exception("a launcher event failed", launcher_event=str(event))
+        finally:
+            for telling in self._telling:
+                telling.cancel()
 
     async def _take(self, event: LauncherEvent) -> None:
         match event:
@@ -59,11 +65,30 @@ class Launching:
             case Listed(keys=keys):
                 await self._adopt(keys)
                 self.listed.set()
-            case RankGone(key=key):
-                await self._ledger.insist(key.task_id, ev.RankGone(key.run, key.rank))
+            case RankGone(key=key, why=why):
+                self._tell(key, ev.RankGone(key.run, key.rank, why))
+            case RankLeaving(key=key, why=why):
+                await self._give_way(key, why)
             case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):
-                failed = ev.LaunchFailed(key.run, key.rank, reason, unschedulable)
-                await self._ledger.insist(key.task_id, failed)
+                self._tell(key, ev.LaunchFailed(key.run, key.rank, reason, unschedulable))
+
+    def _tell(self, key: RankKey, event: ev.Event) -> None:
+        """Beside others: what happens to the ranks of one run is then written together."""
+        telling = asyncio.ensure_future(self._ledger.insist(key.task_id, event))
+        self._telling.add(telling)
+        telling.add_done_callback(self._told)
+
+    def _told(self, telling: asyncio.Future[Task]) -> None:
+        self._telling.discard(telling)
+        if not telling.cancelled() and (error := telling.exception()) is not None:
+            log.error("a launcher event failed", why=repr(error))
+
+    async def _give_way(self, key: RankKey, why: str) -> None:
+        """The whole task saves and leaves: without one rank the others cannot go on."""
+        task = self._ledger.unfinished().get(key.task_id)
+        if task is not None and key in _keys(task):
+            reason = f"rank {key.rank} on {_node_of(task, key)} is taken away: {why}"
+            await self._ledger.insist(task.id, ev.SuspendAsked("cluster", reason))
 
     async def _adopt(self, keys: frozenset[RankKey]) -> None:
         """After a restart: launch what never started, report what vanished, end what nobody wants."""
@@ -81,15 +106,22 @@ class Launching:
             self._performer.perform(task, launch)
         started_again = set(launch.ranks) if launch else set()
         for key in _keys(task):
-            if key not in keys and key.rank not in started_again:
-                await self._ledger.insist(task.id, ev.RankGone(key.run, key.rank))
+            if (
+                key not in keys and key.rank not in started_again
+            ):  # the launcher says when it is sure
+                await self._launcher.kill(key, _node_of(task, key))
 
     async def _lose(self, node: Node) -> None:
         for task in list(self._ledger.unfinished().values()):
             for key in _keys(task):
-                if task.run is not None and task.run.ranks[key.rank].node == node.name:
+                if _node_of(task, key) == node.name:
                     lost = ev.NodeLost(key.run, key.rank, node.reason)
                     await self._ledger.insist(task.id, lost)
+
+
+def _node_of(task: Task, key: RankKey) -> str:
+    assert task.run is not None
+    return task.run.ranks[key.rank].node
 
 
 def _keys(task: Task) -> Iterator[RankKey]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import structlog
 
-from hai_backend.domain.errors import Conflict, NotFound, Unavailable
+from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
@@ -22,7 +22,7 @@ from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
-from hai_backend.tasks import step
+from hai_backend.tasks import steps
 from hai_backend.tasks.instructions import Instruction
 from hai_backend.tasks.limits import DEFAULTS, Limits
 
@@ -39,6 +39,14 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # between tries of what must not be los
 async def to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
     """Await `work`, which goes on when the caller is cancelled: a write may be durable before memory knows it."""
     return await asyncio.shield(asyncio.ensure_future(work))
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """An event that may be written together with others; `answer` is the task once it was."""
+
+    event: ev.Event
+    answer: Task | None = None
 
 
 class Ledger:
@@ -65,6 +73,7 @@ class Ledger:
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
         self._locks: dict[int, asyncio.Lock] = {}
+        self._waiting: dict[int, list[_Waiting]] = {}  # events of ranks, by task
 
     async def load(self) -> None:
         """Read all unfinished tasks; call once, before anything else."""
@@ -87,8 +96,11 @@ class Ledger:
             raise NotFound(f"there is no task {task_id}; `hai list` shows yours")
         return task
 
-    async def submit(self, user: str, spec: TaskSpec, request_id: str) -> Task:
-        """Put a validated task into the queue. Durable on return; the same request_id answers with the same task."""
+    async def submit(self, user: str, spec: TaskSpec, request_id: str, note: str = "") -> Task:
+        """Put a validated task into the queue, with a note for its timeline.
+
+        Durable on return; the same request_id answers with the same task.
+        """
         now = self._clock.now()
         new = Task(
             id=0,
@@ -100,7 +112,8 @@ class Ledger:
             tags=spec.options.tags,
             whole_life_state=spec.options.whole_life_state,
         )
-        event = TaskEvent(now, user, "TaskSubmitted", f"{spec.resource.node_count} nodes")
+        told = "; ".join(filter(None, (f"{spec.resource.node_count} nodes", note)))
+        event = TaskEvent(now, user, "TaskSubmitted", told)
         task = await self._store.create_task(new, (event,), request_id)
         if (
             task.id not in self._tasks
@@ -131,7 +144,31 @@ class Ledger:
         return await to_the_end(self._locked(task_id, self._keep))
 
     async def _apply(self, task_id: int, event: ev.Event) -> Task:
-        return await self._locked(task_id, lambda task_id: self._try(task_id, event))
+        if not isinstance(event, get_args(ev.RankEvent)):
+            return await self._locked(task_id, lambda task_id: self._try(task_id, (event,)))
+        mine = _Waiting(event)
+        self._waiting.setdefault(task_id, []).append(mine)
+        return await self._locked(task_id, lambda task_id: self._try_together(task_id, mine))
+
+    async def _try_together(self, task_id: int, mine: _Waiting) -> Task | None:
+        """Whoever comes first writes for all that wait: a gang of a thousand ranks leaves in a few writes."""
+        if mine.answer is not None:
+            return mine.answer
+        batch = self._waiting.pop(task_id, [])
+        batch = batch if mine in batch else [mine, *batch]
+        try:
+            saved = await self._try(task_id, [waiting.event for waiting in batch])
+        except HaiError:  # of which one? Each is tried by itself
+            self._wait_again(task_id, [waiting for waiting in batch if waiting is not mine])
+            return await self._try(task_id, (mine.event,))
+        if saved is None:
+            self._wait_again(task_id, batch)
+        for waiting in batch:
+            waiting.answer = saved
+        return saved
+
+    def _wait_again(self, task_id: int, batch: list[_Waiting]) -> None:
+        self._waiting[task_id] = [*batch, *self._waiting.get(task_id, [])]
 
     async def _locked(
         self, task_id: int, attempt: Callable[[int], Coroutine[Any, Any, Task | None]]
@@ -144,9 +181,9 @@ class Ledger:
                 await self._reload(task_id)
         raise Unavailable(f"task {task_id} changes too often just now; try again")
 
-    async def _try(self, task_id: int, event: ev.Event) -> Task | None:
+    async def _try(self, task_id: int, events: Sequence[ev.Event]) -> Task | None:
         task = self._recall(await self.get(task_id))
-        done = step(task, event, self._clock.now(), self._limits)
+        done = steps(task, events, self._clock.now(), self._limits)
         saved: Task | None = task
         if done.task is not task:
             saved = await self._store.save_task(done.task, done.events)

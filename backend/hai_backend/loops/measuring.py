@@ -45,6 +45,11 @@ class Standings:
             self._nodes_shown = version
             self._metrics.nodes(nodes)
 
+    def close(self) -> None:
+        """This server does not lead any more: what others lead is not shown twice."""
+        self._metrics.tasks({})
+        self._metrics.nodes(())
+
 
 def _suspending(task: Task) -> bool:
     return task.run is not None and task.run.state is RunState.SUSPENDING

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 import structlog
 
 from hai.v1 import agent_service_pb2 as pb
+from hai_backend.domain.errors import HaiError
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import Launcher, RankKey, RankLaunch
+from hai_backend.launch.request import RunRequest
 from hai_backend.loops.hub import Hub
 from hai_backend.loops.placing import gpus_of
 from hai_backend.tasks import events as ev
@@ -27,16 +29,29 @@ class Applier(Protocol):
 
 Mint = Callable[[RankKey], str]  # makes the token of a rank
 FindNode = Callable[[str], Node | None]
+Describe = Callable[[Task], Awaitable[RunRequest]]  # raises HaiError when it may not be launched
+
+
+async def _nothing_asked(task: Task) -> RunRequest:
+    return RunRequest()
 
 
 class Performer:
     """Launcher calls of one task keep their order; those of different tasks run side by side."""
 
-    def __init__(self, launcher: Launcher, hub: Hub, mint: Mint, node: FindNode) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        hub: Hub,
+        mint: Mint,
+        node: FindNode,
+        describe: Describe = _nothing_asked,
+    ) -> None:
         self._launcher = launcher
         self._hub = hub
         self._mint = mint
         self._node = node
+        self._describe = describe
         self._order: dict[int, asyncio.Lock] = {}
         self._work: set[asyncio.Task[None]] = set()
         self.ledger: Applier | None = None  # set once by main: the two know each other
@@ -47,7 +62,7 @@ class Performer:
             case do.Launch(run=run, ranks=ranks):
                 self._begin(task.id, self._launch(task, run, ranks))
             case do.KillRanks(run=run, ranks=ranks):
-                self._begin(task.id, self._kill(task.id, run, ranks))
+                self._begin(task.id, self._kill(task, run, ranks))
             case do.TellGo():
                 self._hub.tell(task.id, instruction.run, instruction.ranks, go(task))
             case do.TellSuspend():
@@ -84,21 +99,29 @@ class Performer:
 
     async def _launch(self, task: Task, run: int, ranks: tuple[int, ...]) -> None:
         assert task.run is not None
-        wanted = [self._rank_launch(task, run, i) for i in ranks]
-        await self._launcher.start(wanted)
         assert self.ledger is not None
+        try:
+            request = await self._describe(task)
+        except HaiError as error:
+            for rank in ranks:
+                await self.ledger.insist(task.id, ev.LaunchFailed(run, rank, str(error)))
+            return
+        await self._launcher.start([self._rank_launch(task, run, i, request) for i in ranks])
         await self.ledger.insist(task.id, ev.RunLaunched(run))
 
-    def _rank_launch(self, task: Task, run: int, index: int) -> RankLaunch:
+    def _rank_launch(self, task: Task, run: int, index: int, request: RunRequest) -> RankLaunch:
         assert task.run is not None
         key = RankKey(task.id, run, index)
         rank = task.run.ranks[index]
         gpus = gpus_of(task, rank, self._node(rank.node))
-        return RankLaunch(key, rank.node, self._mint(key), gpus)
+        return RankLaunch(key, rank.node, self._mint(key), gpus, request)
 
-    async def _kill(self, task_id: int, run: int, ranks: tuple[int, ...]) -> None:
+    async def _kill(self, task: Task, run: int, ranks: tuple[int, ...]) -> None:
+        assert task.run is not None
+        preempted = bool(task.run.suspended_for)
         for rank in ranks:
-            await self._launcher.kill(RankKey(task_id, run, rank))
+            node = task.run.ranks[rank].node
+            await self._launcher.kill(RankKey(task.id, run, rank), node, preempted=preempted)
 
     def forget(self, task: Task) -> None:
         """The task is finished."""

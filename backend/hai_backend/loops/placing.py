@@ -44,16 +44,18 @@ class Occupants:
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
+        self._names: dict[int, frozenset[str]] = {}  # the nodes of each task
         self._on: dict[str, set[int]] = {}
 
     def note(self, task: Task) -> None:
         """A task is new, or has changed."""
-        for name in _nodes_of(self._tasks.pop(task.id, None)):
-            self._on[name].discard(task.id)
-        names = _nodes_of(task)
+        before, names = self._names.pop(task.id, frozenset()), _nodes_of(task)
+        self._tasks.pop(task.id, None)
         if names:
-            self._tasks[task.id] = task
-        for name in names:
+            self._tasks[task.id], self._names[task.id] = task, names
+        for name in before - names:
+            self._on[name].discard(task.id)
+        for name in names - before:
             self._on.setdefault(name, set()).add(task.id)
 
     def on(self, names: Iterable[str]) -> list[Task]:
@@ -62,8 +64,8 @@ class Occupants:
         return [self._tasks[task] for task in sorted(ids)]
 
 
-def _nodes_of(task: Task | None) -> frozenset[str]:
-    return frozenset(rank.node for _, _, rank in holders([task])) if task else frozenset()
+def _nodes_of(task: Task) -> frozenset[str]:
+    return frozenset(rank.node for _, _, rank in holders([task]))
 
 
 class Book:

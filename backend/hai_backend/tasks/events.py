@@ -86,15 +86,16 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class RankGone:
-    """Nothing of the rank exists any more."""
+    """Nothing of the rank exists any more. `why` where something else than us ended it."""
 
     run: int
     rank: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """The node is unreachable: whatever ran there must be counted as gone."""
+    """The node is unreachable. What ran there may run on, so RankGone comes later: when the launcher is sure."""
 
     run: int
     rank: int
@@ -196,4 +197,7 @@ RunEvent = (
     | WholeLifeStateChanged
     | Ticked
 )
+RankEvent = LaunchFailed | RankGone | NodeLost | RankAttached | ProgramStarted | ProgramExited
+"""What happens to all ranks of a gang at nearly the same time, and answers nobody but with the task."""
+
 Event = TaskAsk | RunEvent

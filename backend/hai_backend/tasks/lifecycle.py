@@ -7,7 +7,7 @@ asks.py, the end of a run in ending.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -100,6 +100,18 @@ def step(task: Task, event: ev.Event, now: float, limits: Limits = DEFAULTS) -> 
     if handler is None:
         raise InvalidTransition(_story(task, run, event))
     return _as_step(task, event, handler(task, run, event, now, limits), now)
+
+
+def steps(task: Task, happened: Iterable[ev.Event], now: float, limits: Limits = DEFAULTS) -> Step:
+    """Apply several events, one after the other, as one change. Raises what `step` raises."""
+    made = Step(task)
+    for event in happened:
+        next_ = step(made.task, event, now, limits)
+        lines = (*made.events, *next_.events)
+        made = Step(next_.task, lines, (*made.instructions, *next_.instructions))
+    if made.task is task:
+        return made
+    return replace(made, task=replace(made.task, revision=task.revision + 1))
 
 
 def _as_step(before: Task, event: ev.Event, move: Move, now: float) -> Step:

@@ -256,9 +256,8 @@ def gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -
     if final is not None or run.state is RunState.TERMINATING:
         run = with_rank(run, event.rank, state=final or RankState.STOPPED)
         return end_if_all_gone(task, run, now, limits)
-    return _lost(
-        task, run, rank, f"the agent of rank {rank.index} on {rank.node} disappeared", now, limits
-    )
+    reason = f"the agent of rank {rank.index} on {rank.node} disappeared"
+    return _lost(task, run, rank, f"{reason}: {event.why}" if event.why else reason, now, limits)
 
 
 _FINAL = {
@@ -269,19 +268,33 @@ _FINAL = {
 
 
 def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limits) -> Move:
+    """Its ranks may run on unseen: the run ends now, and its place is free when the launcher is sure."""
     rank = run.ranks[event.rank]
     if rank.state.gone:
         return Move(task)
-    if rank.exit_code is not None or run.state is RunState.TERMINATING:
-        return gone(task, run, ev.RankGone(event.run, event.rank), now, limits)
-    return _lost(task, run, rank, f"node {rank.node} was lost: {event.reason}", now, limits)
+    kill = KillRanks(run.number, (rank.index,))
+    if not live(rank) or rank.state in _FINAL or run.state is RunState.TERMINATING:
+        return Move(task, (kill,))
+    reason = f"node {rank.node} was lost: {event.reason}"
+    move = _lost(task, run, rank, reason, now, limits, RankState.FAILED_TERMINATING)
+    return replace(move, instructions=(*move.instructions, kill))
 
 
-def _lost(task: Task, run: Run, rank: Rank, reason: str, now: float, limits: Limits) -> Move:
-    run = with_rank(run, rank.index, state=RankState.FAILED, ended_at=now)
+def _lost(
+    task: Task,
+    run: Run,
+    rank: Rank,
+    reason: str,
+    now: float,
+    limits: Limits,
+    state: RankState = RankState.FAILED,
+) -> Move:
+    """Nothing is expected of the rank any more; `state` says whether it may still be there."""
+    without = with_rank(run, rank.index, state=RankState.FAILED)
+    run = with_rank(run, rank.index, state=state, ended_at=now)
     line = Line("RankLost", reason, "launcher", rank.index)
-    verdict = _verdict(task, run, task.spec.policies.on_pod_evicted)
-    if verdict is OnEnd.IGNORE and any(live(r) for r in run.ranks):
+    verdict = _verdict(task, without, task.spec.policies.on_pod_evicted)
+    if verdict is OnEnd.IGNORE and any(live(r) for r in without.ranks):
         return Move(with_run(task, run), (), (line,))
     codes = {
         OnEnd.RESTART: StopCode.NODE_FAILURE,

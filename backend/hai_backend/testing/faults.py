@@ -62,7 +62,10 @@ def main(argv: Sequence[str]) -> int:
     write, when = argv[at + 1].split(":")
     rest = [*argv[:at], *argv[at + 2 :]]
     return server_main.main(
-        rest, open_store=lambda url: cast(Store, KilledAt(open_store(url), int(write), when))
+        rest,
+        open_store=lambda url, epoch=None: cast(
+            Store, KilledAt(open_store(url, epoch), int(write), when)
+        ),
     )
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from hai.client.profile import Profile
 from hai_backend.app import App
 from hai_backend.config import Settings
+from hai_backend.engine import make_launcher
 from hai_backend.launch.base import Launcher
-from hai_backend.launch.process import ProcessLauncher
 from hai_backend.store.connect import open_store
 
 _START_SECONDS = 60.0
@@ -36,28 +36,44 @@ class RunningServer:
 async def running_server(
     home: Path, *, nodes: int = 4, launcher: Launcher | None = None, **settings: Any
 ) -> AsyncIterator[RunningServer]:
-    """The real server in this process, on SQLite unless `database` says otherwise, with real processes."""
+    """The real server in this process, on SQLite unless `database` says otherwise, with processes or, set so, pods."""
     home.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - a test may wait for its disk
     chosen = Settings(home=home, nodes=nodes, admin="admin", **settings)
-    launcher = launcher or ProcessLauncher(home, chosen)
-    app = App(chosen, open_store(chosen.database_url), launcher)
+    app = App(chosen, open_store, lambda: launcher or make_launcher(chosen, app.address))
     await app.start()
     try:
-        yield RunningServer(app, Profile("test", app.address, (home / "admin.token").read_text()))
+        yield RunningServer(
+            app, Profile("test", app.address, (chosen.common / "admin.token").read_text())
+        )
     finally:
         await app.stop()
 
 
 class ServerProcess:
-    """A server in a process of its own. Start, kill and start it again; `home` stays."""
+    """A server in a process of its own. Start, kill and start it again; `home` stays.
 
-    def __init__(self, home: Path, *flags: str, module: str = "hai_backend.main") -> None:
+    `shared` is what it has in common with other servers, as its settings say.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *flags: str,
+        module: str = "hai_backend.main",
+        shared: Path | None = None,
+    ) -> None:
         self.home = home
+        self._shared = shared or home
         self._command = [sys.executable, "-m", module, "--home", str(home), *flags]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str, module: str = "") -> Profile:
-        """Return when it answers. Raises RuntimeError with its last words when it does not start."""
+        """An admin's way to it, once it answers. Raises RuntimeError with its last words when it does not start."""
+        self.listen(*more, module=module)
+        return self.profile()
+
+    def listen(self, *more: str, module: str = "") -> None:
+        """Return when it answers, or passes calls on. Raises RuntimeError with its last words."""
         where = self.home / "server.json"
         where.unlink(missing_ok=True)
         command = [*self._command, *more]
@@ -70,15 +86,17 @@ class ServerProcess:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(self.last_words())
             time.sleep(0.005)
-        return self.profile()
 
     def last_words(self) -> str:
         return (self.home / "server.log").read_text(errors="replace")[-4000:]
 
     def profile(self) -> Profile:
         """An admin's way to it."""
-        address = json.loads((self.home / "server.json").read_text())["address"]
-        return Profile("test", address, (self.home / "admin.token").read_text())
+        return Profile("test", self.address(), (self._shared / "admin.token").read_text())
+
+    def address(self) -> str:
+        """Where it listens."""
+        return str(json.loads((self.home / "server.json").read_text())["address"])
 
     @property
     def running(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import stat
 import subprocess
@@ -105,6 +106,33 @@ async def test_a_second_launcher_adopts_what_lives_and_clears_what_does_not(home
     assert len(agents(home)) == 1
     await second.launcher.kill(KEY)
     assert await second.next() == RankGone(KEY)
+
+
+async def test_a_launcher_that_was_closed_leaves_no_zombies(home, watch):
+    """A server that leads no more lives on as the parent of agents that another one watches."""
+    first = await watch()
+    await first.launcher.start([launch()])
+    (agent,) = agents(home)
+    await first.launcher.close()
+    pidfd = os.pidfd_open(agent)
+    os.kill(agent, signal.SIGKILL)
+    await asyncio.to_thread(select.select, [pidfd], [], [], 10)
+    os.close(pidfd)
+    async with asyncio.timeout(10):
+        while Path(f"/proc/{agent}").exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0)
+
+
+async def test_a_second_agent_of_a_rank_leaves_at_once(home, watch):
+    watched = await watch()
+    await watched.launcher.start([launch()])
+    directory = home / "run" / str(KEY)
+    while not (directory / "agent.lock").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    second = [sys.executable, "-m", "hai_backend.agent", str(directory)]
+    process = await asyncio.create_subprocess_exec(*second)
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert len(agents(home)) == 1
 
 
 async def test_a_pid_that_is_another_process_now_is_left_alone(home, watch):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from hai_backend.domain.errors import Conflict, NotFound, Unavailable
+from hai_backend.domain.errors import Conflict, InvalidTransition, NotFound, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
+from hai_backend.domain.task import Outcome, RunState, Task, TaskEvent, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.loops import ledger as ledger_module
@@ -143,3 +143,51 @@ async def test_asks_that_make_no_sense_say_why(world: World) -> None:
     task = await world.ledger.submit("ada", a_spec("one"), "")
     with pytest.raises(Conflict, match="--hold"):
         await world.ledger.suspend(task.id, "ada", hold=False, delay=0.0)
+
+
+class Disk(MemoryStore):
+    """Takes a moment."""
+
+    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return await super().save_task(task, events)
+
+
+async def test_what_happens_to_many_ranks_at_once_is_written_in_few_writes() -> None:
+    world = World(Disk(), FakeLauncher([Node(f"n{i}") for i in range(50)]))
+    await world.start()
+    task = await world.ledger.submit("ada", a_spec(nodes=50), "r")
+    nodes = tuple(f"n{i}" for i in range(50))
+    await world.ledger.apply(task.id, ev.RunPlaced(nodes, Priority.NORMAL, "all"))
+    await world.until(lambda: len(world.launcher.ranks) == 50)
+    before = (await world.ledger.get(task.id)).revision
+    attached = [ev.RankAttached(1, i, "10.0.0.1", 4000) for i in range(50)]
+    await asyncio.gather(*(world.ledger.apply(task.id, event) for event in attached))
+    after = await world.ledger.get(task.id)
+    assert after.run is not None
+    assert after.run.state is RunState.RUNNING
+    assert after.revision <= before + 3
+    await world.stop()
+
+
+async def test_a_bad_event_among_many_spoils_only_itself() -> None:
+    world = World(Disk(), FakeLauncher([Node(f"n{i}") for i in range(3)]))
+    await world.start()
+    task = await world.ledger.submit("ada", a_spec(nodes=3), "r")
+    await world.ledger.apply(task.id, ev.RunPlaced(("n0", "n1", "n2"), Priority.NORMAL, "all"))
+    await world.until(lambda: len(world.launcher.ranks) == 3)
+    events = [
+        ev.RankAttached(1, 0, "10.0.0.1", 4000),
+        ev.ProgramExited(1, 1, 0),  # it has not begun
+        ev.RankAttached(1, 1, "10.0.0.1", 4000),
+        ev.RankAttached(1, 2, "10.0.0.1", 4000),
+    ]
+    done = await asyncio.gather(
+        *(world.ledger.apply(task.id, event) for event in events), return_exceptions=True
+    )
+    assert [isinstance(answer, InvalidTransition) for answer in done] == [False, True, False, False]
+    after = await world.ledger.get(task.id)
+    assert after.run is not None
+    assert after.run.state is RunState.RUNNING
+    await world.stop()

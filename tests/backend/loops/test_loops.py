@@ -10,7 +10,7 @@ from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import RunState, StopCode, TaskState
 from hai_backend.domain.user import Quota, User
-from hai_backend.launch.base import NodesSeen, RankKey
+from hai_backend.launch.base import NodesSeen, RankKey, RankLeaving
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import TellSuspend
@@ -142,3 +142,29 @@ async def test_the_scheduler_looks_again_when_quotas_or_users_change(world: Worl
     await directory.set_quota(quota)
     await directory.delete_quota("ada", False, "default", Priority.HIGH)
     assert len(rung) == 3
+
+
+async def test_a_rank_that_is_taken_away_makes_the_whole_task_save(world: World) -> None:
+    low = await running(world, "low")
+    world.launcher.say(RankLeaving(RankKey(low, 1, 1), "its node is drained"))
+    await world.until(lambda: any(isinstance(i, TellSuspend) for i in world.performed))
+    run = world.ledger.unfinished()[low].run
+    assert run is not None
+    assert run.state is RunState.SUSPENDING
+    assert run.reason == "rank 1 on n1 is taken away: its node is drained"
+    world.launcher.say(RankLeaving(RankKey(low, 9, 1), "an older run"))
+
+
+async def test_a_node_that_was_lost_while_no_server_was_there_is_told_to_its_tasks(
+    world: World,
+) -> None:
+    low = await running(world, "low")
+    await world.stop()
+    away = [
+        replace(node, state=NodeState.NOT_READY, reason="silent") for node in world.launcher.nodes
+    ]
+    again = World(world.store, FakeLauncher(away, [RankKey(low, 1, 0), RankKey(low, 1, 1)]))
+    await again.start()
+    await again.until(lambda: again.ledger.unfinished()[low].waiting)
+    assert "was lost: silent" in again.ledger.unfinished()[low].reason
+    await again.stop()

@@ -1,52 +1,58 @@
-"""What a launcher is told of a run: the rights of the owner's groups, and what the operators' tables say now."""
+"""What a launcher is told of a run comes from the tables as they are."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from hai_backend.domain.mount import MountRow
+from hai_backend.auth.directory import Directory
+from hai_backend.domain.mount import MountKind, MountRow
+from hai_backend.domain.node import Group, Node
 from hai_backend.domain.port import Port
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.registry import Registry
-from hai_backend.domain.right import Grant
-from hai_backend.domain.spec import ResourceSpec, ServiceSpec, ServiceType
+from hai_backend.domain.spec import ServiceSpec, ServiceType
+from hai_backend.domain.user import User
+from hai_backend.launch.request import RankResources
 from hai_backend.services.describing import Describing
+from hai_backend.store.memory import MemoryStore
 from hai_backend.tasks import events as ev
-from hai_backend.testing import a_spec
+from hai_backend.tasks import step
+from hai_backend.testing import ManualClock, a_task
 
 
-async def described(platform: Any) -> Any:
-    spec = replace(
-        a_spec("notebook"),
-        resource=ResourceSpec(image="r.example/lab/a:1"),
-        services=(ServiceSpec("ssh", ServiceType.TCP, 22),),
-    )
-    task = await platform.ledger.submit("ada", spec, "")
-    task = await platform.ledger.apply(task.id, ev.RunPlaced(("n0",), Priority.NORMAL, "fits"))
-    tell = Describing(platform.store, platform.directory, platform.cluster, platform.clock)
-    return await tell(task)
+class Two:
+    """A cluster of one node, in a packed group."""
+
+    def nodes(self) -> dict[str, Node]:
+        return {"n0": Node("n0", gpus=8, cpus=64, memory_bytes=256 << 30)}
+
+    def groups(self) -> dict[str, Group]:
+        return {"default": Group("default", packed=True)}
 
 
-async def test_what_the_tables_say_is_told(platform: Any) -> None:
+async def test_a_run_has_the_mounts_ports_and_secrets_of_its_owner() -> None:
+    store = MemoryStore()
+    directory = Directory(store)
+    await store.save_user(User("ada", uid=1234, rights=("cap:IPC_LOCK",)))
+    await directory.load()
+    rule = MountRow(("public",), "/data", source="/srv/data", kind=MountKind.HOST_PATH, id=1)
     for record in (
-        MountRow(("vision",), "/ws", "/srv/ws/{user.name}", id=1),
-        Port(30_022, "ada", "notebook", "ssh"),
-        Port(30_023, "bob", "notebook", "ssh"),
-        Registry("r.example", pull_secret="of all"),
-        Registry("r.example/lab", pull_secret="of the lab"),
+        rule,
+        Port(30_001, "ada", "t", "ssh"),
+        Port(30_002, "bob", "t", "ssh"),
+        Registry("r.io", pull_secret="all"),
+        Registry("r.io/team", pull_secret="team"),
     ):
-        await platform.store.save_record(record)
-    await platform.directory.grant(Grant("vision", True, "cap:IPC_LOCK"))
-    await platform.directory.grant(Grant("ada", False, "host_ipc", platform.clock.now()))
-    told = await described(platform)
-    assert [(m.mount_path, m.source) for m in told.mounts] == [("/ws", "/srv/ws/ada")]
-    assert [service.node_port for service in told.services] == [30_022]
-    assert told.pull_secret == "of the lab"
-    assert (told.capabilities, told.host_rights) == (("IPC_LOCK",), ())
-
-
-async def test_without_tables_nothing_is_given(platform: Any) -> None:
-    told = await described(platform)
-    assert (told.mounts, told.pull_secret, told.capabilities) == ((), "", ())
-    assert [service.node_port for service in told.services] == [0]
+        await store.save_record(record)
+    task = a_task()
+    resource = replace(task.spec.resource, image="r.io/team/train:1", gpu=2, cpu=4, memory=16)
+    services = (ServiceSpec("ssh", ServiceType.TCP, 22),)
+    task = replace(task, spec=replace(task.spec, resource=resource, services=services))
+    placed = step(task, ev.RunPlaced(("n0",), Priority.NORMAL, "free"), 1.0).task
+    describing = Describing(store, directory, Two(), ManualClock())  # type: ignore[arg-type]
+    request = await describing(placed)
+    assert [mount.mount_path for mount in request.mounts] == ["/data"]
+    assert [service.node_port for service in request.services] == [30_001]
+    assert (request.uid, request.capabilities) == (1234, ("IPC_LOCK",))
+    assert (request.image, request.pull_secret) == ("r.io/team/train:1", "team")
+    assert request.resources == (RankResources(2, "", 4, 16 << 30),)

@@ -65,7 +65,7 @@ YIELDED = (103.0, ev.Yielded(1, 0))
         pytest.param((*run(), *exits(100, 1), *gone(103)),
                      {"lost_seconds": 90.0, "losses": 1, "held_seconds": 103.0, "overhead_seconds": 13.0},
                      id="it failed"),
-        pytest.param((*run(), (50, ev.NodeLost(1, 0, "power")), *exits(50, 137)[1:], *gone(60)[1:]),
+        pytest.param((*run(), (50, ev.NodeLost(1, 0, "power")), *exits(50, 137)[1:], *gone(60)),
                      {"lost_seconds": 40.0, "losses": 1, "suspend_seconds": None}, id="its node was lost"),
         pytest.param((*run(), (50, ev.Yielded(1, 0)), *exits(51, 143), *gone(52)),
                      {"yields": False, "suspend_seconds": None, "lost_seconds": 0.0, "losses": 0},

@@ -20,7 +20,7 @@ from hai_backend.domain.spec import (
 )
 from hai_backend.domain.task import Outcome, RankState, RunState, StopCode, Task, TaskState
 from hai_backend.tasks import events as ev
-from hai_backend.tasks import step
+from hai_backend.tasks import step, steps
 from hai_backend.tasks.exits import meaning
 from hai_backend.tasks.instructions import (
     KillRanks,
@@ -231,6 +231,37 @@ def test_a_task_finishes(start: Task, happened: list[Any], outcome: Outcome) -> 
     assert (end.state, end.outcome) == (TaskState.FINISHED, outcome)
     assert end.finished_at is not None
     assert end.reason
+
+
+def test_a_rank_on_a_lost_node_keeps_its_place_until_the_launcher_is_sure() -> None:
+    lost = step(running(), ev.NodeLost(1, 1, "no power"), NOW)
+    assert lost.task.run is not None
+    assert (lost.task.state, lost.task.run.state) == (TaskState.RUNNING, RunState.TERMINATING)
+    assert KillRanks(1, (1,)) in lost.instructions
+    other = step(lost.task, ev.RankGone(1, 0), NOW).task
+    assert other.run is not None
+    assert [rank.state.gone for rank in other.run.ranks] == [True, False]
+    again = step(other, ev.NodeLost(1, 1, "no power"), NOW)
+    assert (again.task, again.instructions) == (other, (KillRanks(1, (1,)),))
+    end = step(other, ev.RankGone(1, 1), NOW).task
+    assert (end.state, end.node_failure_count) == (TaskState.SUSPENDED, 1)
+    assert "was lost: no power" in end.reason
+
+
+def test_why_something_else_ended_a_rank_is_told() -> None:
+    gone = step(running(), ev.RankGone(1, 1, "it used too much memory"), NOW).task
+    assert gone.run is not None
+    assert gone.run.reason.endswith("disappeared: it used too much memory")
+
+
+def test_many_events_are_one_change() -> None:
+    start = after(task(), placed(), ev.RunLaunched(1))
+    done = steps(start, [attach(0), attach(1)], NOW)
+    one_by_one = step(step(start, attach(0), NOW).task, attach(1), NOW)
+    assert done.task == replace(one_by_one.task, revision=start.revision + 1)
+    assert [event.kind for event in done.events].count("RankAttached") == 2
+    assert done.instructions == one_by_one.instructions
+    assert steps(start, [], NOW).task is start
 
 
 RETURNS = [

@@ -30,7 +30,10 @@ _CA = "ca.pem"
 
 def server_files(settings: ClusterSettings) -> dict[str, str]:
     """What agents must know of the server: data of the owner."""
-    facts = {"address": ",".join(settings.server_addresses)}
+    facts: Manifest = {
+        "address": ",".join(settings.server_addresses),
+        "fence_after": settings.fence_after,
+    }
     if settings.ca_pem:
         facts["ca"] = f"{_HOME}/{_CA}"
     made = {"server.json": json.dumps(facts, sort_keys=True)}
@@ -104,6 +107,7 @@ def _identity(rank: RankLaunch) -> Manifest:
         "rank": key.rank,
         "node": rank.node,
         "token": rank.token,
+        "leave_within": rank.run.grace_seconds,
     }
 
 

@@ -18,10 +18,11 @@ from typing import TypeVar
 from hai_backend.testing import ManualClock
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.body import Body
+from hai_backend.testing.kube.calls import Call
 from hai_backend.testing.kube.events import Recorder
 from hai_backend.testing.kube.faults import Faults
 from hai_backend.testing.kube.garbage import GarbageCollector
-from hai_backend.testing.kube.handling import Handling
+from hai_backend.testing.kube.handling import Handling, Reply
 from hai_backend.testing.kube.kubeconfig import write_kubeconfig
 from hai_backend.testing.kube.kubelet.instant import InstantKubelet
 from hai_backend.testing.kube.kubelet.machines import Machines
@@ -61,8 +62,9 @@ class FakeCluster:
         lag: int = 1_000,
         node_grace: float = 50.0,
         verbose: bool = False,
+        timers: Timers | None = None,
     ) -> None:
-        self.timers: Timers = RealTimers() if clock is None else ManualTimers(clock)
+        self.timers = timers or (RealTimers() if clock is None else ManualTimers(clock))
         self.api = Api(self.timers, tuple(custom), window)
         recorder, seats = Recorder(self.api), Seats(self.api)
         self.kubelet = kubelet(self.api)
@@ -128,6 +130,10 @@ class FakeCluster:
         """Bodies as they are now, without kind and apiVersion. Not to be changed."""
         found = self.api.store.everything(self.api.resources[plural])
         return [s.body for s in found if not namespace or s.namespace == namespace]
+
+    def perform(self, call: Call, form: str, body: bytes) -> Reply:
+        """What the server would answer, without a socket. Raises ApiError."""
+        return self._handling.perform(call, form, body)
 
     def kubeconfig(self, path: Path) -> Path:
         """Write one for kubectl and other clients."""

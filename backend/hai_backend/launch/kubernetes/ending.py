@@ -1,0 +1,113 @@
+"""Ends pods, and deletes what is left of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from hai_backend.launch.kubernetes.api import Api
+from hai_backend.launch.kubernetes.errors import ApiError, NotFound, Refused, Throttled
+from hai_backend.launch.kubernetes.options import Options
+from hai_backend.launch.kubernetes.ranks import End, Run
+from hai_backend.launch.kubernetes.watching import labels_text
+from hai_backend.launch.manifests.names import RUN, TASK, owner_name, pod_name
+from hai_backend.launch.manifests.settings import ClusterSettings
+from hai_backend.watch.source import Body, Broken, Expired
+
+log = structlog.get_logger(__name__)
+_PREEMPTED: Body = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "PreemptionByScheduler",
+    "message": "HAI: its node is given to another task",
+}
+
+
+class Ender:
+    """Deletes pods in the way that the operators want."""
+
+    def __init__(self, api: Api, options: Options) -> None:
+        self._api = api
+        self._options = options
+
+    async def end(self, end: End) -> Body | None:
+        """The pod as the API server then shows it; None when there is none. Waits while the API server is away."""
+        name = pod_name(end.key)
+        if end.preempted and self._options.mark_preempted:
+            await self._mark(name)
+        if self._options.evict and not end.force:
+            await self._evict(name, end.uid)
+        grace = 0 if end.force else int(self._options.kill_grace)
+        try:
+            body = await self._api.patiently(
+                lambda: self._api.delete("Pod", name, grace=grace, uid=end.uid)
+            )
+        except NotFound:
+            return None
+        return body if body.get("kind") == "Pod" else None  # a Status: it is gone already
+
+    async def _mark(self, name: str) -> None:
+        """What others, as Job controllers and people, read of a pod that was ended for another's sake."""
+        try:
+            await self._api.patch("Pod", name, {"status": {"conditions": [_PREEMPTED]}}, "status")
+        except NotFound:
+            return
+        except ApiError as error:
+            log.info("a pod could not be marked", pod=name, why=str(error))
+
+    async def _evict(self, name: str, uid: str) -> None:
+        """As far as budgets let it; a task that must leave is ended all the same."""
+        try:
+            await self._api.evict(name, grace=int(self._options.kill_grace), uid=uid)
+        except (Throttled, Refused) as error:
+            log.warning("a pod was not evicted, and is deleted", pod=name, why=str(error))
+        except ApiError:
+            return  # deleting it comes next, and says the same
+
+
+class Sweeper:
+    """Deletes owners, and with them everything of their runs. `wanted` says whether a run still needs it."""
+
+    def __init__(self, api: Api, cluster: ClusterSettings, wanted: Callable[[Run], bool]) -> None:
+        self._api = api
+        self._ours = {"labelSelector": labels_text(cluster)}
+        self._wanted = wanted
+        self._suspects: frozenset[Run] = frozenset()
+
+    async def clean(self, run: Run) -> None:
+        """Delete what is left of a run. What fails here is swept later."""
+        try:
+            await self._api.delete("ConfigMap", owner_name(*run))
+        except NotFound:
+            return
+        except ApiError as error:
+            log.warning("a run's objects were not deleted yet", run=run, why=str(error))
+
+    async def sweep(self) -> None:
+        """Owners that nobody needed at the last sweep and nobody needs now: a server died before it cleaned."""
+        try:
+            found = await self._owners()
+        except (Broken, Expired, ApiError) as error:
+            log.warning("leftovers were not looked for", why=str(error))
+            return
+        unwanted = [run for run in sorted(found) if not self._wanted(run)]
+        for run in unwanted:
+            if run in self._suspects and not self._wanted(run):
+                await self.clean(run)
+        self._suspects = frozenset(unwanted)
+
+    async def _owners(self) -> set[Run]:
+        runs: set[Run] = set()
+        async for page in self._api.pages("ConfigMap", self._ours):
+            runs |= {run for item in page.items if (run := _run_of(item)) is not None}
+        return runs
+
+
+def _run_of(owner: Any) -> Run | None:
+    labels = owner["metadata"].get("labels") or {}
+    try:
+        return int(labels[TASK]), int(labels[RUN])
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,90 @@
+"""Answers of the API server that are no success, named by what to do next.
+
+ApiError
+├── AlreadyExists   it is there: look at it
+├── NotFound        it is gone
+├── Refused         never as it is: tell the user
+├── Conflict        somebody was faster: again
+├── Throttled       again, after `seconds`
+└── Unavailable     again, a little later (a lost connection, a server error, no answer in time)
+watch.source.Expired: the version is too old, list again
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hai_backend.watch.source import Broken, Expired
+
+
+class ApiError(Exception):
+    """`code` is the HTTP status, 0 where there was no answer."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AlreadyExists(ApiError):
+    pass
+
+
+class NotFound(ApiError):
+    pass
+
+
+class Refused(ApiError):
+    pass
+
+
+class Conflict(ApiError, Broken):
+    pass
+
+
+class Throttled(ApiError, Broken):
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message, 429)
+        self.seconds = seconds
+
+
+class Unavailable(ApiError, Broken):
+    pass
+
+
+def error_of(code: int, body: bytes, retry_after: str = "") -> ApiError | Expired:
+    """The error that an answer stands for."""
+    status = _status(body)
+    message = str(status.get("message") or f"the API server answered {code}")
+    details = status.get("details") or {}
+    seconds = float(details.get("retryAfterSeconds") or _number(retry_after) or 1.0)
+    match code:
+        case 404:
+            return NotFound(message, code)
+        case 409 if status.get("reason") == "AlreadyExists":
+            return AlreadyExists(message, code)
+        case 409 if "UID in precondition" in message:
+            return NotFound(message, code)  # what has the name now is another object
+        case 409:
+            return Conflict(message, code)
+        case 410:
+            return Expired(message)
+        case 429:
+            return Throttled(message, seconds)
+        case 401 | 408:  # tokens are renewed
+            return Unavailable(message, code)
+        case _ if code >= 500:
+            return Unavailable(message, code)
+    return Refused(message, code)
+
+
+def _status(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}  # a proxy answers in HTML
+    return found if isinstance(found, dict) else {}
+
+
+def _number(text: str) -> float:
+    return float(text) if text.isdecimal() else 0.0

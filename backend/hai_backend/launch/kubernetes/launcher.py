@@ -1,0 +1,233 @@
+"""The launcher of a cluster: what the watches say goes through `Ranks`, and what follows from it is done here."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from random import Random
+from typing import Any
+
+import structlog
+
+from hai_backend.launch.base import (
+    LauncherEvent,
+    LaunchFailed,
+    Listed,
+    NodesSeen,
+    RankKey,
+    RankLaunch,
+)
+from hai_backend.launch.kubernetes.api import Api
+from hai_backend.launch.kubernetes.ending import Ender, Sweeper
+from hai_backend.launch.kubernetes.making import Maker
+from hai_backend.launch.kubernetes.nodes import Nodes, Patience
+from hai_backend.launch.kubernetes.options import Options
+from hai_backend.launch.kubernetes.pods import PodSeen
+from hai_backend.launch.kubernetes.ranks import Clean, Do, End, Ranks, Run, Say
+from hai_backend.launch.kubernetes.transport import Transport
+from hai_backend.launch.kubernetes.watching import Warned, Watching
+from hai_backend.launch.manifests.settings import ClusterSettings
+from hai_backend.watch.nodes import NodeSeen
+from hai_backend.watch.picture import Change
+from hai_backend.watch.source import ADDED, MODIFIED, Body
+
+log = structlog.get_logger(__name__)
+_TOGETHER_SECONDS = 0.2  # changes of nodes within it are told at once
+
+
+class KubernetesLauncher:
+    """Implements launch.base.Launcher with pods."""
+
+    name = "kubernetes"
+
+    def __init__(
+        self,
+        transport: Transport,
+        cluster: ClusterSettings,
+        options: Options,
+        random: Random | None = None,
+    ) -> None:
+        random = random or Random()
+        patience = Patience(options.lost_after, cluster.fence_after, trouble=options.trouble_within)
+        self._api = Api(transport, cluster.namespace, random)
+        self._nodes = Nodes(patience)
+        self._ranks = Ranks(self._nodes, patience)
+        self._maker = Maker(self._api, cluster, self._made, self._not_made)
+        self._ender = Ender(self._api, options)
+        self._sweeper = Sweeper(self._api, cluster, self._ranks.wanted)
+        self._watching = Watching(
+            *(self._api, cluster, options, random),
+            nodes=self._nodes_changed,
+            pods=self._pods_changed,
+            warnings=self._warned,
+            listed=self._relisted,
+        )
+        self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
+        self._work: set[asyncio.Task[None]] = set()
+        self._cleaning: dict[Run, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._telling: asyncio.TimerHandle | None = None
+        self._begun = asyncio.Event()  # before it nobody knows which nodes and pods there are
+        self._told = NodesSeen(())
+
+    async def start(self, ranks: Sequence[RankLaunch]) -> None:
+        """See Launcher. Returns when every pod is there or told as failed, however long the API server is away."""
+        await self._begun.wait()
+        wanted = [rank for rank in ranks if rank.key not in self._ranks and self._has_node(rank)]
+        if not wanted:
+            return
+        request, key = wanted[0].run, wanted[0].key
+        run = key.task_id, key.run
+        self._ranks.begin(run, [(rank.key, rank.node) for rank in wanted])
+        try:
+            if (cleaning := self._cleaning.get(run)) is not None:
+                await asyncio.wait({cleaning})
+            await self._maker.make(request, wanted)
+        finally:
+            self._do(self._ranks.made(run))
+
+    async def kill(self, key: RankKey, node: str = "", *, preempted: bool = False) -> None:
+        """See Launcher."""
+        await self._begun.wait()
+        self._do(self._ranks.kill(key, node, preempted=preempted))
+
+    async def events(self) -> AsyncIterator[LauncherEvent]:
+        """See Launcher."""
+        await self._watching.begin()
+        self._begun.set()
+        pods = {pod.key for pod in self._watching.pods.values() if pod.key is not None}
+        yield self._nodes_now()
+        yield Listed(frozenset(pods) | self._ranks.keys())
+        while (event := await self._events.get()) is not None:
+            yield event
+
+    async def close(self) -> None:
+        """See Launcher."""
+        for timer in (self._timer, self._telling):
+            if timer is not None:
+                timer.cancel()
+        await self._watching.close()
+        for work in list(self._work):
+            work.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        await self._api.close()
+        self._events.put_nowait(None)
+
+    def _has_node(self, rank: RankLaunch) -> bool:
+        if rank.node in self._nodes:
+            return True
+        reason = f"the cluster has no node {rank.node}"
+        self._events.put_nowait(LaunchFailed(rank.key, reason, unschedulable=True))
+        return False
+
+    # what is seen
+
+    def _nodes_changed(self, changes: Sequence[Change[NodeSeen]]) -> None:
+        for change in changes:
+            seen = change.after or change.before
+            assert seen is not None
+            self._do(self._ranks.node(seen.name, change.after, self._now()))
+        if self._begun.is_set() and self._telling is None:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_later(_TOGETHER_SECONDS, self._tell_nodes)
+
+    def _pods_changed(self, changes: Iterable[Change[PodSeen]]) -> None:
+        for change in changes:
+            before, after = change.before, change.after
+            if before is not None and before.over and after is not None:
+                continue  # it was told
+            self._do(self._ranks.pod(change.uid, after, self._now()))
+
+    def _warned(self, changes: Sequence[Change[Warned]]) -> None:
+        for change in changes:
+            if change.after is not None and change.after[1] is not None:
+                self._ranks.warned(*change.after, self._now())  # type: ignore[arg-type]
+        self._set_timer()
+
+    def _relisted(self) -> None:
+        self._begin(self._sweeper.sweep())
+
+    def _made(self, key: RankKey, body: Body) -> None:
+        """The API server shows a pod to us; the watch may have been faster."""
+        self._shown(key, ADDED, body)
+
+    def _shown(self, key: RankKey, kind: str, body: Body) -> None:
+        change = self._watching.pods.take(kind, body)
+        uid = body["metadata"]["uid"]
+        if change is not None:
+            self._pods_changed([change])
+        elif (known := self._watching.pods.get(uid)) is not None:
+            self._do(self._ranks.pod(uid, known, self._now()))
+        else:
+            self._do(self._ranks.missing(key, self._now()))
+
+    def _not_made(self, key: RankKey, reason: str) -> None:
+        self._do(self._ranks.failed(key, reason))
+
+    # what is done
+
+    def _do(self, todo: Iterable[Do]) -> None:
+        for do in todo:
+            match do:
+                case Say(event):
+                    self._events.put_nowait(event)
+                case End():
+                    self._begin(self._end(do))
+                case Clean(run):
+                    self._cleaning[run] = cleaning = self._begin(self._sweeper.clean(run))
+                    cleaning.add_done_callback(self._cleaned(run))
+        self._set_timer()
+
+    def _cleaned(self, run: Run) -> Callable[[asyncio.Task[None]], None]:
+        def forget(cleaning: asyncio.Task[None]) -> None:
+            if self._cleaning.get(run) is cleaning:
+                del self._cleaning[run]
+
+        return forget
+
+    async def _end(self, end: End) -> None:
+        body = await self._ender.end(end)
+        if body is None:
+            self._do(self._ranks.missing(end.key, self._now()))
+        else:
+            self._shown(end.key, MODIFIED, body)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("something could not be done in the cluster", why=repr(error))
+
+    def _set_timer(self) -> None:
+        """At the next moment at which time alone changes something."""
+        losses = (at for at in self._nodes.losses() if at > self._now())
+        due = min(self._ranks.due(), *losses, math.inf)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due < math.inf:
+            self._timer = asyncio.get_running_loop().call_at(due + 0.001, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._do(self._ranks.tick(self._now()))
+        self._tell_nodes()
+
+    def _tell_nodes(self) -> None:
+        self._telling = None
+        told = self._told
+        if self._begun.is_set() and self._nodes_now() != told:
+            self._events.put_nowait(self._told)
+
+    def _nodes_now(self) -> NodesSeen:
+        self._told = NodesSeen(self._nodes.now(self._now()))
+        return self._told
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,93 @@
+"""The nodes over time: since when one is silent, when it counts as lost, and when a death there may be believed.
+
+A dead node keeps its pods, and a pod's object may go while its containers run on. So what is said of pods on a node
+that is silent counts only after `fence_after` more seconds: by then agents that cannot reach the server have ended.
+Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hai_backend.domain.node import Node, NodeState
+from hai_backend.watch.nodes import NodeSeen
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds. `fence_after` 0: time alone never proves a death, for agents then never end by themselves."""
+
+    lost_after: float = 30.0  # a node that is not ready for so long is lost
+    fence_after: float = 600.0  # and so long after that nothing runs there any more
+    settle: float = 15.0  # a node that is back ends what it should have ended before
+    trouble: float = 30.0  # a mount, an image … that fails for so long has failed
+
+
+@dataclass(slots=True)
+class _Known:
+    seen: NodeSeen
+    ready_since: float
+    unready_since: float | None = None
+
+
+class Nodes:
+    """Times are of one steady clock."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._known: dict[str, _Known] = {}
+        self._silent: dict[str, float] = {}  # since when
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def saw(self, name: str, seen: NodeSeen | None, now: float) -> bool:
+        """A node as it is, or None when it was removed. Answers whether it came, went, fell silent or spoke again."""
+        known = self._known.get(name)
+        if seen is not None and seen.unready:
+            self._silent.setdefault(name, now)
+        else:
+            self._silent.pop(name, None)
+        if seen is None:
+            return self._known.pop(name, None) is not None
+        if known is None:
+            self._known[name] = _Known(seen, now, now if seen.unready else None)
+            return True
+        known.seen = seen
+        if bool(seen.unready) == (known.unready_since is not None):
+            return False
+        known.unready_since = now if seen.unready else None
+        known.ready_since = known.ready_since if seen.unready else now
+        return True
+
+    def away(self, name: str) -> bool:
+        """Whether what the cluster says of pods there is to be doubted."""
+        return name in self._silent or (name != "" and name not in self._known)
+
+    def trusted_at(self, name: str, since: float) -> float:
+        """When something that was said of a pod there at `since` may be believed."""
+        known = self._known.get(name)
+        if known is None:
+            return since  # the operators, or the cloud, say that there is no such machine
+        if known.unready_since is not None:
+            fence = self._patience.fence_after or math.inf
+            return known.unready_since + self._patience.lost_after + fence
+        return since if since >= known.ready_since else known.ready_since + self._patience.settle
+
+    def now(self, now: float) -> tuple[Node, ...]:
+        """The nodes as the server sees them."""
+        return tuple(self._as_node(known, now) for known in self._known.values())
+
+    def losses(self) -> Iterator[float]:
+        """When nodes that are silent count as lost."""
+        return (since + self._patience.lost_after for since in self._silent.values())
+
+    def _as_node(self, known: _Known, now: float) -> Node:
+        node, since = known.seen.node, known.unready_since
+        if since is None:
+            return node
+        if now >= since + self._patience.lost_after:
+            return replace(node, state=NodeState.NOT_READY, reason=known.seen.unready, held="")
+        return replace(node, held=known.seen.unready)

@@ -1,0 +1,101 @@
+"""Settings of the launcher: the table [kubernetes] of the server's settings, read strictly.
+
+Keys are the fields of ClusterSettings (what pods are like) and of Options (how the cluster is watched and asked).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, get_type_hints
+
+from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Times are seconds."""
+
+    kubeconfig: str = ""  # empty: the account of the pod that the server runs in
+    context: str = ""
+    node_selector: str = ""  # labels of nodes that are ours, as `pool=hai`; empty: all nodes
+    zone_label: str = "hai.dev/zone"
+    topology_labels: tuple[str, ...] = ()  # leaf switch first
+    relist_seconds: float = 300.0
+    lost_after: float = 30.0  # a node that is not ready for so long is lost
+    trouble_within: float = 30.0  # a pod that cannot start for so long has failed
+    kill_grace: float = 5.0  # for agents, when they are ended by force
+    evict: bool = False  # end ranks through the Eviction API, which minds disruption budgets
+    mark_preempted: bool = True  # say DisruptionTarget on pods that make room for others
+
+
+def read(table: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[ClusterSettings, Options]:
+    """`base`: what the server's other settings say, where the table is silent. Raises Invalid with all violations."""
+    kinds = {**_kinds(ClusterSettings), **_kinds(Options)}
+    violations = [*_violations(table, kinds)]
+    if violations:
+        raise Invalid(tuple(violations), reason="BAD_SETTINGS")
+    given = {key: _value(value, kinds[key]) for key, value in {**base, **table}.items()}
+    cluster = {key: value for key, value in given.items() if key in _kinds(ClusterSettings)}
+    options = {key: value for key, value in given.items() if key in _kinds(Options)}
+    settings = ClusterSettings(**cluster)
+    if not settings.agent_image and not settings.agent_path:
+        message = "is needed (the image that brings the agent), or agent_path"
+        raise Invalid((Violation("kubernetes.agent_image", message),), reason="BAD_SETTINGS")
+    return settings, Options(**options)
+
+
+def _kinds(of: type) -> dict[str, Any]:
+    hints = get_type_hints(of)
+    return {f.name: hints[f.name] for f in fields(of)}
+
+
+def _violations(table: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[Violation]:
+    for key, value in table.items():
+        if key not in kinds:
+            near = difflib.get_close_matches(key, kinds, n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            yield Violation(f"kubernetes.{key}", f"no such setting{hint}")
+        elif not _is(value, kinds[key]):
+            yield Violation(f"kubernetes.{key}", f"{value!r} is not {_NAMES[kinds[key]]}")
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind in (str, bool, int):
+        return type(value) is kind
+    if kind is float:
+        return type(value) in (int, float) and value >= 0
+    if kind == tuple[str, ...]:
+        return isinstance(value, list | tuple) and all(type(v) is str for v in value)
+    if kind == tuple[Toleration, ...]:
+        return isinstance(value, list | tuple) and all(map(_is_toleration, value))
+    return isinstance(value, Mapping) and all(type(v) is str for v in value.values())
+
+
+def _is_toleration(value: Any) -> bool:
+    required = {f.name for f in fields(Toleration) if f.default is MISSING}
+    known = {f.name for f in fields(Toleration)}
+    return isinstance(value, Toleration) or (
+        isinstance(value, Mapping) and required <= value.keys() <= known
+    )
+
+
+def _value(value: Any, kind: Any) -> Any:
+    if kind == tuple[Toleration, ...]:
+        return tuple(v if isinstance(v, Toleration) else Toleration(**v) for v in value)
+    if kind == tuple[str, ...]:
+        return tuple(value)
+    return float(value) if kind is float else value
+
+
+_NAMES: Mapping[Any, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number from 0",
+    tuple[str, ...]: "a list of texts",
+    tuple[Toleration, ...]: "a list of tables with key, value, effect, seconds",
+    Mapping[str, str]: "a table of texts",
+}

@@ -1,0 +1,108 @@
+"""A Kubernetes node as one of ours: where it belongs, what it offers to pods, and whether it takes any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from hai_backend.domain.node import Node
+from hai_backend.watch.source import Body
+
+_DEFAULT_GROUP = "default"
+_KUBERNETES_OWN = "node.kubernetes.io/"  # taints that repeat what conditions and cordons say
+_SUFFIXES: Mapping[str, Decimal] = {
+    **{s: Decimal(1000) ** i for i, s in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
+    **{s: Decimal(1024) ** i for i, s in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
+    **{"m": Decimal("0.001"), "u": Decimal("0.000001"), "n": Decimal("0.000000001")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """The operators' names for things. `topology`: leaf switch first; `tolerated`: (key, value, effect) of taints."""
+
+    group_label: str = "hai.dev/group"
+    zone_label: str = "hai.dev/zone"
+    topology: tuple[str, ...] = ()
+    gpu_resource: str = "nvidia.com/gpu"
+    mig_resource: str = "nvidia.com/mig-"
+    tolerated: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """`unready` says why a node is not; empty when it is ready. `node.held` says why a ready one takes nothing new."""
+
+    node: Node
+    unready: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+def read_node(body: Body, rules: NodeRules) -> NodeSeen:
+    """What is kept of a node: nothing that changes with each heartbeat."""
+    meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    labels: Mapping[str, str] = meta.get("labels") or {}
+    offered: Mapping[str, str] = status.get("allocatable") or {}
+    conditions: Sequence[Body] = status.get("conditions") or ()
+    node = Node(
+        name=meta["name"],
+        group=labels.get(rules.group_label) or _DEFAULT_GROUP,
+        zone=labels.get(rules.zone_label, ""),
+        gpus=_gpus(offered, rules),
+        cpus=int(quantity(offered.get("cpu", "0"))),
+        memory_bytes=int(quantity(offered.get("memory", "0"))),
+        topology=tuple(labels[name] for name in rules.topology if name in labels),
+        held="; ".join(_held(spec, conditions, rules)),
+    )
+    return NodeSeen(node, _unready(conditions))
+
+
+def quantity(text: str) -> Decimal:
+    """A Kubernetes quantity. Raises ArithmeticError for what is none."""
+    for size in (2, 1):
+        if text[-size:] in _SUFFIXES and len(text) > size:
+            return Decimal(text[:-size]) * _SUFFIXES[text[-size:]]
+    return Decimal(text)
+
+
+def _gpus(offered: Mapping[str, str], rules: NodeRules) -> int:
+    whole = int(quantity(offered.get(rules.gpu_resource, "0")))
+    slices = (int(quantity(n)) for r, n in offered.items() if r.startswith(rules.mig_resource))
+    return whole or sum(slices)
+
+
+def _unready(conditions: Sequence[Body]) -> str:
+    ready = next((c for c in conditions if c["type"] == "Ready"), None)
+    if ready is None:
+        return "not ready: its kubelet has not reported yet"
+    if ready["status"] == "True":
+        return ""
+    words = ready.get("message") or ready.get("reason") or "its kubelet does not say why"
+    return f"not ready: {words}"
+
+
+def _held(spec: Body, conditions: Sequence[Body], rules: NodeRules) -> Iterator[str]:
+    if spec.get("unschedulable"):
+        yield "cordoned in Kubernetes"
+    for condition in conditions:
+        if condition["type"].endswith("Pressure") and condition["status"] == "True":
+            yield f"{condition['type']}: {condition.get('message', '')}".removesuffix(": ")
+    for taint in spec.get("taints") or ():
+        if not _tolerated(taint, rules):
+            value = taint.get("value", "")
+            yield f"taint {taint['key']}{'=' * bool(value)}{value}:{taint['effect']}"
+
+
+def _tolerated(taint: Body, rules: NodeRules) -> bool:
+    if taint["effect"] == "PreferNoSchedule" or taint["key"].startswith(_KUBERNETES_OWN):
+        return True
+    return any(
+        key == taint["key"]
+        and value in ("", taint.get("value", ""))
+        and effect in ("", taint["effect"])
+        for key, value, effect in rules.tolerated
+    )

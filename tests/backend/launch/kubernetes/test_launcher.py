@@ -1,0 +1,360 @@
+"""The launcher against the fake cluster, in virtual time and without sockets: hours pass in moments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from hai_backend.domain.node import NodeState
+from hai_backend.launch.base import (
+    LauncherEvent,
+    LaunchFailed,
+    Listed,
+    NodesSeen,
+    RankGone,
+    RankKey,
+    RankLaunch,
+)
+from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
+from hai_backend.launch.kubernetes.options import Options
+from hai_backend.launch.manifests.settings import ClusterSettings
+from hai_backend.launch.request import RunRequest
+from hai_backend.testing.direct import DirectTransport
+from hai_backend.testing.kube import Answer, Close, FakeCluster, InstantKubelet, NodeSpec
+from hai_backend.testing.virtual import LoopTimers, run_virtually
+
+SETTINGS = ClusterSettings(
+    namespace="default",
+    instance="mine",
+    server_addresses=("server:1",),
+    agent_path="/opt/agent",
+    images={"default": "any/image:1"},
+    default_uid=1000,
+    fence_after=100.0,
+)
+OPTIONS = Options(relist_seconds=60.0, lost_after=10.0)
+OURS = ("pods", "configmaps", "secrets", "services", "ingresses")
+
+
+class Watched:
+    """A launcher past its first two events."""
+
+    def __init__(self, cluster: FakeCluster, options: Options, settings: ClusterSettings) -> None:
+        self.launcher = KubernetesLauncher(DirectTransport(cluster), settings, options, Random(1))
+        self._events = self.launcher.events()
+
+    async def begin(self) -> Listed:
+        assert isinstance(await anext(self._events), NodesSeen)
+        listed = await anext(self._events)
+        assert isinstance(listed, Listed)
+        return listed
+
+    async def next(self, of: type[LauncherEvent] | None = None) -> LauncherEvent:
+        """The next event, or the next of a kind. NodesSeen is passed over unless it is asked for."""
+        async with asyncio.timeout(1_000):
+            while True:
+                event = await anext(self._events)
+                if isinstance(event, of) if of else not isinstance(event, NodesSeen):
+                    return event
+
+
+class There:
+    """The cluster, and launchers on it: each is a server that was started again."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+        self.kubelet = cluster.kubelet
+        self._made: list[Watched] = []
+
+    async def watch(
+        self, options: Options = OPTIONS, settings: ClusterSettings = SETTINGS
+    ) -> Watched:
+        made = Watched(self.cluster, options, settings)
+        self._made.append(made)
+        await made.begin()
+        return made
+
+    def pods(self) -> list[str]:
+        return sorted(p["metadata"]["name"] for p in self.cluster.objects("pods", "default"))
+
+    def left(self) -> list[str]:
+        return [
+            body["metadata"]["name"]
+            for plural in OURS
+            for body in self.cluster.objects(plural, "default")
+            if body["metadata"]["name"].startswith("hai-")
+        ]
+
+    async def until(self, so: Callable[[], bool], seconds: float = 1_000.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not so():  # noqa: ASYNC110 - the time is virtual
+                await asyncio.sleep(0.1)
+
+    async def close(self) -> None:
+        for watched in self._made:
+            await watched.launcher.close()
+
+
+@asynccontextmanager
+async def there(nodes: int = 2, starts: bool = True) -> AsyncIterator[There]:
+    specs = [NodeSpec(f"n{i}") for i in range(nodes)]
+    async with FakeCluster(
+        specs, kubelet=lambda api: InstantKubelet(api, starts), timers=LoopTimers()
+    ) as cluster:
+        made = There(cluster)
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+def rank(index: int, node: str = "n0", task: int = 7) -> RankLaunch:
+    run = RunRequest(task, 1, user="ada", uid=1000)
+    return RankLaunch(RankKey(task, 1, index), node, "token", run=run)
+
+
+def story(work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """A test in virtual time."""
+
+    async def told() -> None:
+        await work()
+
+    def test() -> None:
+        run_virtually(told())
+
+    test.__name__, test.__doc__ = work.__name__, work.__doc__  # type: ignore[attr-defined]
+    return test
+
+
+@story
+async def test_a_run_is_an_owner_and_what_it_owns_and_all_of_it_goes_with_its_last_rank() -> None:
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0), rank(1, "n1")])
+        assert it.left().count("hai-7-1") == 3  # owner, secret, headless service
+        assert it.pods() == ["hai-7-1-0", "hai-7-1-1"]
+        it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
+        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert "hai-7-1" in it.left()
+        it.kubelet.exit("hai-7-1-1")  # type: ignore[attr-defined]
+        assert await one.next() == RankGone(RankKey(7, 1, 1))
+        await it.until(lambda: it.left() == [])
+
+
+@story
+async def test_a_restarted_server_finds_its_ranks_and_takes_over() -> None:
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0), rank(1, "n1")])
+        await one.launcher.close()
+        two = Watched(it.cluster, OPTIONS, SETTINGS)
+        assert await two.begin() == Listed(frozenset({RankKey(7, 1, 0), RankKey(7, 1, 1)}))
+        await two.launcher.start([rank(0), rank(1, "n1")])
+        assert it.pods() == ["hai-7-1-0", "hai-7-1-1"]
+        await two.launcher.kill(RankKey(7, 1, 0), "n0")
+        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        await two.launcher.close()
+
+
+@story
+async def test_what_ended_while_no_server_was_there_is_told_and_cleaned() -> None:
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0)])
+        await one.launcher.close()
+        it.kubelet.exit("hai-7-1-0", 137, reason="OOMKilled")  # type: ignore[attr-defined]
+        two = await it.watch()
+        gone = await two.next()
+        assert gone == RankGone(RankKey(7, 1, 0))
+        assert isinstance(gone, RankGone)
+        assert "more memory" in gone.why
+        await it.until(lambda: it.left() == [])
+
+
+@story
+async def test_an_owner_that_a_dead_server_left_without_ranks_is_swept() -> None:
+    async with there() as it:
+        one = await it.watch()
+        it.cluster.faults.add(Answer(422), verb="create", resource="pods")
+        await one.launcher.start([rank(0)])
+        failed = await one.next()
+        assert isinstance(failed, LaunchFailed)
+        assert failed.reason.startswith("the cluster refused it")
+        await one.launcher.close()
+        it.cluster.faults.clear()
+        names = {"name": "hai-9-1", "labels": dict(LABELS)}
+        api = it.cluster.api
+        api.writes.create(api.resources["configmaps"], "default", {"metadata": names})
+        await it.watch()
+        await it.until(lambda: it.left() == [], seconds=200)
+
+
+LABELS = {
+    "app.kubernetes.io/name": "hai-task",
+    "app.kubernetes.io/managed-by": "hai",
+    "app.kubernetes.io/instance": "mine",
+    "hai.dev/task": "9",
+    "hai.dev/run": "1",
+}
+
+
+@story
+async def test_pods_of_another_installation_are_not_ours() -> None:
+    async with there() as it:
+        theirs = await it.watch(settings=replace(SETTINGS, instance="theirs"))
+        await theirs.launcher.start([rank(0, task=1)])
+        ours = Watched(it.cluster, OPTIONS, SETTINGS)
+        assert await ours.begin() == Listed(frozenset())
+        await asyncio.sleep(500)
+        assert it.pods() == ["hai-1-1-0"]
+        await ours.launcher.close()
+
+
+ONCE = [
+    pytest.param(Answer(503), id="unavailable"),
+    pytest.param(Answer(429), id="throttled"),
+    pytest.param(Answer(409), id="conflict"),
+    pytest.param(Close(), id="lost before"),
+    pytest.param(Close(after=True), id="lost after"),
+]
+
+
+@pytest.mark.parametrize("fault", ONCE)
+@pytest.mark.parametrize("verb", ["create", "delete", "list", "watch"])
+def test_each_request_may_fail_some_times(fault: Answer | Close, verb: str) -> None:
+    async def told() -> None:
+        async with there() as it:
+            it.cluster.faults.add(fault, verb=verb, times=12)
+            one = await it.watch()
+            await one.launcher.start([rank(0), rank(1, "n1")])
+            await one.launcher.kill(RankKey(7, 1, 0), "n0")
+            assert await one.next() == RankGone(RankKey(7, 1, 0))
+            await one.launcher.kill(RankKey(7, 1, 1), "n1")
+            assert await one.next() == RankGone(RankKey(7, 1, 1))
+            await it.until(lambda: it.left() == [])
+
+    run_virtually(told())
+
+
+@story
+async def test_a_start_waits_for_an_api_server_that_is_away() -> None:
+    async with there() as it:
+        one = await it.watch()
+        rule = it.cluster.faults.add(Answer(503), verb="create")
+        starting = asyncio.ensure_future(one.launcher.start([rank(0)]))
+        await asyncio.sleep(3_000)
+        assert not starting.done()
+        it.cluster.faults.remove(rule)
+        await starting
+        assert it.pods() == ["hai-7-1-0"]
+
+
+@story
+async def test_a_silent_stream_is_given_up() -> None:
+    async with there() as it:
+        one = await it.watch(replace(OPTIONS, relist_seconds=10_000.0))
+        await one.launcher.start([rank(0)])
+        await asyncio.sleep(1)
+        it.cluster.watch_faults.freeze()
+        it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
+        began = asyncio.get_running_loop().time()
+        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert asyncio.get_running_loop().time() - began < 200
+
+
+@story
+async def test_what_the_streams_never_told_comes_with_the_next_list() -> None:
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0)])
+        it.cluster.watch_faults.end()
+        it.cluster.expire()
+        it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
+        assert await one.next() == RankGone(RankKey(7, 1, 0))
+
+
+@story
+async def test_a_bad_mount_of_the_operators_fails_each_rank_with_a_sentence() -> None:
+    async with there() as it:
+        one = await it.watch()
+        nobody = replace(rank(0).run, uid=-1)
+        await one.launcher.start([replace(rank(0), run=nobody)])
+        failed = await one.next()
+        assert isinstance(failed, LaunchFailed)
+        assert "never run as root" in failed.reason
+        assert not failed.unschedulable
+
+
+@story
+async def test_nodes_come_and_go_and_many_changes_are_told_at_once() -> None:
+    async with there() as it:
+        one = await it.watch()
+        it.cluster.add_nodes([NodeSpec(f"more{i}") for i in range(50)])
+        seen = await one.next(NodesSeen)
+        assert isinstance(seen, NodesSeen)
+        assert len(seen.nodes) == 52
+        it.cluster.machines.partition("n0")
+        await it.until(lambda: True)
+        held = await one.next(NodesSeen)
+        lost = await one.next(NodesSeen)
+        assert isinstance(held, NodesSeen)
+        assert isinstance(lost, NodesSeen)
+        (first,) = [n for n in held.nodes if n.name == "n0"]
+        (second,) = [n for n in lost.nodes if n.name == "n0"]
+        assert (first.state, first.usable) == (NodeState.READY, False)
+        assert second.state is NodeState.NOT_READY
+
+
+@story
+async def test_a_preempted_pod_says_so_before_it_goes() -> None:
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0)])
+        it.kubelet.stop_seconds = 3.0  # type: ignore[attr-defined]
+        await one.launcher.kill(RankKey(7, 1, 0), "n0", preempted=True)
+        await asyncio.sleep(1)
+        (pod,) = it.cluster.objects("pods", "default")
+        assert "deletionTimestamp" in pod["metadata"]
+        rows = {c["type"]: c.get("reason") for c in pod["status"]["conditions"]}
+        assert rows["DisruptionTarget"] == "PreemptionByScheduler"
+        assert await one.next() == RankGone(RankKey(7, 1, 0))
+
+
+@story
+async def test_an_eviction_minds_budgets_but_a_task_that_must_leave_leaves() -> None:
+    async with there() as it:
+        api = it.cluster.api
+        budget = {"minAvailable": 1, "selector": {"matchLabels": {"hai.dev/task": "7"}}}
+        body = {"metadata": {"name": "keep"}, "spec": budget}
+        api.writes.create(api.resources["poddisruptionbudgets"], "default", body)
+        one = await it.watch(replace(OPTIONS, evict=True))
+        await one.launcher.start([rank(0)])
+        await one.launcher.kill(RankKey(7, 1, 0), "n0")
+        began = asyncio.get_running_loop().time()
+        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert asyncio.get_running_loop().time() - began > 1.0  # it was asked more than once
+
+
+@story
+async def test_a_deadline_that_comes_before_the_first_list_forces_nothing() -> None:
+    """Before it no node is known, and what is on a node that does not exist may be deleted by force."""
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0)])
+        await one.launcher.close()
+        it.kubelet.stop_seconds = 3.0  # type: ignore[attr-defined]
+        two = Watched(it.cluster, OPTIONS, SETTINGS)
+        killing = asyncio.ensure_future(two.launcher.kill(RankKey(7, 1, 0), "n0"))
+        await asyncio.sleep(1)
+        await two.begin()
+        await killing
+        await asyncio.sleep(1)
+        (pod,) = it.cluster.objects("pods", "default")
+        assert pod["metadata"]["deletionGracePeriodSeconds"] == OPTIONS.kill_grace
+        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        await two.launcher.close()

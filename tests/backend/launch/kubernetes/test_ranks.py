@@ -1,0 +1,243 @@
+"""When a rank counts as gone, and what is done about it: pure, by the clock of the test."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_backend.domain.node import Node, NodeState
+from hai_backend.launch.base import LaunchFailed, RankGone, RankKey, RankLeaving
+from hai_backend.launch.kubernetes.causes import Cause, Fault
+from hai_backend.launch.kubernetes.nodes import Nodes, Patience
+from hai_backend.launch.kubernetes.pods import PodSeen
+from hai_backend.launch.kubernetes.ranks import Clean, Do, End, Ranks, Say
+from hai_backend.watch.nodes import NodeSeen
+
+KEY = RankKey(7, 1, 0)
+PATIENCE = Patience(lost_after=10.0, fence_after=100.0, settle=5.0, trouble=20.0)
+WELL, SILENT = NodeSeen(Node("n1")), NodeSeen(Node("n1"), "not ready: silent")
+POD = PodSeen(KEY, "u1", "hai-7-1-0", "n1", False, True, True, False, None)
+PENDING = replace(POD, placed=False, started=False)
+OVER = replace(POD, over=True)
+GONE = [Say(RankGone(KEY)), Clean((7, 1))]
+
+
+@pytest.fixture
+def ranks() -> Ranks:
+    made = Ranks(Nodes(PATIENCE), PATIENCE)
+    made.node("n1", WELL, 0.0)
+    return made
+
+
+def test_a_pod_that_is_over_is_a_rank_that_is_gone(ranks: Ranks) -> None:
+    assert ranks.pod("u1", POD, 1.0) == []
+    assert ranks.keys() == {KEY}
+    assert ranks.pod("u1", OVER, 2.0) == GONE
+    assert ranks.keys() == frozenset()
+
+
+def test_a_pod_that_vanishes_is_a_rank_that_is_gone(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    assert ranks.pod("u1", None, 2.0) == GONE
+
+
+def test_the_run_is_cleaned_with_its_last_rank_and_not_while_it_is_being_made(ranks: Ranks) -> None:
+    other = RankKey(7, 1, 1)
+    ranks.begin((7, 1), [(KEY, "n1"), (other, "n1")])
+    ranks.pod("u1", POD, 1.0)
+    assert ranks.pod("u1", OVER, 2.0) == [Say(RankGone(KEY))]
+    assert ranks.failed(other, "refused") == [Say(LaunchFailed(other, "refused"))]
+    assert ranks.made((7, 1)) == [Clean((7, 1))]
+
+
+def test_an_older_pod_of_the_same_name_does_not_count(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.pod("u2", replace(POD, uid="u2"), 2.0)
+    assert ranks.pod("u1", None, 3.0) == []
+    assert ranks.keys() == {KEY}
+
+
+CAUSES = [
+    pytest.param(Cause(Fault.TASK, "no image"), LaunchFailed(KEY, "no image"), id="the task's"),
+    pytest.param(Cause(Fault.ROOM, "no room"), LaunchFailed(KEY, "no room", True), id="the node's"),
+]
+
+
+@pytest.mark.parametrize(("cause", "event"), CAUSES)
+def test_what_cannot_start_is_ended_and_then_told(
+    ranks: Ranks, cause: Cause, event: LaunchFailed
+) -> None:
+    assert ranks.pod("u1", replace(PENDING, cause=cause), 1.0) == [End(KEY, "u1")]
+    assert ranks.pod("u1", None, 2.0) == [Say(event), Clean((7, 1))]
+
+
+@pytest.mark.parametrize(("cause", "event"), CAUSES)
+def test_what_a_node_refused_is_told_at_once(
+    ranks: Ranks, cause: Cause, event: LaunchFailed
+) -> None:
+    refused = replace(PENDING, over=True, cause=cause)
+    assert ranks.pod("u1", refused, 1.0) == [Say(event), Clean((7, 1))]
+
+
+def test_what_may_pass_counts_when_it_lasts(ranks: Ranks) -> None:
+    slow = replace(PENDING, cause=Cause(Fault.LATER, "slow registry"))
+    assert ranks.pod("u1", slow, 1.0) == []
+    assert ranks.due() == 21.0
+    assert ranks.tick(20.0) == []
+    assert ranks.tick(21.0) == [End(KEY, "u1")]
+
+
+def test_what_has_passed_counts_no_more(ranks: Ranks) -> None:
+    ranks.pod("u1", PENDING, 1.0)
+    ranks.warned("u1", Cause(Fault.LATER, "no volume"), 2.0)
+    assert ranks.due() == 22.0
+    ranks.pod("u1", POD, 3.0)
+    assert ranks.due() == math.inf
+
+
+def test_why_something_else_ended_it_is_told(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    done = ranks.pod("u1", replace(OVER, cause=Cause(Fault.END, "too much memory")), 2.0)
+    assert isinstance(done[0], Say)
+    assert done[0].event == RankGone(KEY)
+    assert isinstance(done[0].event, RankGone)
+    assert done[0].event.why == "too much memory"
+
+
+def test_a_deletion_by_somebody_is_told_once_and_ours_is_not(ranks: Ranks) -> None:
+    leaving, other = replace(POD, leaving=True), RankKey(8, 1, 0)
+    ranks.pod("u1", POD, 1.0)
+    why = "somebody deleted its pod"
+    assert ranks.pod("u1", leaving, 2.0) == [Say(RankLeaving(KEY, why))]
+    assert ranks.pod("u1", leaving, 3.0) == []
+    ranks.pod("u2", replace(POD, key=other, uid="u2"), 3.0)
+    ranks.kill(other, "n1", preempted=False)
+    assert ranks.pod("u2", replace(leaving, key=other, uid="u2"), 4.0) == []
+
+
+# Fencing.
+
+
+def test_a_death_on_a_silent_node_is_not_believed_before_the_fence(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.node("n1", SILENT, 10.0)
+    assert ranks.pod("u1", None, 20.0) == []
+    assert ranks.due() == 120.0
+    assert ranks.tick(119.0) == []
+    assert ranks.tick(120.0) == GONE
+
+
+def test_nor_when_the_node_says_so_only_just_after_it_is_back(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.node("n1", SILENT, 10.0)
+    ranks.pod("u1", None, 20.0)
+    assert ranks.node("n1", WELL, 30.0) == []
+    assert ranks.tick(34.0) == []
+    assert ranks.tick(35.0) == GONE
+
+
+def test_what_a_node_says_after_it_is_back_is_believed(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.node("n1", SILENT, 10.0)
+    ranks.node("n1", WELL, 30.0)
+    assert ranks.pod("u1", OVER, 31.0) == GONE
+
+
+def test_a_node_that_was_removed_has_no_ranks(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.node("n1", SILENT, 10.0)
+    ranks.pod("u1", None, 20.0)
+    assert ranks.node("n1", None, 30.0) == GONE
+
+
+def test_a_killed_rank_on_a_dead_node_is_deleted_by_force_after_the_fence(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.node("n1", SILENT, 10.0)
+    assert ranks.kill(KEY, "n1", preempted=False) == [End(KEY, "u1")]
+    assert ranks.pod("u1", replace(POD, leaving=True), 11.0) == []
+    assert ranks.due() == 120.0
+    assert ranks.tick(120.0) == [End(KEY, "u1", force=True)]
+    assert ranks.tick(121.0) == []
+    assert ranks.tick(130.0) == [End(KEY, "u1", force=True)]
+    assert ranks.pod("u1", None, 131.0) == GONE
+
+
+def test_time_proves_nothing_where_agents_are_never_fenced() -> None:
+    ranks = Ranks(Nodes(replace(PATIENCE, fence_after=0.0)), PATIENCE)
+    ranks.node("n1", SILENT, 0.0)
+    ranks.pod("u1", POD, 1.0)
+    ranks.pod("u1", None, 2.0)
+    assert ranks.due() == math.inf
+
+
+def test_killing_what_does_not_exist_asks_the_cluster_and_says_that_it_is_gone(
+    ranks: Ranks,
+) -> None:
+    assert ranks.kill(KEY, "n1", preempted=True) == [End(KEY, preempted=True)]
+    assert ranks.missing(KEY, 1.0) == GONE
+
+
+def test_what_a_server_finds_missing_on_a_silent_node_waits_for_the_fence(ranks: Ranks) -> None:
+    """It was started again; the pod was deleted by force while nobody watched."""
+    ranks.node("n1", SILENT, 10.0)
+    ranks.kill(KEY, "n1", preempted=False)
+    assert ranks.missing(KEY, 11.0) == []
+    assert ranks.tick(120.0) == GONE
+
+
+# The nodes themselves.
+
+
+def test_a_silent_node_takes_nothing_new_and_is_lost_later() -> None:
+    nodes = Nodes(PATIENCE)
+    nodes.saw("n1", SILENT, 5.0)
+    assert [*nodes.losses()] == [15.0]
+    (soon,) = nodes.now(14.0)
+    assert (soon.state, soon.held, soon.usable) == (NodeState.READY, "not ready: silent", False)
+    (late,) = nodes.now(15.0)
+    assert (late.state, late.reason) == (NodeState.NOT_READY, "not ready: silent")
+
+
+NEWS = st.lists(
+    st.one_of(
+        st.sampled_from(["well", "silent", "pod", "over", "gone", "kill", "missing", "removed"]),
+        st.floats(0.5, 60.0),
+    ),
+    max_size=25,
+)
+
+
+@given(news=NEWS)
+def test_whatever_happens_a_rank_that_was_killed_is_gone_once_its_node_is_well(
+    news: list[str | float],
+) -> None:
+    ranks, now, told = Ranks(Nodes(PATIENCE), PATIENCE), 0.0, 0
+    ranks.node("n1", WELL, now)
+
+    def do(what: str) -> list[Do]:
+        match what:
+            case "well" | "silent":
+                return ranks.node("n1", WELL if what == "well" else SILENT, now)
+            case "pod" | "over":
+                return ranks.pod("u1", POD if what == "pod" else OVER, now)
+            case "gone":
+                return ranks.pod("u1", None, now)
+            case "kill":
+                return ranks.kill(KEY, "n1", preempted=False)
+            case "missing":
+                return ranks.missing(KEY, now)
+        return ranks.node("n1", None, now)
+
+    for what in [*news, "kill", "well", "gone", "missing", 60.0]:
+        done = do(what) if isinstance(what, str) else []
+        if isinstance(what, float):
+            now += what
+            done = ranks.tick(now)
+        told += sum(isinstance(d, Say) and isinstance(d.event, RankGone) for d in done)
+    assert ranks.keys() == frozenset()
+    assert ranks.due() == math.inf
+    assert told >= 1

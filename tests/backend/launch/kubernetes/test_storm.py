@@ -1,0 +1,26 @@
+"""Storms: HAI_STORMS=1000 makes so many of them. `python -m hai_backend.testing.storm 17 1` makes one again."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hai_backend.testing.storm import Storm
+
+STORMS = int(os.environ.get("HAI_STORMS", "100"))
+EACH = 10
+
+
+@pytest.mark.parametrize("first", range(0, STORMS, EACH))
+def test_whatever_befalls_a_cluster_the_main_job_is_done(first: int) -> None:
+    for seed in range(first, min(first + EACH, STORMS)):
+        Storm(seed).run()
+
+
+def test_the_same_seed_is_the_same_storm() -> None:
+    one, two = Storm(4), Storm(4)
+    one.run()
+    two.run()
+    assert one.story == two.story
+    assert len(one.story) > 20

@@ -1,0 +1,119 @@
+"""What is read of a Kubernetes node."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from hai_backend.domain.node import Node
+from hai_backend.watch.nodes import NodeRules, NodeSeen, quantity, read_node
+
+RULES = NodeRules(
+    topology=("site/leaf", "site/room"),
+    tolerated=(("gpu", "", "NoSchedule"), ("special", "yes", "")),
+)
+READY = {"type": "Ready", "status": "True"}
+
+
+def node(
+    labels: dict[str, str] | None = None, conditions: Any = (READY,), **spec: Any
+) -> dict[str, Any]:
+    offered = {"cpu": "63500m", "memory": "257698037Ki", "nvidia.com/gpu": "8", "pods": "110"}
+    return {
+        "metadata": {"name": "n1", "uid": "u", "resourceVersion": "7", "labels": labels or {}},
+        "spec": spec,
+        "status": {"allocatable": offered, "conditions": list(conditions)},
+    }
+
+
+def test_a_node_is_what_it_offers_and_where_its_labels_put_it() -> None:
+    labels = {"hai.dev/group": "a100", "hai.dev/zone": "b", "site/room": "r2", "site/leaf": "l7"}
+    assert read_node(node(labels), RULES) == NodeSeen(
+        Node(
+            "n1", "a100", "b", gpus=8, cpus=63, memory_bytes=257698037 << 10, topology=("l7", "r2")
+        )
+    )
+
+
+def test_without_labels_it_is_in_the_default_group() -> None:
+    seen = read_node({"metadata": {"name": "n1"}}, RULES)
+    assert seen.node == Node("n1", "default")
+    assert seen.unready == "not ready: its kubelet has not reported yet"
+
+
+def test_slices_of_gpus_count_as_gpus() -> None:
+    body = node()
+    body["status"]["allocatable"] = {"nvidia.com/mig-1g.10gb": "14", "nvidia.com/gpu": "0"}
+    assert read_node(body, RULES).node.gpus == 14
+
+
+def test_a_heartbeat_changes_nothing() -> None:
+    beat = node(conditions=[{**READY, "lastHeartbeatTime": "2026-11-21T21:00:00Z"}])
+    assert read_node(beat, RULES) == read_node(node(), RULES)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param(
+            node(conditions=[{"type": "Ready", "status": "Unknown", "message": "stopped posting"}]),
+            "not ready: stopped posting",
+            id="silent",
+        ),
+        pytest.param(
+            node(conditions=[{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]),
+            "not ready: KubeletNotReady",
+            id="ill",
+        ),
+        pytest.param(node(), "", id="well"),
+    ],
+)
+def test_why_it_is_not_ready(body: dict[str, Any], why: str) -> None:
+    assert read_node(body, RULES).unready == why
+
+
+def taint(key: str, effect: str = "NoSchedule", **more: str) -> dict[str, Any]:
+    return node(taints=[{"key": key, "effect": effect, **more}])
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param(node(unschedulable=True), "cordoned in Kubernetes", id="cordoned"),
+        pytest.param(taint("other"), "taint other:NoSchedule", id="a taint"),
+        pytest.param(taint("gpu", value="a100"), "", id="a taint that is tolerated"),
+        pytest.param(
+            taint("gpu", "NoExecute"), "taint gpu:NoExecute", id="tolerated, but not this effect"
+        ),
+        pytest.param(taint("special", value="no"), "taint special=no:NoSchedule", id="its value"),
+        pytest.param(taint("soft", "PreferNoSchedule"), "", id="only a preference"),
+        pytest.param(taint("node.kubernetes.io/unreachable", "NoExecute"), "", id="said elsewhere"),
+        pytest.param(
+            node(
+                conditions=[
+                    READY,
+                    {"type": "DiskPressure", "status": "True", "message": "disk is full"},
+                ]
+            ),
+            "DiskPressure: disk is full",
+            id="pressure",
+        ),
+    ],
+)
+def test_why_it_takes_nothing_new(body: dict[str, Any], why: str) -> None:
+    seen = read_node(body, RULES)
+    assert seen.node.held == why
+    assert seen.node.usable == (not why)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("8", "8"), ("500m", "0.5"), ("1.5Gi", "1610612736"), ("2k", "2000"), ("1e3", "1000"),
+        ("3E", "3e18"), ("7Ki", "7168"), ("0", "0"), ("250000u", "0.25"),
+    ],
+)  # fmt: skip
+def test_quantities(text: str, value: str) -> None:
+    assert quantity(text) == Decimal(value)

@@ -1,0 +1,258 @@
+"""A gang of 1 000 pods, how soon 1 000 nodes are free again, and what it costs to watch 10 000 pods and 2 000 nodes.
+
+The cluster is the fake one, in a process of its own, asked over HTTP by the official client.
+
+    python -m tests.bench.bench_kubernetes NODES PODS HOME      # that process; takes commands from its input
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import structlog
+
+from hai_backend.domain.priority import Priority
+from hai_backend.launch.base import Listed, NodesSeen, RankKey, RankLaunch
+from hai_backend.launch.kubernetes.launcher import KubernetesLauncher
+from hai_backend.launch.kubernetes.official import OfficialTransport
+from hai_backend.launch.kubernetes.options import Options
+from hai_backend.launch.manifests.objects import objects
+from hai_backend.launch.request import RunRequest
+from hai_backend.store.connect import open_store
+from hai_backend.tasks import events as ev
+from hai_backend.testing import a_spec
+from hai_backend.testing.kube import FakeCluster, InstantKubelet, NodeSpec
+from hai_backend.testing.storm_server import SETTINGS, StormServer
+from tests.bench.figures import Figure
+
+GANG, NODES, PODS, TOUCHED = 1_000, 2_000, 10_000, 5_000
+RUN = RunRequest(7, 1, user="ada", uid=1000)
+
+
+def figures() -> Iterator[Figure]:
+    """See the module."""
+    quiet = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=quiet)
+    with cluster(NODES, PODS) as there:  # first: what is freed later would look like room
+        yield from asyncio.run(watched(there))
+    with cluster(GANG, 0) as there:
+        yield Figure("kubernetes: 1 000-pod gang created", asyncio.run(gang(there)), "s", 30.0)
+    with cluster(GANG, 0) as there:
+        taken = asyncio.run(suspended(there))
+        yield Figure("kubernetes: suspend of 1 000 ranks to nodes free", taken, "s", 5.0)
+
+
+class There:
+    """A cluster in another process."""
+
+    def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
+        self._process = process
+        self.home = home
+
+    def transport(self) -> OfficialTransport:
+        return OfficialTransport(str(self.home / "kubeconfig"))
+
+    def tell(self, command: str) -> str:
+        """Have it done; answers in one line."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    async def until(self, count: int) -> None:
+        """Wait for so many pods to run."""
+        while int(await asyncio.to_thread(self.tell, "running")) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # it is in another process
+
+
+@contextmanager
+def cluster(nodes: int, pods: int) -> Iterator[There]:
+    with tempfile.TemporaryDirectory(prefix="hai-") as directory:
+        command = [sys.executable, "-m", "tests.bench.bench_kubernetes"]
+        process = subprocess.Popen(
+            [*command, str(nodes), str(pods), directory],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        there = There(process, Path(directory))
+        try:
+            there.tell("running")
+            yield there
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+
+
+async def gang(there: There) -> float:
+    """From the call of `start` until the cluster runs all pods."""
+    launcher = KubernetesLauncher(there.transport(), SETTINGS, Options())
+    events = launcher.events()
+    assert isinstance(await anext(events), NodesSeen)
+    assert isinstance(await anext(events), Listed)
+    ranks = [RankLaunch(RankKey(7, 1, i), f"node{i}", "t" * 64, run=RUN) for i in range(GANG)]
+    began = time.perf_counter()
+    await launcher.start(ranks)
+    await there.until(GANG)
+    taken = time.perf_counter() - began
+    await launcher.close()
+    return taken
+
+
+async def suspended(there: There) -> float:
+    """From the request until the run has ended, with a durable ledger. Programs save at once: the grace is 0."""
+    store = open_store(f"sqlite:///{there.home / 'hai.db'}")
+    await store.open()
+    server = StormServer(store, there.transport(), 1)
+    await server.start()
+    await server.launching.listed.wait()
+    task = await server.ledger.submit("ada", a_spec(nodes=GANG), "request")
+    nodes = tuple(f"node{i}" for i in range(GANG))
+    await server.ledger.apply(task.id, ev.RunPlaced(nodes, Priority.NORMAL, "all"))
+    await there.until(GANG)
+    for i in range(GANG):
+        await server.ledger.apply(task.id, ev.RankAttached(1, i, "10.0.0.1", 4000))
+    began = time.perf_counter()
+    await server.ledger.suspend(task.id, "ada", hold=True, delay=0.0)
+    await asyncio.gather(*agents_leave(server, there, task.id))
+    version = server.ledger.feed.version
+    while not server.ledger.unfinished()[task.id].waiting:
+        version = await server.ledger.feed.beyond(version)
+    taken = time.perf_counter() - began
+    await server.die()
+    await store.close()
+    return taken
+
+
+def agents_leave(server: StormServer, there: There, task_id: int) -> Iterator[Awaitable[object]]:
+    """All have saved and say so, and their containers end."""
+    yield server.ledger.apply(task_id, ev.Yielded(1, 0))
+    for i in range(GANG):
+        yield server.ledger.apply(task_id, ev.ProgramExited(1, i, 143, "", True))
+    yield asyncio.to_thread(there.tell, "exit")
+
+
+async def watched(there: There) -> list[Figure]:
+    """Memory, CPU of lists and of events."""
+    process = psutil.Process()
+    await asyncio.to_thread(there.tell, "running")  # threads and modules are there
+    before, cpu = memory(process), time.process_time()
+    launcher = KubernetesLauncher(there.transport(), SETTINGS, Options(relist_seconds=3_600.0))
+    events = launcher.events()
+    seen = await anext(events)
+    listed = await anext(events)
+    assert isinstance(seen, NodesSeen)
+    assert isinstance(listed, Listed)
+    assert (len(seen.nodes), len(listed.keys)) == (NODES, PODS)
+    first = time.process_time() - cpu
+    held = memory(process) - before
+    beats = await cost(there, "beat", TOUCHED)
+    touched = await cost(there, "touch", TOUCHED)
+    grown = memory(process) - before - held
+    await launcher.close()
+    return [
+        Figure("kubernetes: listing 10 000 pods and 2 000 nodes, CPU", first, "s"),
+        Figure("kubernetes: memory for 10 000 pods and 2 000 nodes", held / 2**20, "MiB"),
+        Figure("kubernetes: memory more after 10 000 events", grown / 2**20, "MiB", 16.0),
+        Figure("kubernetes: a heartbeat of a node, CPU", beats * 1e3, "ms", 1.0),
+        Figure("kubernetes: an event of a pod, CPU", touched * 1e3, "ms", 1.0),
+    ]
+
+
+def memory(process: psutil.Process) -> int:
+    gc.collect()
+    return int(process.memory_info().rss)
+
+
+async def cost(there: There, command: str, count: int) -> float:
+    """CPU seconds of ours for each of so many changes."""
+    before = time.process_time()
+    await asyncio.to_thread(there.tell, f"{command} {count}")
+    await asyncio.sleep(2.0)
+    return (time.process_time() - before) / count
+
+
+# The process of the cluster.
+
+
+class Played:
+    """The cluster, and what can be asked of it."""
+
+    def __init__(self, made: FakeCluster) -> None:
+        self._cluster = made
+
+    def fill(self, pods: int, nodes: int) -> None:
+        for start in range(0, pods, 500):
+            run = RunRequest(start + 1, 1, user="ada", uid=1000)
+            ranks = [
+                RankLaunch(
+                    RankKey(start + 1, 1, i), f"node{(start + i) % nodes}", "t" * 64, run=run
+                )
+                for i in range(min(500, pods - start))
+            ]
+            api = self._cluster.api
+            for manifest in objects(run, ranks, SETTINGS, "00000000-0000"):
+                if manifest["kind"] == "Pod":
+                    del manifest["metadata"]["ownerReferences"]  # of nobody: it would be collected
+                    api.writes.create(api.resources["pods"], "default", manifest)
+
+    def running(self, count: int) -> int:
+        pods = self._cluster.objects("pods", "default")
+        return sum(pod["status"]["phase"] == "Running" for pod in pods)
+
+    def exit(self, count: int) -> int:
+        """All containers end."""
+        kubelet = self._cluster.kubelet
+        assert isinstance(kubelet, InstantKubelet)
+        for local in list(kubelet.pods.values()):
+            kubelet.exit(local.pod.name)
+        return 0
+
+    def beat(self, count: int) -> int:
+        return self._change("nodes", count)
+
+    def touch(self, count: int) -> int:
+        return self._change("pods", count)
+
+    def _change(self, plural: str, count: int) -> int:
+        """So many writes to statuses, of which nobody needs to know."""
+        api = self._cluster.api
+        found = api.store.everything(api.resources[plural])
+        for i in range(count):
+            now = api.latest(found[i % len(found)])
+            assert now is not None
+            api.writes.set_status(now, {**now.body["status"], "note": str(i)})
+        return count
+
+
+async def play(nodes: int, pods: int, home: Path) -> None:
+    specs = [NodeSpec(f"node{i}") for i in range(nodes)]
+    async with FakeCluster(specs, window=50_000, lag=50_000) as made:
+        made.kubeconfig(home / "kubeconfig")
+        played = Played(made)
+        played.fill(pods, nodes)
+        await made.settle()
+        verbs: dict[str, Callable[[int], int]] = {
+            name: getattr(played, name) for name in ("running", "exit", "beat", "touch")
+        }
+        while words := (await asyncio.to_thread(sys.stdin.readline)).split():
+            print(verbs[words[0]](int((*words, "0")[1])), flush=True)
+            await made.settle()
+
+
+if __name__ == "__main__":
+    asyncio.run(play(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
