@@ -23,6 +23,9 @@ WANTED = [
     "hai_backend/store/migrations/env.py",
     "hai_tui/cli/main.py",
     "hai_tui/examples/train_numpy.py",
+    "hai_tui/chart/Chart.yaml",
+    "hai_tui/chart/.helmignore",
+    "hai_tui/chart/templates/server.yaml",
 ]
 
 

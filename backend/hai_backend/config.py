@@ -45,7 +45,9 @@ class Settings:
     node_ports_from: int = 30_000  # what the cluster gives to services of type NodePort
     node_ports_to: int = 32_767
     image_check: str = ""  # off, warn or require; empty: off with processes, warn with pods
-    kubernetes: Mapping[str, Any] = field(default_factory=dict)  # launch/kubernetes/options.py; empty: processes here
+    kubernetes: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # launch/kubernetes/options.py; empty: processes here
     record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
     build_within: float = 60.0  # seconds from placing a run until all its ranks have attached
 

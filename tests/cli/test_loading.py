@@ -11,6 +11,9 @@ import pytest
 FORBIDDEN_FOR_HELP = ["grpc", "google", "rich", "yaml", "asyncio", "textual", "hai.client"]
 FORBIDDEN_FOR_LIST = ["rich", "yaml", "kubernetes", "textual", "hai_backend", "sqlalchemy"]
 
+FORBIDDEN_FOR_CLUSTER = ["kubernetes", "grpc", "google", "yaml", "hai_backend", "textual"]
+
+_CLUSTER = "from hai_tui.cli.main import main; main(['cluster', 'config'])"
 _HELP = "from hai_tui.cli.main import main; main(['--help'])"
 _LIST = """
 from hai.client.fake import FakeClient
@@ -37,6 +40,7 @@ def loaded(program: str, **variables: str) -> set[str]:
     [
         pytest.param(_HELP, FORBIDDEN_FOR_HELP, id="help"),
         pytest.param(_LIST, FORBIDDEN_FOR_LIST, id="list"),
+        pytest.param(_CLUSTER, FORBIDDEN_FOR_CLUSTER, id="cluster"),
     ],
 )
 def test_loads_no_more_than_needed(program: str, forbidden: list[str]) -> None:

@@ -18,7 +18,8 @@ class Priority(IntEnum):
     LOW = 0
     AUTO = -1
 
-    __hash__ = int.__hash__  # Enum's own is a Python function, and every table of the scheduler is by level
+    # Enum's own is a Python function, and every table of the scheduler is by level.
+    __hash__ = int.__hash__
 
 
 LEVELS: tuple[Priority, ...] = tuple(p for p in Priority if p is not Priority.AUTO)

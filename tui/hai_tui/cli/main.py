@@ -59,6 +59,7 @@ ENTRIES = (
     Entry("completion", "completion:completion", "account"),
     Entry("up", "up:up", "admin"),
     Entry("down", "down:down", "admin"),
+    Entry("cluster", "cluster:cluster", "admin"),
     Entry("node", "nodes:node", "admin"),
     Entry("group", "nodes:group", "admin"),
     Entry("user", "users:user", "admin"),

@@ -72,6 +72,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.completion": ("Print a completion script for your shell.", "输出 shell 补全脚本。"),
     "cmd.up": ("Start a server on this machine.", "在本机启动服务。"),
     "cmd.down": ("Stop the server of this machine.", "停止本机服务。"),
+    "cmd.cluster": ("Run the servers in a Kubernetes cluster.", "在 Kubernetes 集群中运行服务。"),
     "cmd.node": ("Take nodes out of service and back.", "上下线节点。"),
     "cmd.group": ("Change the settings of a node group.", "修改节点分组设置。"),
     "cmd.user": ("List, create and change users.", "管理用户。"),
@@ -230,6 +231,22 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{seconds:g} 秒内未停止，已强制结束",
     ),
     "down.done": ("the server is stopped; no agent is left", "服务已停止，没有残留的 agent"),
+    "cluster.installing": (
+        "installing {name} in namespace {namespace} …",
+        "正在命名空间 {namespace} 安装 {name} …",
+    ),
+    "cluster.upgrading": ("upgrading {name} …", "正在升级 {name} …"),
+    "cluster.same": ("nothing would change", "没有变化"),
+    "cluster.no_servers": ("no server is there", "没有服务"),
+    "cluster.down": (
+        "take the servers of {name} out of namespace {namespace}? data stays",
+        "从命名空间 {namespace} 移除 {name} 的服务？数据保留",
+    ),
+    "cluster.purge": (
+        "take the servers of {name} out of namespace {namespace}, and delete all tasks and data?",
+        "从命名空间 {namespace} 移除 {name} 的服务，并删除所有任务和数据？",
+    ),
+    "cluster.gone": ("{name} is out of the cluster", "{name} 已从集群移除"),
     "init.done": (
         "profile {profile!r} speaks to {server} as {user}",
         "配置 {profile!r} 已保存：{server}，用户 {user}",

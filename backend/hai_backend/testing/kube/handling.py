@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from hai_backend.testing.kube import protobuf
 from hai_backend.testing.kube.api import Api
 from hai_backend.testing.kube.calls import Call
 from hai_backend.testing.kube.deletes import Options
@@ -50,12 +51,12 @@ class Handling:
             case "create":
                 return self._create(call, _parsed(body, form))
             case "update":
-                return self._update(call, _parsed(body))
+                return self._update(call, _parsed(body, form))
             case "patch":
                 return self._patch(call, form, body)
             case "delete":
-                return self._delete(call, _parsed(body) if body else {})
-        return self._delete_many(call, _parsed(body) if body else {})
+                return self._delete(call, _parsed(body, form) if body else {})
+        return self._delete_many(call, _parsed(body, form) if body else {})
 
     def follow_log(self, call: Call) -> AsyncIterator[bytes]:
         """The log, and what is added to it. Raises ApiError."""
@@ -113,13 +114,13 @@ class Handling:
 
 
 def _parsed(body: bytes, form: str = _JSON) -> Any:
-    if form not in ("", _JSON):
+    if form not in ("", _JSON, protobuf.FORM):
         message = (
             "the body of the request was in an unknown format - accepted media types include: "
         )
         raise ApiError(415, message + _JSON)
     try:
-        return json.loads(body)
+        return protobuf.read(body) if body.startswith(protobuf.MAGIC) else json.loads(body)
     except ValueError as error:
         raise ApiError(400, f"the body of the request cannot be read: {error}") from error
 

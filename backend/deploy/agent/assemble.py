@@ -1,0 +1,114 @@
+"""Makes the agent's directory: a Python, its packages and its C library, for any image with /bin/sh.
+
+    python assemble.py TARGET
+
+Run by the Python that is to be brought. Of the image that the directory is copied into, musl, busybox or another glibc,
+nothing is used but /bin/sh: the scripts in bin/ call the C library's own loader beside them, with the libraries beside
+it. No variable is set, so the programs that the agent starts use what their image has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+PYTHON = """#!/bin/sh
+here=${{0%/*}}/..
+exec "$here/lib/{loader}" --library-path "$here/lib" --argv0 "$here/bin/python3" "$here/lib/python.elf" "$@"
+"""
+
+AGENT = """#!/bin/sh
+exec "${0%/*}/python3" -I -B -m hai_backend.agent "$@"
+"""
+
+DISTRIBUTIONS = ("grpcio", "protobuf", "typing_extensions")
+"""What agents import beside the standard library and us; a test starts one with nothing else."""
+
+PACKAGES = ("hai", "hai_backend")
+
+_UNWANTED = shutil.ignore_patterns(
+    *("__pycache__", "test", "tests", "testing", "idlelib", "tkinter", "turtledemo", "ensurepip"),
+    *(".*", "lib2to3", "site-packages", "config-*", "_tkinter*", "_test*", "_ctypes_test*", "xx*"),
+)
+_LINE = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+
+
+def main(argv: list[str]) -> int:
+    """Exit code 0: TARGET is complete."""
+    parser = argparse.ArgumentParser(description="Make the agent's directory.")
+    parser.add_argument("target", type=Path)
+    target: Path = parser.parse_args(argv).target.absolute()
+    if target.exists():
+        parser.error(f"{target} is there already")
+    bring_python(target / "lib")
+    bring_packages(target / "lib" / _version() / "site-packages")
+    write_scripts(target / "bin", bring_libraries(target / "lib"))
+    compileall.compile_dir(
+        target, quiet=2, stripdir=target, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
+    )
+    return 0
+
+
+def bring_python(lib: Path) -> None:
+    """The interpreter and its standard library."""
+    shutil.copytree(sysconfig.get_path("stdlib"), lib / _version(), ignore=_UNWANTED)
+    shutil.copy2(Path(sys.executable).resolve(), lib / "python.elf")
+
+
+def bring_packages(site: Path) -> None:
+    """Packages as they are installed; ours may be a checkout."""
+    for name in DISTRIBUTIONS:
+        for file in metadata.files(name) or ():
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                (site / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(str(file.locate()), site / file)
+    for name in PACKAGES:
+        spec = find_spec(name)
+        for place in (spec.submodule_search_locations if spec else None) or ():
+            shutil.copytree(place, site / name, ignore=_UNWANTED, dirs_exist_ok=True)
+
+
+def bring_libraries(lib: Path) -> str:
+    """Every library that something in `lib` needs; the answer is the loader's name."""
+    needed = {path for file in _programs(lib) for path in _needs(file)}
+    for path in needed:
+        if not path.is_relative_to(lib):
+            shutil.copy2(path.resolve(), lib / path.name)
+    (loader,) = {path.name for path in needed if path.name.startswith(("ld-linux", "ld64"))}
+    return loader
+
+
+def write_scripts(folder: Path, loader: str) -> None:
+    """What is called from outside."""
+    folder.mkdir()
+    for name, script in (("python3", PYTHON.format(loader=loader)), ("hai-agent", AGENT)):
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+
+
+def _programs(lib: Path) -> Iterator[Path]:
+    yield lib / "python.elf"
+    yield from lib.rglob("*.so")
+
+
+def _needs(file: Path) -> Iterator[Path]:
+    done = subprocess.run(["ldd", file], capture_output=True, text=True, check=True)
+    return (Path(found) for found in _LINE.findall(done.stdout))
+
+
+def _version() -> str:
+    return Path(sysconfig.get_path("stdlib")).name
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""Helm and kubectl as programs: the command line never loads a client of Kubernetes.
+
+They are called with lists of arguments, never through a shell; what they say when they fail becomes one of our errors.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hai.client import errors
+
+_NAMES = {"helm": "Helm 4", "kubectl": "kubectl"}
+_HINT = "docs/deploy.md says what `hai cluster` needs"
+_MEANINGS: tuple[tuple[tuple[str, ...], type[errors.HaiError], str], ...] = (
+    (('context "', "context was not found", "invalid configuration"), errors.UsageError, ""),
+    (("no such file",), errors.UsageError, ""),
+    (
+        ("unreachable", "connection refused", "no such host", "no configuration has been provided"),
+        errors.Unreachable,
+        "name the cluster with --kubeconfig and --context, or KUBECONFIG",
+    ),
+    (("forbidden", "unauthorized"), errors.Denied, "your account needs rights in the cluster"),
+    (("release: not found", "has no deployed releases"), errors.NotFound, "`hai cluster up` first"),
+    (
+        ("timed out", "deadline exceeded"),
+        errors.TimedOut,
+        "`hai cluster status` says what is not ready",
+    ),
+    (
+        ("don't meet the specifications", "execution error at", "cannot parse", "yaml:"),
+        errors.Invalid,
+        "`hai cluster config` prints a file with every value",
+    ),
+    (("is in progress",), errors.Conflict, "if nobody else is at work: helm rollback"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a program has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One release in one namespace of one cluster."""
+
+    release: str
+    namespace: str
+    kubeconfig: str | None
+    context: str | None
+
+    def helm(self, *arguments: str) -> str:
+        """What Helm prints. Raises HaiError."""
+        return _checked("helm", _run(["helm", *arguments, *self._place("--kube-context")]))
+
+    def helm_keeps_track(self) -> tuple[str, ...]:
+        """Arguments for changes. Helm 4 would take over fields of others, who may have set them for a reason."""
+        version = _checked("helm", _run(["helm", "version", "--template={{.Version}}"]))
+        return () if version.strip().startswith("v3.") else ("--server-side=false",)
+
+    def kubectl(self, *arguments: str, given: str | None = None, fine: Sequence[int] = (0,)) -> str:
+        """What kubectl prints; `given` is its standard input. Raises HaiError."""
+        done = _run(["kubectl", *arguments, *self._place("--context")], given)
+        return done.out if done.code in fine else _checked("kubectl", done)
+
+    def follow(self, tell: Callable[[str], None], *arguments: str) -> None:
+        """Run kubectl, and tell each line as it comes. Raises HaiError."""
+        command = ["kubectl", *arguments, *self._place("--context")]
+        said: list[str] = []
+        with _started(command) as child:
+            for line in _lines(child):
+                said.append(line)
+                tell(line)
+        if child.returncode:
+            _checked("kubectl", Done(child.returncode, "", "\n".join(said)))
+
+    def _place(self, context: str) -> list[str]:
+        named = {"--kubeconfig": self.kubeconfig, context: self.context}
+        return [
+            f"--namespace={self.namespace}",
+            *(f"{flag}={value}" for flag, value in named.items() if value),
+        ]
+
+
+def chart() -> Path:
+    """The chart, from the installed package or from the checkout."""
+    import hai_tui
+
+    package = Path(hai_tui.__file__).parent
+    for folder in (package / "chart", package.parent.parent / "backend" / "deploy" / "chart"):
+        if (folder / "Chart.yaml").exists():
+            return folder
+    raise FileNotFoundError("the chart is neither in the package nor beside it")
+
+
+def _run(command: list[str], given: str | None = None) -> Done:
+    _needed(command[0])
+    done = subprocess.run(command, input=given, capture_output=True, encoding="utf-8", check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _started(command: list[str]) -> subprocess.Popen[str]:
+    _needed(command[0])
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )
+
+
+def _lines(child: subprocess.Popen[str]) -> Iterator[str]:
+    assert child.stdout is not None
+    return (line.rstrip() for line in child.stdout if line.strip())
+
+
+def _needed(program: str) -> None:
+    if shutil.which(program) is None:
+        message = f"{_NAMES[program]} is not installed"
+        raise errors.HaiError(message, reason="NOT_INSTALLED", hint=_HINT)
+
+
+def _checked(program: str, done: Done) -> str:
+    if done.code == 0:
+        return done.out
+    said = _sentence(done.err) or f"exit code {done.code}"
+    for words, kind, hint in _MEANINGS:
+        if any(word in done.err.lower() for word in words):
+            raise kind(f"{program}: {said}", hint=hint)
+    raise errors.HaiError(f"{program}: {said}", reason="FAILED")
+
+
+def _sentence(said: str) -> str:
+    """From the last line that begins an error; what comes before it are warnings."""
+    lines = said.strip().splitlines()
+    starts = [i for i, line in enumerate(lines) if line.lower().startswith("error")]
+    message = "\n".join(lines[starts[-1] :] if starts else lines[-1:])
+    return message.removeprefix("Error: ").removeprefix("error: ").strip()
