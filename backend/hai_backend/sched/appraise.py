@@ -38,8 +38,8 @@ class Worth(NamedTuple):
     level: Priority
     merit: float
     until: float
-    guard: Guard = Guard.NONE
-    guard_ends: tuple[float, float] = (-inf, -inf)  # from all, from equals
+    guard: Guard
+    guard_ends: tuple[float, float]  # from all, from equals
 
 
 def like(task: SchedTask) -> Like:

@@ -103,8 +103,6 @@ class Board:
                 group.open(node, on)
             else:
                 group.close(node)
-        elif node.group in self._groups:
-            self._groups[node.group].nodes[node.name] = node
 
     def _on(self, name: str) -> Iterator[Holder]:
         for group in self._groups.values():
@@ -191,7 +189,6 @@ class Board:
                 self._refused[task.id] = Wait(task.id, WaitReason.INVALID, text)
             else:
                 self._twins.append(replace(task, standing=Standing.LEAVING, leaves_free=False))
-                self._stale[task.group] = None
 
     def _edit(self, name: str) -> Group:
         """The group, as it was before the last pass set nodes aside."""

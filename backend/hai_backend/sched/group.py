@@ -76,7 +76,6 @@ class Group:
 
     def open(self, node: Node, on: Iterable[Holder]) -> None:
         """A known node may be used again; `on` names who is on it, once for each rank."""
-        self.nodes[node.name] = node
         spot = self.pool.add(node)
         for holder in on:
             self._refile(holder, lambda holder=holder: places.put(spot, holder))  # type: ignore[misc]
@@ -84,7 +83,6 @@ class Group:
 
     def close(self, node: Node) -> None:
         """A node may not be used for now; runs on it stay."""
-        self.nodes[node.name] = node
         holders = list(dict.fromkeys(self.pool.spots[node.name].holders))
         for holder in holders:
             self._unladder(holder)
@@ -201,8 +199,7 @@ class Group:
         self._enladder(holder)
 
     def fill(self, tasks: Iterable[SchedTask], now: float) -> None:
-        """Like `enter` for many queued tasks, to a group without any."""
-        self.changed = True
+        """Like `enter` for many queued tasks, to a group that is new."""
         ready: list[Waiting] = []
         for task in tasks:
             if not_yet(task, now):
@@ -298,9 +295,7 @@ class Group:
         if holder is not None and holder.worth is not None:
             if holder.worth.until <= now:
                 self._rank_again(task, now)
-                self.changed = True
         elif waiting is not None:
-            self.changed = True
             if waiting.until <= now:
                 self.rate(waiting, now)
             else:
@@ -324,7 +319,6 @@ class Group:
             self._outdated = iter([*self.holders, *self.waiting])
             return
         for task in islice(self._outdated, _RELEARNT):
-            self.changed = True
             self._rank_again(task, now)
 
     def _stagger(self) -> float:

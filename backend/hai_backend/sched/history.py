@@ -54,8 +54,8 @@ class Curve:
     hazards: tuple[float, ...]
     beyond: tuple[float, ...]  # the share that gets beyond the end of the bin
     index: tuple[float, ...]  # at the start of the bin, 1/s
-    kind: Kind = ()  # the finest that is known
-    endings: int = 0  # known of that kind
+    kind: Kind  # the finest that is known
+    endings: int  # known of that kind
 
     def remaining(self, age: float, share: float) -> float:
         """Within how many more seconds does this share end of those that have run for `age`?"""

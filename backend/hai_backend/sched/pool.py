@@ -249,13 +249,14 @@ def _shelve(spot: Spot, free: Amount) -> None:
     shelves = spot.kind.open
     shelves.get(spot.free[0], {}).pop(spot, None)
     spot.free = free
-    if free[0] >= 0 and free[1] > 0 and free[2] > 0 and free != spot.kind.size:
+    if covers(free, (0, 0, 0)) and free != spot.kind.size:
         shelves.setdefault(free[0], {})[spot] = None
 
 
 def _regrip(spot: Spot) -> None:
     _forget(spot)
     spot.grip = max((holder.grip for holder in spot.holders), default=Grip.EMPTY)
+    spot.claim = 0
     kind = spot.kind
     if spot.grip is Grip.EMPTY:
         kind.empty += 1

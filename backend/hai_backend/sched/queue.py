@@ -40,7 +40,7 @@ class Waiting:
     until: float  # level and merit hold
     lifted: bool = False  # it has waited for too long
     share: str = ""  # the user group whose part of the node group it counts for; empty: none
-    key: Key = (0, 0.0, 0.0, 0.0, 0)
+    key: Key = field(init=False)
 
     @property
     def account(self) -> tuple[str, Priority]:

@@ -43,7 +43,6 @@ class Seating:
         group.advance(self.now)
         group.shares.divide(len(group.pool.spots) * quota.UNIT)
         group.queue.walk(self._offer, self._feasible, group.tier)
-        group.changed = False
 
     def undo(self) -> None:
         """Give back what was set aside."""

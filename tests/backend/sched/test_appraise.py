@@ -64,6 +64,17 @@ def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
                      id="lifted to less than its own level"),
         pytest.param(running(1, "a", LOW, since=1000, created_at=NOW - DAY - 999), LOW, Guard.NONE, 2.56, 5500,
                      id="not lifted"),
+        pytest.param(running(1, "a", HIGH, since=1000, spot=True, created_at=0.0, suspensions=lately(2, higher=True)),
+                     Priority.AUTO, Guard.EQUALS, 2.56, 5500, id="spot: below all, protected from equals only"),
+        pytest.param(running(1, "a", ABOVE, since=1000, spot=True), Priority.AUTO, Guard.NONE, 2.56, 5500,
+                     id="spot is not demoted"),
+        pytest.param(running(1, "a", since=1000, run_seconds=6000.0), NORMAL, Guard.NONE, 1.5984, inf,
+                     id="a slice that was cut short is finished"),
+        pytest.param(running(1, "a", run_started_at=None), NORMAL, Guard.EQUALS, 2.56, 900, id="begins now"),
+        pytest.param(running(1, "a", Priority.AUTO, since=1000, priority=LOW), LOW, Guard.NONE, 2.56, 5500,
+                     id="the level it asked for, when nobody noted at which it runs"),
+        pytest.param(running(1, "a", Priority.AUTO, since=1000), NORMAL, Guard.NONE, 2.56, 5500,
+                     id="NORMAL when nobody knows"),
     ],
 )  # fmt: skip
 def test_a_run(run: SchedTask, level: Priority, guard: Guard, merit: float, lasts: float) -> None:
@@ -71,6 +82,27 @@ def test_a_run(run: SchedTask, level: Priority, guard: Guard, merit: float, last
     assert (worth.level, worth.guard) == (level, guard)
     assert worth.merit == pytest.approx(merit)
     assert worth.until - NOW == pytest.approx(lasts)
+
+
+@pytest.mark.parametrize(
+    ("before", "began", "now"),
+    [
+        pytest.param(0.0, 1700000651.5929728, 1700001560.2182925, id="large, rounded down"),
+        pytest.param(9604.251300066539, 31.84148808967565, 63.10682188770933, id="small, rounded up"),
+        pytest.param(STARTS[-2], NOW, NOW, id="the last bin but one"),
+        pytest.param(STARTS[-1], NOW, NOW, id="the last bin"),
+    ],
+)  # fmt: skip
+def test_an_age_that_is_rounded_is_in_the_bin_that_lasts(
+    before: float, began: float, now: float
+) -> None:
+    born = began - before
+    run = running(1, "a", run_seconds=before, run_started_at=began, restart_seconds=1e-12)
+    worth = of_run(replace(run, created_at=began), replace(ATTAINED, minimum_seconds=0.0), now)
+    later = [born + start for start in STARTS if born + start > now]
+    age = STARTS[len(STARTS) - len(later) - 1]
+    assert worth.until == min(later, default=inf)
+    assert worth.merit == pytest.approx(1.6 * 0.999 / (age + 1))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +116,7 @@ def test_a_run(run: SchedTask, level: Priority, guard: Guard, merit: float, last
                      id="eight slices count at most"),
         pytest.param({"created_at": NOW - SLICE}, False, (LOW, 0.5, NOW + DAY - SLICE, False), id="not its turn"),
         pytest.param({"created_at": NOW - DAY}, False, (NORMAL, inf, inf, True), id="lifted"),
+        pytest.param({"created_at": 0.0, "spot": True}, True, (Priority.AUTO, 0.5, inf, False), id="spot"),
         pytest.param({"created_at": 0.0, "waiting_since": NOW}, False, (LOW, 0.5, NOW + DAY, False), id="waits anew"),
         pytest.param({"created_at": NOW, "restart_seconds": 2000.0}, True, (LOW, 0.5, NOW + DAY, False),
                      id="a slice longer than patience"),

@@ -69,6 +69,14 @@ def wait_of(plan: Plan, task: int) -> Wait:
             snap(nodes(12), *(leaving(20 + i, f"n{i:02}") for i in range(12)), queued(1, 12)),
             "starts when task 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 and 2 more has left", id="promised by many",
         ),
+        pytest.param(
+            snap(nodes(10), *(leaving(20 + i, f"n{i:02}") for i in range(10)), queued(1, 10)),
+            "starts when task 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 has left", id="promised by ten",
+        ),
+        pytest.param(
+            snap(PACKED, nodes(1, gpus=8), leaving(9, "n00"), queued(1, 2, gpu=4)),
+            "2 x (4 gpus) promised; starts when task 9 has left", id="promised parts",
+        ),
         pytest.param(snap(nodes(2), queued(1, 5)), "needs 5 nodes; group default has room for 2", id="too small"),
         pytest.param(
             snap(nodes(2), node("x", cordoned=True), queued(1, 3)),

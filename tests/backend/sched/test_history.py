@@ -148,5 +148,79 @@ def test_all_of_them_never_end() -> None:
     assert History().curve(LIKE).remaining(0.0, 1.0) == inf
 
 
+def test_the_last_of_fifty_bins_begins_after_103_days() -> None:
+    assert (len(STARTS), BINS, STARTS[0], STARTS[1]) == (50, 50, 0.0, 30.0)
+    assert STARTS[-1] / 86_400 == pytest.approx(103, abs=1)
+
+
 def test_bins_grow_by_one_ratio() -> None:
     assert all(b / a == pytest.approx(RATIO) for a, b in pairwise(STARTS[1:]))
+
+
+@pytest.mark.parametrize(
+    ("age", "share", "expected"),
+    [
+        pytest.param(0.0, 0.5, 30 * 0.5 / 0.9, id="linear within a bin"),
+        pytest.param(15.0, 0.5, 30 * (1 - 0.55 * 0.5) / 0.9 - 15, id="from the middle of a bin"),
+        pytest.param(0.0, 0.95, 30 + 9 * 0.05 / 0.09, id="into the next bin"),
+        pytest.param(30.0, 0.5, 9 * 0.05 / 0.09, id="from the start of the next bin"),
+        pytest.param(0.0, 0.0, 0.0, id="none of them ends at once"),
+    ],
+)
+def test_what_remains_is_read_off_the_curve(age: float, share: float, expected: float) -> None:
+    """Nine of ten end in the first 30 s, nine of ten of the others in the next 9 s, and so on."""
+    beyond = tuple(0.1**i for i in range(1, BINS + 1))
+    curve = Curve((0.9,) * BINS, beyond, (0.0,) * BINS, (), 0)
+    assert curve.remaining(age, share) == pytest.approx(expected)
+
+
+def test_beyond_the_last_bin_as_many_remain_as_at_its_end() -> None:
+    curve = History().curve(LIKE)
+    assert curve.remaining(1e12, 0.5) == inf
+
+
+def test_hazards_lean_on_coarser_ones_with_the_weight_of_ten_endings() -> None:
+    prior = History().curve(LIKE).hazards[0]
+    assert prior == pytest.approx(1 - RATIO**-0.5)
+    everybody = learned(*[10.0] * 30).curve(("v", "x", 2, 4))
+    assert everybody.hazards[0] == pytest.approx((30 + 10 * prior) / 40)
+    assert everybody.hazards[1] == pytest.approx(prior)
+    assert everybody.kind == ()
+
+
+def test_curves_are_drawn_anew_a_few_at_a_time_coarse_ones_first() -> None:
+    history, kinds = History(), (LIKE, ("v", "train", 1, 8))
+    before = [history.curve(kind) for kind in kinds]
+    assert not history.renew(1)
+    for _ in range(3):
+        history.learn(LIKE, 20.0)
+    assert history.unread == 3
+    assert [history.curve(kind) for kind in kinds] == before
+    history.outdate()
+    assert history.unread == 0
+    steps = [history.renew(1)]
+    while steps[-1]:
+        assert len(steps) < 10
+        steps.append(history.renew(1))
+    assert len(steps) == 6  # two kinds, their name and size, their size, everybody
+    assert [history.curve(kind).kind for kind in kinds] == [LIKE, LIKE[1:]]
+
+
+def test_more_at_once_than_there_are_is_all() -> None:
+    history = History()
+    history.curve(LIKE)
+    for _ in range(3):
+        history.learn(LIKE, 20.0)
+    history.outdate()
+    assert history.renew(99)
+    assert not history.renew(99)
+    assert history.curve(LIKE).kind == LIKE
+
+
+def test_what_was_learned_of_others_outdates_no_curve() -> None:
+    history = learned(*[20.0] * 100)
+    history.curve(LIKE)
+    for _ in range(9):
+        history.learn(("w", "z", 5, 5), 20.0)
+    history.outdate()
+    assert not history.renew(1)

@@ -10,12 +10,22 @@ import pytest
 from hai_backend.domain.node import Group
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Suspension
-from hai_backend.domain.snapshot import Ending, SchedTask, Snapshot
+from hai_backend.domain.snapshot import Ending, SchedTask, ShareRow, Snapshot
 from hai_backend.sched import Policy
 from hai_backend.sched.group_policy import written
 from hai_backend.sched.obstacles import NodeNumbers, Obstacles, QuotaUse, obstacles
 from hai_backend.sched.probing import look
-from hai_backend.sched.testing import NOW, leaving, nodes, queued, quota, running, snap, starting
+from hai_backend.sched.testing import (
+    NOW,
+    leaving,
+    nodes,
+    queued,
+    quota,
+    running,
+    share,
+    snap,
+    starting,
+)
 
 LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO
 OLD = {"since": 90_000.0}
@@ -48,6 +58,20 @@ def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Obstacles:
             snap(nodes(1), running(9, "n00", created_at=NOW, run_seconds=9e5), queued(1, created_at=NOW - 9e4)),
             NodeNumbers(protected=1, protected_until=NOW + 840, protected_runs=(9,)), id="of an equal",
         ),
+        pytest.param(
+            snap(nodes(3), running(8, "n00", LOW, since=6500, suspensions=(HIT,)), running(9, "n01", HIGH),
+                 queued(1, 3)),
+            NodeNumbers(free=1, takeable=1, firm=1), id="protection that ends just now",
+        ),
+        pytest.param(
+            snap(nodes(3), running(7, "n00", LOW, since=10, suspensions=(HIT,)), running(8, "n01", LOW, since=20,
+                 suspensions=(HIT,)), running(9, "n02", LOW, since=20, suspensions=(HIT,)), queued(1, 3)),
+            NodeNumbers(protected=3, protected_until=NOW + 6480, protected_runs=(8, 9, 7)), id="the first to end first",
+        ),
+        pytest.param(
+            snap(nodes(1), running(8, "n00", LOW, since=10, suspensions=(HIT,)), leaving(9, "n00"), queued(1)),
+            NodeNumbers(protected=1, protected_until=NOW + 6490, protected_runs=(8,)), id="the last on a node counts",
+        ),
     ],
 )  # fmt: skip
 def test_nodes(snapshot: Snapshot, expected: NodeNumbers) -> None:
@@ -62,12 +86,16 @@ def test_quota_and_reservation() -> None:
     assert said.reserved_for == 2
 
 
+def test_where_nobody_lacks_nodes_none_are_reserved() -> None:
+    assert found(snap(nodes(2), quota("u1", NORMAL, 0), queued(1))).reserved_for == 0
+
+
 def test_nothing_is_said_of_a_task_that_stands_aside() -> None:
     assert found(snap(nodes(1), queued(1, held=True))) == Obstacles()
-    assert Obstacles().nodes.protected_until == inf
+    assert (Obstacles().nodes.protected_until, Obstacles().reserved_for) == (inf, 0)
 
 
-BUSY = [nodes(1), running(9, "n00", Priority.EXTREME_HIGH)]
+BUSY = [nodes(2), running(9, "n00 n01", Priority.EXTREME_HIGH)]
 SHORT = tuple(Ending(queued(50 + i, user="s", name="s"), 60.0) for i in range(30))
 LONG = tuple(Ending(queued(90 + i, user="u1", name="l"), 1e6) for i in range(30))
 
@@ -85,11 +113,17 @@ LONG = tuple(Ending(queued(90 + i, user="u1", name="l"), 1e6) for i in range(30)
                      "ranks higher within NORMAL: history of tasks like it gives it better odds to end soon",
                      id="learned"),
         pytest.param(queued(2), {"node_count": 2}, {}, "ranks higher within NORMAL: it asks for less", id="size"),
+        pytest.param(queued(2, user="s", name="s"), {"node_count": 2, "name": "l"}, {},
+                     "ranks higher within NORMAL: history of tasks like it gives it better odds to end soon",
+                     id="smaller, and better for each node"),
         pytest.param(queued(2), {"run_seconds": 5000.0}, {"ranking": "attained"},
                      "ranks higher within NORMAL: it has used fewer node-seconds so far", id="attained"),
         pytest.param(queued(2, created_at=NOW - 8000), {}, {"ranking": "submitted"},
                      "ranks higher within NORMAL: it is its user's turn, who holds nothing here", id="turn"),
+        pytest.param(queued(2, created_at=NOW - 6500), {}, {"ranking": "submitted"},
+                     "ranks higher within NORMAL: it is its user's turn, who holds nothing here", id="turn just now"),
         pytest.param(queued(2, created_at=NOW - 2000), {}, {}, "submitted earlier", id="earlier"),
+        pytest.param(queued(2, user="u1", created_at=NOW - 2000), {}, {}, "submitted earlier", id="an own one"),
         pytest.param(queued(2, created_at=NOW - 2000, waiting_since=NOW - 1500), {}, {},
                      "has waited longer", id="wait"),
     ],
@@ -100,3 +134,15 @@ def test_rules(
     group = Group("default", policy=written(settings))
     state = snap(*BUSY, queued(1, **own), other, group, endings=SHORT + LONG)  # type: ignore[arg-type]
     assert found(replace(state), ahead=(2,)).rules == {2: words}
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (share("s", 1), "its user group holds less than what is guaranteed to it"),
+        (share("s", weight=1), "its user group holds less than its part"),
+    ],
+)
+def test_parts_of_user_groups_come_first(row: ShareRow, words: str) -> None:
+    state = snap(*BUSY, queued(1), queued(2, user="s"), row)
+    assert found(state, ahead=(2, 99)).rules == {2: f"comes first within NORMAL: {words}"}

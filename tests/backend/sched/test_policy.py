@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from math import inf, nextafter
 from typing import Any
 
 import pytest
@@ -166,3 +167,72 @@ def test_a_new_policy_of_a_group_is_followed_in_the_next_pass() -> None:
     board.see_rules(Rules({"default": Group("default")}))
     (start,) = board.decide(state.now).decisions
     assert isinstance(start, Start)
+
+
+def test_the_default_is_what_did_best() -> None:
+    """Docs: scheduling. A change of these belongs with a run of `tests/bench`."""
+    assert to_mapping(Policy()) == {
+        "ranking": "learned",
+        "demotion": {"ABOVE_NORMAL": {"to": "NORMAL", "after_seconds": 1800.0}},
+        "time_slices": True,
+        "staying": 1.6,
+        "overhead_share": 0.007,
+        "minimum_seconds": 900.0,
+        "urgent": "HIGH",
+        "daily_suspensions": 24,
+        "patience_seconds": 86_400.0,
+        "lifted_to": "NORMAL",
+        "default_quota": -1,
+        "auto_level_when_unlimited": "NORMAL",
+        "restart_seconds": 65.0,
+        "relearn_seconds": 1800.0,
+        "ahead_limit": 20,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("staying", 1.0, 1000.0),
+        ("overhead_share", 1e-6, 0.999),
+        ("minimum_seconds", 0.0, 1e9),
+        ("patience_seconds", 0.0, 1e9),
+        ("restart_seconds", 0.0, 1e9),
+        ("relearn_seconds", 0.0, 1e9),
+        ("daily_suspensions", 1, 1_000_000),
+        ("default_quota", -1, 1_000_000),
+        ("ahead_limit", 0, 1000),
+    ],
+)
+def test_the_limits_of_a_number(name: str, least: float, most: float) -> None:
+    for good in (least, most):
+        assert to_mapping(parse({name: good}))[name] == good
+    real = isinstance(least, float)
+    for bad in (nextafter(least, -inf), nextafter(most, inf)) if real else (least - 1, most + 1):
+        with pytest.raises(Invalid):
+            parse({name: bad})
+
+
+def test_a_long_wrong_value_is_cut_short() -> None:
+    for length, shown in ((38, "x" * 38 + "'"), (39, "x" * 38 + "…")):
+        with pytest.raises(Invalid) as caught:
+            parse({"urgent": "x" * length})
+        assert f"there is no '{shown};" in caught.value.violations[0].message
+
+
+def test_levels_of_unlimited_quota_and_words_are_read() -> None:
+    found = parse(
+        {"default_quota": -1, "urgent": "LOW", "ranking": "attained", "time_slices": False}
+    )
+    assert found == Policy(
+        urgent=Priority.LOW, ranking=Ranking.ATTAINED, time_slices=False, default_quota=None
+    )
+
+
+def test_equal_settings_are_stored_as_equal_texts() -> None:
+    one, other = {"staying": 2, "urgent": "LOW"}, {"urgent": "LOW", "staying": 2}
+    assert written(one) == written(other)
+    assert (written({}), in_force(Group("g", policy=written({})), Policy(staying=3))) == (
+        "",
+        Policy(staying=3),
+    )

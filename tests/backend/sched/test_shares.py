@@ -139,6 +139,15 @@ def test_parts_of_user_groups(
     assert fates(snap(*parts), policy) == expected
 
 
+def test_who_leaves_for_a_part_is_told_so() -> None:
+    state = snap(nodes(2), has(1, "x", "n00 n01"), wants(2, "a", 2), A)
+    (suspend,) = [d for d in schedule(state, IN_ORDER).decisions if isinstance(d, Suspend)]
+    assert suspend.reason == (
+        "task 2 of a at NORMAL needs 2 nodes; "
+        "its user group has more of its part to come than that of this run"
+    )
+
+
 def test_who_has_waited_for_too_long_comes_before_parts() -> None:
     late = queued(1, 2, user="x", created_at=1.0)
     found = snap(nodes(2), late, wants(2, "a", 2), share("a", 2))

@@ -105,3 +105,10 @@ def test_nodes_that_were_moved_connect_groups() -> None:
     moved = [replace(node, group="other") for node in nodes(1)]
     parts = [running(9, "n00", LOW), queued(1, 1, HIGH, group="other")]
     check_truth(snap(moved, *parts), queued(500, 1, HIGH, group="other", created_at=NOW))
+
+
+def test_a_victim_may_be_of_another_group() -> None:
+    moved = [replace(node, group="other") for node in nodes(1)]
+    newcomer = queued(500, 1, HIGH, group="other", created_at=NOW)
+    said = check_truth(snap(moved, leaving(9, "n00", LOW)), newcomer)
+    assert [(victim.task, victim.asked) for victim in said.victims] == [(9, True)]

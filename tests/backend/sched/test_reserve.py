@@ -1,0 +1,164 @@
+"""The reservation of the first task that lacks nodes: which nodes, from when on, and whom it holds back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import pytest
+
+from hai_backend.domain.node import Group
+from hai_backend.domain.plan import Start
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import SchedTask, Snapshot, Suspension
+from hai_backend.sched import Board, Policy
+from hai_backend.sched.appraise import like
+from hai_backend.sched.history import History
+from hai_backend.sched.policy import Ranking
+from hai_backend.sched.reserve import Reservation, gives_back, reservation
+from hai_backend.sched.seating import Seating
+from hai_backend.sched.testing import NOW, leaving, nodes, queued, running, snap, starting
+
+LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
+PACKED = Group("default", packed=True)
+SLICE = 6500.0
+POLICY = Policy(overhead_share=0.01, ranking=Ranking.SUBMITTED)
+WHOLE_RUNS = replace(POLICY, time_slices=False)
+HIT = (Suspension(NOW - 7200, 5, higher=True),)
+
+
+def after(snapshot: Snapshot, policy: Policy = POLICY) -> Seating:
+    board = Board.of(snapshot, policy)
+    board.decide(NOW)
+    found = board.seating(1)
+    assert found is not None
+    return found
+
+
+def reserved(snapshot: Snapshot, policy: Policy = POLICY) -> tuple[float, list[str]]:
+    """For task 1: seconds until it is expected to start, and on which nodes."""
+    seating = after(snapshot, policy)
+    found: Reservation = reservation(seating.group, seating.group.waiting[1], NOW)
+    assert found.now == NOW
+    return found.start - NOW, [spot.name for spot in found.spots]
+
+
+def run(task: int, on: str, level: Priority = NORMAL, **settings: Any) -> SchedTask:
+    """One that history expects to go on for long."""
+    return running(task, on, level, **({"run_seconds": 1e6} | settings))
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "start", "names"),
+    [
+        pytest.param(snap(nodes(3), leaving(8, "n00"), run(9, "n01", HIGH), queued(1, 2, zone="x")), inf, [],
+                     id="no nodes suit"),
+        pytest.param(snap(nodes(3), run(7, "n00", HIGH, since=0), starting(8, "n01"), queued(1, 3)),
+                     inf, ["n02", "n00", "n01"], id="of one that is being started nobody knows"),
+        pytest.param(snap(nodes(3), leaving(8, "n00"), run(9, "n02", LOW, since=500, suspensions=HIT), queued(1, 3)),
+                     SLICE - 500, ["n01", "n00", "n02"], id="free nodes, then those that are being left, then others"),
+        pytest.param(snap(nodes(2), run(9, "n01", LOW, since=500, suspensions=HIT), queued(1, 2)),
+                     SLICE - 500, ["n00", "n01"], id="when the protection of a lower run ends"),
+        pytest.param(snap(nodes(4), run(7, "n03", HIGH), run(8, "n01", LOW, since=500, suspensions=HIT),
+                          run(9, "n02", LOW, since=900, suspensions=HIT), queued(1, 3), queued(2, 4)),
+                     SLICE - 500, ["n00", "n02", "n01"], id="who may be taken first, first"),
+        pytest.param(snap(nodes(2), run(9, "n01", LOW, user="u1", since=500, suspensions=HIT), queued(1, 2)),
+                     None, ["n00", "n01"], id="own runs are not taken"),
+        pytest.param(snap(nodes(2), running(9, "n01", HIGH, since=10_000.0), queued(1, 2)),
+                     30_000, ["n00", "n01"], id="a higher run is expected to end at even odds"),
+        pytest.param(snap(nodes(2), running(9, "n01", HIGH, since=0.0, run_seconds=10_000.0), queued(1, 2)),
+                     30_000, ["n00", "n01"], id="its earlier runs count"),
+        pytest.param(snap(nodes(2), running(9, "n01", HIGH, since=-50.0, run_seconds=10_000.0), queued(1, 2)),
+                     30_000, ["n00", "n01"], id="a start in the future counts as now"),
+        pytest.param(snap(nodes(2), running(9, "n01", HIGH, run_started_at=None, run_seconds=10_000.0), queued(1, 2)),
+                     30_000, ["n00", "n01"], id="an unknown start counts as now"),
+    ],
+)  # fmt: skip
+def test_when_and_where(snapshot: Snapshot, start: float | None, names: list[str]) -> None:
+    found, spots = reserved(snapshot)
+    assert spots == names
+    assert found > 1e6 if start is None else found == pytest.approx(start, rel=0.1)
+
+
+@pytest.mark.parametrize("began", [NOW, NOW + 50, None], ids=["now", "later", "unknown"])
+def test_of_a_run_that_has_just_begun_the_earlier_ones_count(began: float | None) -> None:
+    fresh = running(9, "n00", HIGH, run_started_at=began, run_seconds=100.0)
+    expected = History().curve(like(fresh)).remaining(100.0, 0.5)
+    start, _ = reserved(snap(nodes(1), fresh, queued(1)))
+    assert start == pytest.approx(expected)
+
+
+def test_of_several_runs_on_a_node_the_last_one_counts() -> None:
+    runs = [
+        run(8, "n00", LOW, since=500, suspensions=HIT),
+        run(9, "n00", LOW, since=900, suspensions=HIT),
+    ]
+    assert reserved(snap(nodes(1), *runs, queued(1))) == (SLICE - 500, ["n00"])
+
+
+def test_parts_count_the_room_that_each_run_gives_back() -> None:
+    """Room for one rank now, for a second when task 9 may be taken, for a third when task 8 may."""
+    runs = [
+        run(8, "n00", LOW, gpu=3, since=500, suspensions=HIT),
+        run(9, "n00", LOW, gpu=3, since=900, suspensions=HIT),
+    ]
+    for count, start in ((2, SLICE - 900), (3, SLICE - 500), (4, SLICE - 500)):
+        state = snap(PACKED, nodes(1, gpus=8), *runs, queued(1, count, gpu=2))
+        assert reserved(state) == (start, ["n00"])
+
+
+def test_named_parts_get_one_rank_a_node() -> None:
+    runs = [run(8, "n00", LOW, gpu=7, since=500, suspensions=HIT)]
+    asks = queued(1, 2, gpu=2, assigned_nodes=("n00", "n01"))
+    state = snap(PACKED, nodes(2, gpus=8), *runs, asks)
+    assert reserved(state) == (SLICE - 500, ["n01", "n00"])
+
+
+@pytest.mark.parametrize(
+    ("facts", "policy", "expected"),
+    [
+        pytest.param({"priority": LOW, "user": "u1"}, WHOLE_RUNS, True, id="lower"),
+        pytest.param({}, POLICY, True, id="an equal of another user"),
+        pytest.param({}, WHOLE_RUNS, False, id="not without slices"),
+        pytest.param({"user": "u1"}, POLICY, False, id="an own equal"),
+    ],
+)
+def test_who_gives_nodes_back(facts: dict[str, Any], policy: Policy, expected: bool) -> None:
+    filler = queued(2, **{"count": 1, **facts})
+    waiting = after(snap(nodes(1), run(9, "n00", HIGH), queued(1), filler)).group.waiting
+    assert gives_back(waiting[2], waiting[1], policy) is expected
+
+
+@pytest.mark.parametrize(
+    ("minimum", "starts"),
+    [pytest.param(SLICE, False, id="at the minimum"), pytest.param(SLICE - 1, True, id="later")],
+)
+def test_with_slices_an_own_task_is_held_back_for_a_near_start_only(
+    minimum: float, starts: bool
+) -> None:
+    """The first task may start in a slice."""
+    hunted = run(9, "n01", LOW, since=0.0, suspensions=HIT)
+    own = queued(2, user="u1", run_seconds=1e6)
+    policy = replace(POLICY, minimum_seconds=minimum)
+    plan = Board.of(snap(nodes(2), hunted, queued(1, 2), own), policy).decide(NOW)
+    assert [type(d) for d in plan.decisions] == [Start] * starts
+
+
+def test_who_is_held_back_is_looked_at_again_after_the_minimum() -> None:
+    hunted = run(9, "n01", LOW, since=SLICE - 899, suspensions=HIT)
+    state = [nodes(2), hunted, queued(1, 2)]
+    own = queued(2, user="u1", run_seconds=1e6)
+    held_back = Board.of(snap(*state, own), replace(POLICY, minimum_seconds=SLICE)).decide(NOW)
+    assert held_back.wake_at == NOW + 899
+    patient = Policy(ranking=Ranking.SUBMITTED, time_slices=False, minimum_seconds=300.0)
+    urgent = run(9, "n01", HIGH, since=0.0)
+    both = [queued(1, 2, created_at=NOW), queued(2, user="u1", run_seconds=1e9, created_at=NOW)]
+    assert Board.of(snap(nodes(2), urgent, *both), patient).decide(NOW).wake_at == NOW + 300
+
+
+def test_nobody_is_held_back_for_a_start_of_which_nobody_knows() -> None:
+    endless = queued(2, 1, HIGH, run_seconds=1e9)
+    state = snap(nodes(2), starting(9, "n01", HIGH), queued(1, 2, HIGH), endless)
+    (start,) = Board.of(state, WHOLE_RUNS).decide(NOW).decisions
+    assert start.task == 2

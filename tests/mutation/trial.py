@@ -1,0 +1,182 @@
+"""Which tests pass through which lines, and do they notice an error there? A forked process answers.
+
+The process that forks has loaded the libraries but no module of ours, so a child imports the faulty module as if it
+had been written so: constants, default arguments and `from … import` included.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import coverage
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from tests.mutation.mutants import Mutant, compiled
+
+PACKAGE = "hai_backend.sched"
+HERE = Path(str(importlib.util.find_spec(PACKAGE).origin)).parent  # type: ignore[union-attr]
+SOURCES = {p.stem: p for p in sorted(HERE.glob("*.py")) if p.stem not in ("__init__", "testing")}
+_MEMORY = 8 << 30  # bytes; an endless list is an error too
+_IMPORT = ""  # stands for the test, for lines that are passed when a module is loaded
+_IMPORTING = 30.0  # seconds until the first test begins
+_EXAMPLES = 40  # of a property at most: a mutant that survives has to pass all tests
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What each test takes of a processor, in seconds, and which of them pass through each line of a module."""
+
+    seconds: dict[str, float]
+    through: dict[str, dict[str, list[str]]]
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """Those that may notice, fastest first."""
+        lines, found = self.through[mutant.module], set(self.seconds)
+        here = {test for n in mutant.lines or () for test in lines.get(str(n), ())}
+        if mutant.lines is not None and _IMPORT not in here:
+            found &= here
+        return sorted(found, key=lambda test: (self.seconds[test], test))
+
+
+def passage(tests: Sequence[str], notes: Path) -> Passage:
+    """Run all tests once."""
+    report = notes / "passage"
+    if os.waitpid(_fork(lambda: _record(tests, report)), 0)[1]:
+        raise SystemExit(f"the tests fail without any mutant; see `pytest -x {' '.join(tests)}`")
+    return Passage(**json.loads(report.read_text()))
+
+
+def _record(tests: Sequence[str], report: Path) -> int:
+    files = [str(path) for path in SOURCES.values()]
+    watch = coverage.Coverage(data_file=None, config_file=False, include=files)
+    clock = _Clock(watch.switch_context)
+    with watch.collect():
+        failed = _pytest(tests, clock)
+    data = watch.get_data()
+    through = {name: data.contexts_by_lineno(str(path)) for name, path in SOURCES.items()}
+    report.write_text(json.dumps({"seconds": clock.seconds, "through": through}))
+    return failed
+
+
+class _Clock:
+    def __init__(self, enter: Callable[[str], object]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._enter = enter
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._enter(nodeid)
+        self.seconds[nodeid] = -time.process_time()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.seconds[nodeid] += time.process_time()
+
+
+def start(mutant: Mutant, passed: Passage, notes: Path) -> int:
+    """The process that tries it; `finish` waits for it."""
+    tests = {test: passed.seconds[test] for test in passed.tests(mutant)}
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
+
+    def attempt() -> int:
+        sys.meta_path.insert(0, _Finder(mutant))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        _limit(_IMPORTING)
+        return _pytest([*files, "-x"], _Chosen(tests, notes)) if tests else 0
+
+    return _fork(attempt)
+
+
+def finish(notes: Path) -> tuple[int, dict[str, str]]:
+    """Of the next process to end: its id, what became of its mutant, and which test noticed."""
+    pid, status = os.wait()
+    note = notes / str(pid)
+    by = {"by": note.read_text()} if note.exists() and status else {}
+    outcome = "timeout" if os.WIFSIGNALED(status) else "killed" if status else "survived"
+    return pid, {"outcome": outcome} | by
+
+
+class _Chosen:
+    """Runs the chosen tests in their order, each within a limit of time, and notes at which one it is."""
+
+    def __init__(self, tests: dict[str, float], notes: Path) -> None:
+        self._tests = tests
+        self._note = notes / str(os.getpid())
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        found = {item.nodeid: item for item in items}
+        items[:] = [found[test] for test in self._tests if test in found]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._note.write_text(nodeid)
+        _limit(5 + 5 * self._tests[nodeid])
+
+
+class _Finder(SourceFileLoader):
+    """Finds one module, and loads a mutant instead of its text."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        super().__init__(f"{PACKAGE}.{mutant.module}", str(SOURCES[mutant.module]))
+        self._mutant = mutant
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        own = name == self.name
+        return importlib.util.spec_from_file_location(name, self.path, loader=self) if own else None
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compiled(self._mutant, Path(self.path).read_text(), self.path)
+
+
+def _pytest(arguments: Sequence[str], plugin: object) -> int:
+    """The same examples each time, and no time spent on making a found one smaller."""
+    settings.register_profile(
+        "mutation",
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    settings.load_profile("mutation")
+    quick = ["-q", "-s", "-p", "no:cacheprovider", "--assert=plain"]
+    return int(pytest.main([*arguments, *quick], plugins=[_FewExamples(), plugin]))
+
+
+class _FewExamples:
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Of tests that say themselves how many; hypothesis has no other way in."""
+        test: Any = getattr(item, "obj", None)
+        own = getattr(test, "_hypothesis_internal_use_settings", None)
+        if own is not None:
+            few = settings(own, max_examples=min(own.max_examples, _EXAMPLES))
+            test._hypothesis_internal_use_settings = few
+
+
+def _limit(seconds: float) -> None:
+    """From now on, and of the processor: others may be at work here."""
+    until = int(time.process_time() + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+
+
+def _fork(work: Callable[[], int]) -> int:
+    if pid := os.fork():
+        return pid
+    status = 1
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        status = work()
+    finally:
+        os._exit(status)
