@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, nextafter
+from math import inf, log2, nextafter
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.snapshot import SchedTask, Suspension
-from hai_backend.sched.appraise import Claim, Guard, Worth, claim, running_worth
+from hai_backend.sched.appraise import Claim, Guard, Worth, claim, like, merit_at, running_worth
 from hai_backend.sched.history import STARTS, History
 from hai_backend.sched.policy import Policy, Ranking
 from hai_backend.sched.testing import NOW, queued, running
@@ -184,3 +184,17 @@ def test_a_worth_holds_until_it_says_and_then_changes(
         if now <= moment < worth.until:
             assert of_run(run, policy, moment) == worth
     assert of_run(run, policy, worth.until) != worth
+
+
+def test_learned_merits_are_indices_in_steps_of_9_percent() -> None:
+    history, task = History(), queued(1)
+    for age in STARTS[:-1]:
+        index = history.curve(like(task)).index[STARTS.index(age)]
+        merit = merit_at(task, age, 2.0, history, POLICY) * 2.0
+        assert merit == pytest.approx(index, rel=2 ** (1 / 16) - 1)
+        assert log2(merit) * 8 == pytest.approx(round(log2(merit) * 8))
+
+
+def test_where_all_rank_alike_one_slice_is_enough() -> None:
+    late = queued(1, 1, LOW, created_at=NOW - 2 * SLICE)
+    assert claim(late, LOW, 0.5, IN_ORDER, NOW, True) == (LOW, 0.8, NOW + DAY - 2 * SLICE, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -359,3 +360,38 @@ def test_what_equal_tasks_have_run_before_tells_them_apart() -> None:
         snap(nodes(1), *busy(1), queued(1, user="u", run_seconds=9e5), queued(2, user="u")), LEARNED
     )
     assert places(board) == [2, 1]
+
+
+def test_learning_is_due_at_its_moment_and_not_before() -> None:
+    board = board_of(
+        snap(nodes(1), *busy(1), queued(1), queued(2, user="v", name="quick")), LEARNED
+    )
+    board.learn(QUICK)
+    due = NOW + LEARNED.relearn_seconds * board._groups["default"]._stagger()
+    for at, order in ((due - 1, [1, 2]), (due, [2, 1])):
+        for _ in range(3):
+            board.see(busy(1), (), at)
+            board.decide(at)
+        assert places(board) == order
+
+
+def test_a_board_that_was_shown_nothing_knows_nothing() -> None:
+    found = Board(Policy()).snapshot()
+    assert (found.now, found.tasks, found.nodes) == (-inf, (), ())
+
+
+def test_who_has_waited_for_too_long_is_lifted_just_then() -> None:
+    late = queued(1, 1, LOW, user="u", created_at=NOW - DAY + 10)
+    runs = [running(8, "n01", TOP, user="u"), running(9, "n00", Priority.UNDER_NORMAL)]
+    board = board_of(snap(nodes(2), *runs, late))
+    assert board.decide(NOW + 9).decisions == ()
+    assert victims(board.decide(NOW + 10)) == {9: 1}
+
+
+def test_the_level_of_an_auto_task_that_is_gone_goes_to_the_next() -> None:
+    autos = [queued(i, 1, Priority.AUTO, user="u") for i in (1, 2)]
+    board = board_of(snap(nodes(1), *busy(1), *autos, quota("u", HIGH, 1), quota("u", NORMAL, 5)))
+    assert {wait.task: wait.priority for wait in board.waits()} == {1: HIGH, 2: NORMAL}
+    board.see([], [1], NOW)
+    board.decide(NOW)
+    assert {wait.task: wait.priority for wait in board.waits()} == {2: HIGH}

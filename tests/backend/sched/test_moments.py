@@ -11,6 +11,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Suspension
 from hai_backend.sched import Policy
 from hai_backend.sched.flip import Cause, Change, Flip, allowed, applied, candidates, task_of
+from hai_backend.sched.history import STARTS, bin_of
 from hai_backend.sched.moments import Why, moments
 from hai_backend.sched.policy import Ranking
 from hai_backend.sched.probing import look
@@ -156,3 +157,12 @@ def test_a_change_says_nothing_of_what_it_does_not_change() -> None:
     flip = Flip(Change.RESUME)
     assert (flip.rows, flip.count, flip.level, flip.at) == ((), 0, AUTO, 0.0)
     assert (flip.cause, flip.task, flip.nodes, flip.starts) == (Cause.RANK, 0, (), False)
+
+
+def test_a_rank_that_changes_with_the_protection_of_another_run_is_not_the_cause() -> None:
+    policy = Policy(overhead_share=0.01, ranking=Ranking.ATTAINED)
+    older = running(8, "n00", since=1000)
+    at = NOW - 1000 + STARTS[bin_of(1000) + 1]
+    assert found(TASK, older, policy=policy)[at - NOW] == (Cause.RANK, 8)
+    both = found(TASK, older, running(9, "n01", run_started_at=at - 900), policy=policy)
+    assert both[at - NOW] == (Cause.PROTECTION, 9)

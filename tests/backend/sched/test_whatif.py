@@ -170,6 +170,12 @@ def test_every_flip_works_and_is_minimal(
             id="another one will take more than it needs",
         ),
         pytest.param(
+            snap(PACKED, node("a", gpus=1, cordoned=True), node("b", gpus=1, cordoned=True),
+                 node("c", gpus=2, cordoned=True), running(9, "c", LOW, gpu=2), queued(1, 2, HIGH, gpu=1)),
+            [Flip(Change.UNCORDON, nodes=("c",)), Flip(Change.MORE_NODES, count=1, starts=True)],
+            id="a held one instead of two",
+        ),
+        pytest.param(
             snap(nodes(1), queued(1, held=True)), [Flip(Change.RESUME, starts=True)], id="held",
         ),
         pytest.param(
