@@ -81,10 +81,7 @@ class UserService(UserServiceServicer):
         self, request: pb.ListQuotasRequest, context: Context
     ) -> pb.ListQuotasResponse:
         identity, subject = caller.current(), request.subject
-        if subject and not _concerns(identity, subject):
-            raise Denied(
-                f"quotas of {subject} are for {subject} and operators only", reason="ROLE_TOO_LOW"
-            )
+        _require_concern(identity, subject, "quotas")
         quotas = (q for q in self._directory.quotas() if _concerns(identity, q.subject))
         return pb.ListQuotasResponse(
             quotas=self._with_use(q for q in quotas if subject in ("", q.subject))
@@ -132,10 +129,7 @@ class UserService(UserServiceServicer):
         self, request: pb.ListRightsRequest, context: Context
     ) -> pb.ListRightsResponse:
         identity, subject = caller.current(), request.subject
-        if subject and not _concerns(identity, subject):
-            raise Denied(
-                f"rights of {subject} are for {subject} and operators only", reason="ROLE_TOO_LOW"
-            )
+        _require_concern(identity, subject, "rights")
         grants = (g for g in self._directory.grants() if _concerns(identity, g.subject))
         found = (g for g in grants if subject in ("", g.subject))
         return pb.ListRightsResponse(grants=map(grant_to_proto, found))
@@ -204,6 +198,14 @@ class UserService(UserServiceServicer):
             )
             for q in quotas
         ]
+
+
+def _require_concern(identity: Identity, subject: str, what: str) -> None:
+    """Raise Denied when the caller asks for what concerns somebody else; no subject asks for nobody's in particular."""
+    if subject and not _concerns(identity, subject):
+        raise Denied(
+            f"{what} of {subject} are for {subject} and operators only", reason="ROLE_TOO_LOW"
+        )
 
 
 def _concerns(identity: Identity, subject: str) -> bool:
