@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from hai_backend.auth import quotas as quota_rules
 from hai_backend.auth import rights as right_rules
@@ -21,6 +21,8 @@ from hai_backend.domain.right import Grant
 from hai_backend.domain.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
 
+Kept = TypeVar("Kept", Grant, Share)
+
 
 class UserStore(Protocol):
     """The verbs of store.base.Store that stand for people; rooms beside one another do not import one another."""
@@ -32,13 +34,10 @@ class UserStore(Protocol):
     async def delete_quota(
         self, subject: str, subject_is_group: bool, group: str, priority: Priority
     ) -> bool: ...
-    async def shares(self) -> list[Share]: ...
-    async def save_share(self, share: Share) -> None: ...
-    async def delete_share(self, user_group: str, group: str) -> bool: ...
     async def tokens(self) -> list[Token]: ...
     async def create_token(self, token: Token) -> Token: ...
     async def save_token(self, token: Token) -> None: ...
-    async def records(self, kind: type[Grant]) -> list[Grant]: ...
+    async def records(self, kind: type[Kept]) -> list[Kept]: ...
     async def save_record(self, record: object) -> None: ...
     async def delete_record(self, record: object) -> bool: ...
 
@@ -66,7 +65,7 @@ class Directory:
         """Read everything from the store."""
         self._users = {user.name: user for user in await self._store.users()}
         self._quotas = {quota_rules.key(quota): quota for quota in await self._store.quotas()}
-        self._shares = {share_rules.key(share): share for share in await self._store.shares()}
+        self._shares = {share_rules.key(share): share for share in await self._store.records(Share)}
         self._grants = {right_rules.key(g): g for g in await self._store.records(Grant)}
         for token in await self._store.tokens():
             self._remember(token)
@@ -248,7 +247,7 @@ class Directory:
     async def set_share(self, share: Share) -> Share:
         """Set or replace one."""
         async with self._writing:
-            await self._store.save_share(share)
+            await self._store.save_record(share)
             self._shares[share_rules.key(share)] = share
             self._recount()
         return share
@@ -256,7 +255,7 @@ class Directory:
     async def delete_share(self, user_group: str, group: str) -> None:
         """Remove one. Raises NotFound."""
         async with self._writing:
-            if not await self._store.delete_share(user_group, group):
+            if not await self._store.delete_record(Share(user_group, group)):
                 raise NotFound(
                     f"{user_group} has no share of group {group}; `hai share list` shows all"
                 )

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Run, Task, TaskEvent, TaskState
-from hai_backend.domain.user import Quota, Share, Token, User
+from hai_backend.domain.user import Quota, Token, User
 
 Kept = TypeVar("Kept")
 
@@ -150,9 +150,6 @@ class Store(Protocol):
     async def delete_quota(
         self, subject: str, subject_is_group: bool, group: str, priority: Priority
     ) -> bool: ...
-    async def shares(self) -> list[Share]: ...
-    async def save_share(self, share: Share) -> None: ...
-    async def delete_share(self, user_group: str, group: str) -> bool: ...
     async def tokens(self) -> list[Token]: ...
     async def create_token(self, token: Token) -> Token:
         """Insert (token.id is ignored) and answer with the id set."""

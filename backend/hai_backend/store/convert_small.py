@@ -7,7 +7,7 @@ from typing import Any
 
 from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
+from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
 from hai_backend.store.base import AuditRow
 from hai_backend.store.convert import Values, dump_names, load_names, storable
 
@@ -85,16 +85,6 @@ def quota_of(row: Sequence[Any]) -> Quota:
     """The quota of a row."""
     subject, is_group, group, priority, nodes, expires_at = row
     return Quota(subject, bool(is_group), group, Priority(priority), nodes, expires_at)
-
-
-def share_values(share: Share) -> Values:
-    """The row of a share."""
-    return (share.user_group, share.group, share.guaranteed, share.weight, share.limit)
-
-
-def share_of(row: Sequence[Any]) -> Share:
-    """The share of a row."""
-    return Share(*row)
 
 
 def token_values(token: Token) -> Values:

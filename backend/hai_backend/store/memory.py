@@ -10,7 +10,7 @@ from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent, TaskState
-from hai_backend.domain.user import Quota, Share, Token, User
+from hai_backend.domain.user import Quota, Token, User
 from hai_backend.store import paging
 from hai_backend.store.base import AuditRow, Kept, TaskPage, TaskQuery
 from hai_backend.store.guards import name_taken
@@ -33,7 +33,6 @@ class MemoryStore:
         self._groups: dict[str, Group] = {}
         self._users: dict[str, User] = {}
         self._quotas: dict[_QuotaKey, Quota] = {}
-        self._shares: dict[tuple[str, str], Share] = {}
         self._tokens: dict[int, Token] = {}
         self._records: dict[type, dict[tuple[Any, ...], Any]] = {}
         self._audit: list[AuditRow] = []
@@ -152,15 +151,6 @@ class MemoryStore:
         self, subject: str, subject_is_group: bool, group: str, priority: Priority
     ) -> bool:
         return self._quotas.pop((subject, subject_is_group, group, priority), None) is not None
-
-    async def shares(self) -> list[Share]:
-        return [self._shares[key] for key in sorted(self._shares)]
-
-    async def save_share(self, share: Share) -> None:
-        self._shares[share.user_group, share.group] = share
-
-    async def delete_share(self, user_group: str, group: str) -> bool:
-        return self._shares.pop((user_group, group), None) is not None
 
     async def tokens(self) -> list[Token]:
         return [self._tokens[key] for key in sorted(self._tokens)]

@@ -21,6 +21,7 @@ from hai_backend.domain.mount import MountRow
 from hai_backend.domain.port import Port
 from hai_backend.domain.registry import Image, Registry
 from hai_backend.domain.right import Grant
+from hai_backend.domain.user import Share
 from hai_backend.store.convert import Values, dump_names, load_names, storable
 from hai_backend.store.rows import (
     ARTIFACTS,
@@ -31,6 +32,7 @@ from hai_backend.store.rows import (
     MOUNT_RULES,
     PORTS,
     REGISTRIES,
+    SHARES,
     TASK_ARTIFACTS,
 )
 from hai_backend.store.transaction import Transaction
@@ -47,6 +49,7 @@ TABLES: dict[type[Any], Table] = {
     MountRow: MOUNT_RULES,
     Port: PORTS,
     Registry: REGISTRIES,
+    Share: SHARES,
 }
 
 

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, and_, delete, select
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.user import Quota, Share, Token, User
+from hai_backend.domain.user import Quota, Token, User
 from hai_backend.store import convert_small as convert
 from hai_backend.store.base import AuditRow
-from hai_backend.store.rows import AUDIT, GROUPS, MEMBERS, NODES, QUOTAS, SHARES, TOKENS, USERS
+from hai_backend.store.rows import AUDIT, GROUPS, MEMBERS, NODES, QUOTAS, TOKENS, USERS
 from hai_backend.store.transaction import Transaction
 
 
@@ -75,23 +75,6 @@ def delete_quota(
         QUOTAS.c.priority == int(priority),
     )
     return transaction.delete(delete(QUOTAS).where(key)) > 0
-
-
-def shares(connection: Connection) -> list[Share]:
-    """All shares, by key."""
-    rows = connection.execute(select(SHARES).order_by(*SHARES.primary_key))
-    return [convert.share_of(row) for row in rows]
-
-
-def save_share(transaction: Transaction, share: Share) -> None:
-    """Insert or replace a share."""
-    transaction.put(SHARES, [convert.share_values(share)])
-
-
-def delete_share(transaction: Transaction, user_group: str, group: str) -> bool:
-    """Remove a share and tell whether there was one."""
-    key = and_(SHARES.c.user_group == user_group, SHARES.c.group_name == group)
-    return transaction.delete(delete(SHARES).where(key)) > 0
 
 
 def tokens(connection: Connection) -> list[Token]:

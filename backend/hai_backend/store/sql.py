@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent
-from hai_backend.domain.user import Quota, Share, Token, User
+from hai_backend.domain.user import Quota, Token, User
 from hai_backend.store import queries, records, small
 from hai_backend.store.base import AuditRow, Kept, TaskPage, TaskQuery
 from hai_backend.store.commands import AddAudit, CreateTask, Do, SaveTask
@@ -99,15 +99,6 @@ class SqlStore:
             lambda t: small.delete_quota(t, subject, subject_is_group, group, priority)
         )
         return bool(deleted)
-
-    async def shares(self) -> list[Share]:
-        return await self._read(small.shares)
-
-    async def save_share(self, share: Share) -> None:
-        await self._do(lambda t: small.save_share(t, share))
-
-    async def delete_share(self, user_group: str, group: str) -> bool:
-        return bool(await self._do(lambda t: small.delete_share(t, user_group, group)))
 
     async def tokens(self) -> list[Token]:
         return await self._read(small.tokens)

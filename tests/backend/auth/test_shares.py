@@ -95,7 +95,7 @@ async def test_shares_are_there_again_after_a_restart() -> None:
 
 
 class _FullDisk(MemoryStore):
-    async def save_share(self, share: Share) -> None:
+    async def save_record(self, record: object) -> None:
         raise HaiError("disk full")
 
 

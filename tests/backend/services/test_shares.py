@@ -129,13 +129,13 @@ async def test_guaranteed_parts_of_a_group_fit_into_it_together(
 async def test_two_who_set_shares_at_once_cannot_guarantee_too_much(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = platform.store.save_share
+    save = platform.store.save_record
 
     async def slow(new: StoredShare) -> None:
         await asyncio.sleep(0)
         await save(new)
 
-    monkeypatch.setattr(platform.store, "save_share", slow)
+    monkeypatch.setattr(platform.store, "save_record", slow)
     shares = Shares(platform.directory, platform.ledger, Capacity(platform.cluster))
     calls = (shares.set(share(name, guaranteed=3).share) for name in ("vision", "speech"))
     answers = await asyncio.gather(*calls, return_exceptions=True)

@@ -571,19 +571,24 @@ async def test_users_and_quotas(store: Store) -> None:
 async def test_shares(store: Store) -> None:
     vision, speech = Share("vision", "g", 3, 2, 8), Share("Speech", "g", 0, 0, 0)
     other = Share("vision", "a")
-    assert await store.shares() == []
+    assert await store.records(Share) == []
     for share in (replace(vision, guaranteed=1, limit=None), vision, speech, other):
-        await store.save_share(share)
-    assert await store.shares() == [speech, other, vision]
-    await store.save_share(replace(vision, limit=None))
-    assert await store.shares() == [speech, other, replace(vision, limit=None)]
-    assert await store.delete_share("vision", "g")
-    assert not await store.delete_share("vision", "g")
-    assert not await store.delete_share("speech", "g")
-    assert await store.shares() == [speech, other]
+        await store.save_record(share)
+    assert await store.records(Share) == [speech, other, vision]
+    await store.save_record(replace(vision, limit=None))
+    assert await store.records(Share) == [speech, other, replace(vision, limit=None)]
+    assert await store.delete_record(Share("vision", "g"))
+    assert not await store.delete_record(Share("vision", "g"))
+    assert not await store.delete_record(Share("speech", "g"))
+    assert await store.records(Share) == [speech, other]
 
 
 RECORDS = [
+    (
+        Share("speech", "g", 1, 2, 3),
+        Share("speech", "g", 0, 0, None),
+        Share("vision", "g", 4, 0, None),
+    ),
     (
         Dataset("a", "1", "/d", "ada", "vision", Visibility.GROUP, 1 << 50, "gut", 1.5),
         Dataset("a", "1", "/e", "bob"),
