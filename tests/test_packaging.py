@@ -43,7 +43,8 @@ def test_the_wheel_holds(wheel: zipfile.ZipFile, name: str) -> None:
 
 
 def test_every_module_of_the_checkout_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    roots = [ROOT / "proto", ROOT / "backend", ROOT / "tui"]
+    folders = ("proto", "backend", "tui", "jupyter_ext", "haienv", "workspace_sync")
+    roots = [ROOT / folder for folder in folders]
     ours = {
         str(path.relative_to(root))
         for root in roots
@@ -56,7 +57,8 @@ def test_every_module_of_the_checkout_is_in_the_wheel(wheel: zipfile.ZipFile) ->
 
 def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
-    assert {t for t in tops if not t.endswith(".dist-info")} == {"hai", "hai_backend", "hai_tui"}
+    ours = {"hai", "hai_backend", "hai_tui", "hai_jupyter", "haienv", "hai_sync"}
+    assert {t for t in tops if not t.endswith(".dist-info")} == ours
 
 
 def test_the_commands_are_declared(wheel: zipfile.ZipFile) -> None:
@@ -66,4 +68,6 @@ def test_the_commands_are_declared(wheel: zipfile.ZipFile) -> None:
         "hai",
         "hai-cli",
         "hai-server",
+        "haienv",
+        "haiworkspace",
     }

@@ -1,0 +1,1 @@
+"""Python environments for tasks: layered, locked, shared."""

@@ -1,0 +1,1 @@
+"""The platform inside JupyterLab: server extension, kernels, magics."""

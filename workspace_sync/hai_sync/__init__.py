@@ -1,0 +1,1 @@
+"""Workspaces: a directory kept the same on a laptop and on the cluster's storage."""
