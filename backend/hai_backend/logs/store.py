@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from hai_backend.domain.errors import Unavailable
+from hai_backend.logs import backwards, reader, segments
 from hai_backend.logs import cursor as cursors
-from hai_backend.logs import reader, segments
 from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -97,6 +97,24 @@ class LogStore:
         place = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
         lines, after = reader.read(self._root / str(task_id), place, start, max_bytes)
         return lines, cursors.encode(after)
+
+    def read_back(
+        self,
+        task_id: int,
+        *,
+        ranks: tuple[int, ...] = (),
+        run: int = 0,
+        cursor: str = "",
+        max_bytes: int = 256 * 1024,
+    ) -> tuple[list[LogLine], str, str]:
+        """The last lines before the cursor, without one the last of all; where they begin ("" when there
+        are none) and where they end.
+        """
+        place = cursors.matching(cursor, tuple(sorted(set(ranks))), run)
+        directory = self._root / str(task_id)
+        page = backwards.read_back(directory, place, at_end=not cursor, limit=max_bytes)
+        begin = cursors.encode(page.begin) if page.lines else ""
+        return page.lines, begin, cursors.encode(page.end)
 
     async def wait(self, task_id: int, cursor: str) -> None:
         """Return when a complete line stands after a cursor that `read` gave: at once, or when it is appended."""

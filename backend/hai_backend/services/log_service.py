@@ -30,6 +30,9 @@ class LogService(LogServiceServicer):
     ) -> AsyncIterator[pb.TailLogsResponse]:
         _check(request)
         await self._access.visible(caller.current(), request.id)
+        if request.back:
+            yield await asyncio.to_thread(self._page, request)
+            return
         cursor, sent = request.cursor, False
         while True:
             ended = await self._ended(
@@ -55,6 +58,16 @@ class LogService(LogServiceServicer):
             cursor=cursor,
             max_bytes=limits.BUNDLE_BYTES,
         )
+
+    def _page(self, request: pb.TailLogsRequest) -> pb.TailLogsResponse:
+        lines, begin, end = self._logs.read_back(
+            request.id,
+            ranks=tuple(request.ranks),
+            run=request.run,
+            cursor=request.cursor,
+            max_bytes=limits.PAGE_BYTES,
+        )
+        return pb.TailLogsResponse(lines=map(_line, lines), cursor=end, begin=begin)
 
     async def _ended(self, task_id: int) -> bool:
         if task_id in self._ledger.unfinished():
@@ -85,6 +98,8 @@ def _check(request: pb.TailLogsRequest) -> None:
         rules.number(f"ranks[{i}]", rank, 0, limits.NODES)
     rules.number("run", request.run, 0, 2**31 - 1)
     rules.number("tail_lines", request.tail_lines, 0, 2**31 - 1)
+    if request.back and (request.tail_lines or request.follow or request.HasField("since")):
+        rules.add("back", "goes with neither tail_lines, since nor follow")
     rules.check()
 
 

@@ -90,4 +90,13 @@ class Logs(Protocol):
         cursor: str = "",
         max_bytes: int = 1024 * 1024,
     ) -> tuple[list[LogLine], str]: ...
+    def read_back(
+        self,
+        task_id: int,
+        *,
+        ranks: tuple[int, ...] = (),
+        run: int = 0,
+        cursor: str = "",
+        max_bytes: int = 256 * 1024,
+    ) -> tuple[list[LogLine], str, str]: ...
     async def wait(self, task_id: int, cursor: str) -> None: ...

@@ -188,6 +188,9 @@ class FakeTaskService:
         return task
 
 
+_PAGE_LINES = 1000
+
+
 class FakeLogService:
     """LogService over a World; a cursor is the number of lines that were passed."""
 
@@ -196,6 +199,9 @@ class FakeLogService:
 
     async def TailLogs(self, request: TailLogsRequest) -> AsyncIterator[TailLogsResponse]:
         task = self._world.task(request.id)
+        if request.back:
+            yield self._before(request)
+            return
         seen = int(request.cursor or 0)
         first = not request.cursor
         while True:
@@ -211,6 +217,14 @@ class FakeLogService:
             if not request.follow or task.state == TASK_STATE_FINISHED:
                 return
             await self._world.next_change()
+
+    def _before(self, request: TailLogsRequest) -> TailLogsResponse:
+        lines = self._world.lines.get(request.id, [])
+        end = int(request.cursor) if request.cursor else len(lines)
+        wanted = [i for i in range(end) if _wanted(lines[i].rank, lines[i].run, request)]
+        page = wanted[-_PAGE_LINES:]
+        begin = str(page[0]) if page else ""
+        return TailLogsResponse(lines=[lines[i] for i in page], cursor=str(end), begin=begin)
 
 
 def _wanted(rank: int, run: int, request: TailLogsRequest) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -60,3 +61,22 @@ class Logs:
 
         limit = patience if follow or patience is not None else 0.0
         return resumed(reopen, cursor, lambda r: r.cursor, patience=limit)
+
+    async def page(
+        self,
+        id: int,
+        cursor: str = "",
+        *,
+        ranks: Iterable[int] = (),
+        run: int = 0,
+        back: bool = True,
+    ) -> TailLogsResponse:
+        """The lines right before a cursor (none: the last ones of all), or with `back` False those after it.
+
+        `begin` and `cursor` of the answer stand for its two ends; without lines `begin` is empty: the way back ends.
+        """
+        request = TailLogsRequest(id=id, ranks=ranks, run=run, cursor=cursor, back=back)
+        async with aclosing(self._transport.stream(self._stub.TailLogs, request)) as answers:
+            async for answer in answers:
+                return answer
+        return TailLogsResponse(cursor=cursor)

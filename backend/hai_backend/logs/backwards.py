@@ -1,0 +1,132 @@
+"""Reads the logs of all ranks of a task towards their beginning: the page before a cursor, or the last one of all.
+
+A page begins at the time from which every rank was read, so order holds across pages. Its `begin` is a cursor like any
+other: the page before it is read with it, and reading forward from it gives this page again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hai_backend.logs import reader
+from hai_backend.logs import segments as files
+from hai_backend.logs.cursor import Cursor
+from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine, decode
+from hai_backend.logs.segments import BLOCK, Segment
+
+_Row = tuple[float, int, LogLine]  # a time that never decreases, where the line begins
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines in order of time, and where they begin and end."""
+
+    lines: list[LogLine]
+    begin: Cursor
+    end: Cursor
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The last lines of one rank before a position; `more`: it has others before them."""
+
+    begin: int
+    rows: list[_Row] = field(default_factory=list)
+    more: bool = False
+
+
+def read_back(directory: Path, cursor: Cursor, *, at_end: bool, limit: int) -> Page:
+    """The page that ends at the cursor, or, `at_end`, with the last complete lines of all ranks."""
+    logs = _logs(directory, cursor)
+    positions = {
+        (run, rank): _position(cursor, run, rank, segments, at_end)
+        for run, ranks in logs.items()
+        for rank, segments in ranks.items()
+    }
+    end = _end(cursor, positions) if at_end else cursor
+    lines: list[LogLine] = []
+    begin = end
+    for run in sorted(logs, reverse=True):
+        got, starts, whole = _read_run(run, logs[run], positions, limit)
+        lines = got + lines
+        limit -= sum(len(line.text) for line in got)
+        if starts:
+            floor = 0 if cursor.run else run - 1
+            begin = replace(cursor, floor=floor, positions=starts)
+        if not whole or limit <= 0:
+            break
+    return Page(lines, begin, end)
+
+
+def _logs(directory: Path, cursor: Cursor) -> dict[int, dict[int, list[Segment]]]:
+    wanted = [cursor.run] if cursor.run else reader.runs(directory)
+    scanned = {run: files.scan(directory / str(run)) for run in wanted}
+    return {
+        run: {k: s for k, s in found.items() if not cursor.ranks or k in cursor.ranks}
+        for run, found in scanned.items()
+    }
+
+
+def _position(cursor: Cursor, run: int, rank: int, segments: list[Segment], at_end: bool) -> int:
+    if at_end or (run <= cursor.floor and (run, rank) not in cursor.positions):
+        return _end_of_lines(segments)
+    return cursor.positions.get((run, rank), 0)
+
+
+def _end_of_lines(segments: list[Segment]) -> int:
+    """Behind the last complete line."""
+    first, end = segments[0].first, segments[-1].end
+    begin, block = files.read(segments, max(first, end - BLOCK), BLOCK)
+    newline = block.rfind(b"\n")
+    return begin + newline + 1 if newline >= 0 else end if len(block) > MAX_LINE_BYTES else first
+
+
+def _end(cursor: Cursor, positions: dict[tuple[int, int], int]) -> Cursor:
+    """Late lines of the run before the last one are still waited for."""
+    floor = 0 if cursor.run else max((run for run, _ in positions), default=0) - 2
+    kept = {key: value for key, value in positions.items() if key[0] > floor}
+    return replace(cursor, floor=max(0, floor), positions=kept)
+
+
+def _read_run(
+    run: int,
+    ranks: Mapping[int, list[Segment]],
+    at: Mapping[tuple[int, int], int],
+    limit: int,
+) -> tuple[list[LogLine], dict[tuple[int, int], int], bool]:
+    share = max(limit // max(len(ranks), 1), BLOCK)
+    batches = {k: _batch(run, k, s, at[run, k], share) for k, s in ranks.items()}
+    horizon = max((b.rows[0][0] for b in batches.values() if b.more and b.rows), default=None)
+    taken = {k: _since(batch, horizon) for k, batch in batches.items()}
+    merged = heapq.merge(*taken.values(), key=lambda row: row[0])
+    starts = {
+        (run, k): rows[0][1] if rows else batches[k].begin if horizon is None else at[run, k]
+        for k, rows in taken.items()
+    }
+    return [line for _, _, line in merged], starts, horizon is None
+
+
+def _batch(run: int, rank: int, segments: list[Segment], position: int, limit: int) -> _Batch:
+    first = segments[0].first
+    begin, data = files.read(segments, max(first, position - limit), min(limit, position - first))
+    data = data[: max(0, position - begin)]
+    if begin > first and b"\n" in data[:-1]:
+        cut = data.index(b"\n") + 1  # the line whose head is not in this block
+        begin, data = begin + cut, data[cut:]
+    batch = _Batch(begin, more=begin > first)
+    time, at = 0.0, begin
+    for raw in data[:-1].split(b"\n") if data else []:
+        line = decode(raw, run, rank, time)
+        time = max(time, line.time)
+        batch.rows.append((time, at, line))
+        at += len(raw) + 1
+    return batch
+
+
+def _since(batch: _Batch, horizon: float | None) -> list[_Row]:
+    if horizon is None:
+        return batch.rows
+    return [row for row in batch.rows if row[0] >= horizon]
