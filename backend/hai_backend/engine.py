@@ -25,6 +25,7 @@ def _kubernetes(settings: Settings, address: str) -> Launcher:
 
     servers = told_to_agents(settings, advertised(settings, address)).split(",")
     base = {"instance": settings.cluster, "server_addresses": servers, "ca_pem": _ca(settings)}
+    base |= {"shared_path": str(settings.common.resolve())}
     cluster, options = read(settings.kubernetes, base)
     transport = OfficialTransport(options.kubeconfig, options.context)
     return KubernetesLauncher(transport, cluster, options)

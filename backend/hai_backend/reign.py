@@ -23,6 +23,7 @@ from hai_backend.domain.task import Task, TaskState
 from hai_backend.domain.user import TokenScope
 from hai_backend.home import write_private
 from hai_backend.launch.base import Launcher, RankKey
+from hai_backend.launch.shared import Shared
 from hai_backend.logs.store import LogStore
 from hai_backend.loops import learning, measuring
 from hai_backend.loops.checkpoints import Checkpoints
@@ -83,7 +84,8 @@ class Reign:
         self.hub = Hub()
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
         self.cluster = Cluster(store, self.clock, changed=self._ring)
-        describe = Describing(store, self.directory, self.cluster, self.clock)
+        self._shared = Shared(settings.common, settings.kubernetes)
+        describe = Describing(store, self.directory, self.cluster, self.clock, self._shared)
         self.performer = Performer(
             launcher, self.hub, self._mint, self.cluster.nodes().get, describe
         )
@@ -185,7 +187,7 @@ class Reign:
             clock=self.clock,
             secret=self._tools.secret,
             cluster=self.cluster,
-            checkpoints=self.settings.common / "checkpoints",
+            seen=self._shared.seen,
             report=self.checkpoints.report,
             level=self._level,
         )

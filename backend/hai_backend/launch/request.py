@@ -13,6 +13,7 @@ from enum import StrEnum
 from hai_backend.domain.mount import Mount
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.shared import SharedDirectory
 from hai_backend.domain.spec import ServiceType
 from hai_backend.domain.task import Rank, Task
 from hai_backend.domain.user import User
@@ -76,6 +77,7 @@ class RunRequest:
     resources: tuple[RankResources, ...] = ()
     shm_bytes: int = 0  # 0: half of the rank's memory
     mounts: tuple[Mount, ...] = ()
+    shared: tuple[SharedDirectory, ...] = ()
     capabilities: tuple[str, ...] = ()
     host_rights: tuple[HostRight, ...] = ()
     services: tuple[ServiceRequest, ...] = ()
@@ -94,6 +96,7 @@ class Terms:
     pull_secret: str = ""
     packed: bool = False  # nodes of the task's group are shared
     mig: str = ""  # profile of the slices that the task's group counts as GPUs
+    shared: tuple[SharedDirectory, ...] = ()  # the platform's own
 
 
 def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node]) -> RunRequest:
@@ -111,6 +114,7 @@ def run_request(task: Task, user: User, terms: Terms, nodes: Mapping[str, Node])
         pull_secret=terms.pull_secret,
         resources=tuple(_resources(task, r, nodes.get(r.node), terms) for r in task.run.ranks),
         mounts=terms.mounts,
+        shared=terms.shared,
         capabilities=_arguments(user.rights, _CAPABILITY),
         host_rights=tuple(right for right in HostRight if right in user.rights),
         services=_services(task, terms.node_ports),

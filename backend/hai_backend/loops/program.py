@@ -46,7 +46,7 @@ def _ours(task: Task, run: Run, rank: Rank, checkpoint_dir: str) -> dict[str, st
         env.TASK_NAME: task.spec.name,
         env.USER: task.user,
         env.NODE_NAME: rank.node,
-        env.CHECKPOINT_DIR: checkpoint_dir,
+        **({env.CHECKPOINT_DIR: checkpoint_dir} if checkpoint_dir else {}),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
@@ -16,6 +15,7 @@ from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.auth import run_tokens, tokens
 from hai_backend.domain.errors import Conflict, HaiError, Unauthenticated, Unavailable
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.shared import Seen, checkpoints_of
 from hai_backend.domain.task import RunState, Task
 from hai_backend.launch.base import RankKey
 from hai_backend.loops import program
@@ -52,7 +52,7 @@ class AgentPorts:
     clock: Clock
     secret: bytes
     cluster: Cluster
-    checkpoints: Path  # <task id> below it is kept over all runs of the task
+    seen: Seen
     report: Callable[[RankKey, Report], None]  # its program has a checkpoint
     level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
 
@@ -109,12 +109,11 @@ class AgentService(rpc.AgentServiceServicer):
         assert task.run is not None
         rank = task.run.ranks[key.rank]
         spec = task.spec.spec
-        checkpoints = self._p.checkpoints / str(task.id)
-        checkpoints.mkdir(parents=True, exist_ok=True)
+        checkpoints = self._p.seen(checkpoints_of(task.id))
         welcome = pb.AgentWelcome(
             argv=program.argv(task, rank),
             environments=program.variables(
-                task, task.run, rank, self._p.cluster.nodes().get(rank.node), str(checkpoints)
+                task, task.run, rank, self._p.cluster.nodes().get(rank.node), checkpoints
             ),
             workspace=spec.workspace,
             log_offset=self._p.logs.size(key),

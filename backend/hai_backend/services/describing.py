@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.image import parse_image
 from hai_backend.domain.port import Port, ports_of_task
 from hai_backend.domain.registry import Registry, registry_of
+from hai_backend.domain.shared import SharedDirectory, checkpoints_of
 from hai_backend.domain.task import Task
 from hai_backend.launch.request import RunRequest, Terms, run_request
+from hai_backend.launch.shared import Shared
 from hai_backend.loops.clock import Clock
 from hai_backend.services.ports import Cluster
 from hai_backend.services.storage import Storage
@@ -19,12 +22,15 @@ from hai_backend.store.base import Store
 class Describing:
     """Called with the task for each launch of its run."""
 
-    def __init__(self, store: Store, directory: Directory, cluster: Cluster, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, directory: Directory, cluster: Cluster, clock: Clock, shared: Shared
+    ) -> None:
         self._store = store
         self._directory = directory
         self._storage = Storage(store, directory)
         self._cluster = cluster
         self._clock = clock
+        self._shared = shared
 
     async def __call__(self, task: Task) -> RunRequest:
         """Raises Invalid when the mounts that the tables give the task cannot be."""
@@ -34,11 +40,19 @@ class Describing:
         group = self._cluster.groups().get(resource.group)
         terms = Terms(
             mounts=mounts,
+            shared=await self._made(task, owner.uid),
             node_ports=await self._node_ports(task),
             pull_secret=await self._pull_secret(resource.image),
             packed=group is not None and group.packed,
         )
         return run_request(task, user, terms, self._cluster.nodes())
+
+    async def _made(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
+        """The platform's directories in the task, which are there before its ranks are."""
+        directories = (checkpoints_of(task.id),)
+        for directory in directories:
+            await asyncio.to_thread(self._shared.make, directory, uid, uid)
+        return directories
 
     async def _node_ports(self, task: Task) -> Mapping[str, int]:
         ports = await self._store.records(Port)

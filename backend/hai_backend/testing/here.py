@@ -123,7 +123,9 @@ def pod_table(directory: Path, kubeconfig: Path, **more: Any) -> dict[str, Any]:
     """[kubernetes] of a server of a fake cluster."""
     settings = asdict(cluster_settings(directory, server_addresses=()))
     kept = {key: settings[key] for key in ("namespace", "agent_path", "images", "default_uid")}
-    return {**kept, "kubeconfig": str(kubeconfig), "kill_grace": 1.0, **more}
+    shared = f"hostPath:{directory / 'home'}"
+    own = {"kubeconfig": str(kubeconfig), "kill_grace": 1.0, "shared_volume": shared}
+    return {**kept, **own, **more}
 
 
 @asynccontextmanager
@@ -154,6 +156,7 @@ def _real_table(directory: Path) -> dict[str, Any]:
         "agent_path": os.environ.get("HAI_E2E_AGENT") or str(agent_directory(directory)),
         "default_uid": int(os.environ.get("HAI_E2E_UID", "1000")),
         "strict_groups": False,
+        "shared_volume": f"hostPath:{directory / 'home'}",
         "seccomp": "",
     }
 

@@ -161,6 +161,29 @@ def test_files_that_settings_name_are_mounted(render: Render, values: Body) -> N
     assert found["shared"] == mounts["shared"]
 
 
+@pytest.mark.parametrize(
+    ("values", "volume"),
+    [
+        pytest.param({}, "pvc:hai-shared", id="the chart's claim"),
+        pytest.param({"shared": {"existingClaim": "nfs"}}, "pvc:nfs", id="own claim"),
+        pytest.param({"tasks": {"namespace": "jobs"}}, "", id="no claim in another namespace"),
+        pytest.param(
+            {"tasks": {"namespace": "jobs"}, "kubernetes": {"shared_volume": "pvc:theirs"}},
+            "pvc:theirs",
+            id="a claim of the other namespace",
+        ),
+    ],
+)
+def test_tasks_see_their_part_of_the_shared_volume(
+    render: Render, values: Body, volume: str
+) -> None:
+    manifests = render(**values)
+    assert settings_of(manifests)["kubernetes"].get("shared_volume", "") == volume
+    claims = [v.get("persistentVolumeClaim") for v in server(manifests)["volumes"]]
+    own = {"claimName": volume.removeprefix("pvc:")}
+    assert own in claims or "tasks" in values
+
+
 @pytest.mark.parametrize("values", CASES)
 def test_every_pod_is_restricted(render: Render, values: Body) -> None:
     """As the level `restricted` of Pod Security Standards wants it, and a file system that is read only."""

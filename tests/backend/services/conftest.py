@@ -45,9 +45,10 @@ from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, serve
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint, Listening
-from hai_backend.store.memory import MemoryStore
+from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import History, goodput
 from hai_backend.testing import ManualClock
+from hai_backend.testing.stores import empty_store
 
 PEOPLE = {
     "root": User("root", Role.ADMIN),
@@ -100,7 +101,7 @@ class KnownImages:
 class Platform:
     """Everything below the services, and callers of them."""
 
-    store: MemoryStore
+    store: Store
     clock: ManualClock
     directory: Directory
     ledger: Ledger
@@ -152,7 +153,7 @@ class Platform:
             clock=self.clock,
             secret=self.secret,
             cluster=self.cluster,
-            checkpoints=self.home,
+            seen=lambda directory: str(self.home / directory.below),
             report=lambda key, report: None,
             level=lambda task, number: task.priority,
         )
@@ -288,11 +289,21 @@ def image_check() -> str:
 
 
 @pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    async with empty_store() as made:
+        yield made
+
+
+@pytest.fixture
 async def platform(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_limits: CallLimits, image_check: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    store: Store,
+    call_limits: CallLimits,
+    image_check: str,
 ) -> AsyncIterator[Platform]:
     monkeypatch.setattr(watching, "BUNDLE_SECONDS", 0.0)
-    store, clock = MemoryStore(), ManualClock()
+    clock = ManualClock()
     ledger = Ledger(
         store, clock, Feed(), perform=lambda task, what: None, changed=lambda *change: None
     )

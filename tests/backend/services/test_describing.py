@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.mount import MountKind, MountRow
@@ -10,9 +11,11 @@ from hai_backend.domain.node import Group, Node
 from hai_backend.domain.port import Port
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.registry import Registry
+from hai_backend.domain.shared import SharedDirectory
 from hai_backend.domain.spec import ServiceSpec, ServiceType
 from hai_backend.domain.user import User
 from hai_backend.launch.request import RankResources
+from hai_backend.launch.shared import Shared
 from hai_backend.services.describing import Describing
 from hai_backend.store.memory import MemoryStore
 from hai_backend.tasks import events as ev
@@ -30,7 +33,7 @@ class Two:
         return {"default": Group("default", packed=True)}
 
 
-async def test_a_run_has_the_mounts_ports_and_secrets_of_its_owner() -> None:
+async def test_a_run_has_the_mounts_ports_and_secrets_of_its_owner(tmp_path: Path) -> None:
     store = MemoryStore()
     directory = Directory(store)
     await store.save_user(User("ada", uid=1234, rights=("cap:IPC_LOCK",)))
@@ -49,9 +52,12 @@ async def test_a_run_has_the_mounts_ports_and_secrets_of_its_owner() -> None:
     services = (ServiceSpec("ssh", ServiceType.TCP, 22),)
     task = replace(task, spec=replace(task.spec, resource=resource, services=services))
     placed = step(task, ev.RunPlaced(("n0",), Priority.NORMAL, "free"), 1.0).task
-    describing = Describing(store, directory, Two(), ManualClock())  # type: ignore[arg-type]
+    shared = Shared(tmp_path, {})
+    describing = Describing(store, directory, Two(), ManualClock(), shared)  # type: ignore[arg-type]
     request = await describing(placed)
     assert [mount.mount_path for mount in request.mounts] == ["/data"]
+    assert request.shared == (SharedDirectory(f"checkpoints/{task.id}"),)
+    assert (tmp_path / "checkpoints" / str(task.id)).is_dir()
     assert [service.node_port for service in request.services] == [30_001]
     assert (request.uid, request.capabilities) == (1234, ("IPC_LOCK",))
     assert (request.image, request.pull_secret) == ("r.io/team/train:1", "team")

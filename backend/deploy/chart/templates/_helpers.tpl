@@ -33,6 +33,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.tasks.namespace | default .Release.Namespace }}
 {{- end }}
 
+{{- define "hai.sharedClaim" -}}
+{{ .Values.shared.existingClaim | default (printf "%s-shared" (include "hai.name" .)) }}
+{{- end }}
+
 {{- define "hai.databaseSecret" -}}
 {{- if .Values.postgresql.enabled -}}
 {{- if .Values.database.existingSecret }}{{ fail "postgresql.enabled and database.existingSecret exclude one another" }}{{ end -}}
@@ -101,6 +105,9 @@ hai-{{ .cluster | lower }}-{{ .level | lower | replace "_" "-" }}
 {{- end -}}
 {{- $pods := dict "namespace" (include "hai.tasks" .) "agent_image" (include "hai.image" .)
     "pull_policy" .Values.image.pullPolicy "pull_secret" .Values.image.pullSecret -}}
+{{- if eq (include "hai.tasks" .) .Release.Namespace -}}
+{{- $pods = merge $pods (dict "shared_volume" (printf "pvc:%s" (include "hai.sharedClaim" .))) -}}
+{{- end -}}
 {{- if .Values.tasks.priorityClasses -}}
 {{- $classes := dict -}}
 {{- range splitList " " (include "hai.levels" .) -}}

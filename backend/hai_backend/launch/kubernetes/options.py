@@ -11,6 +11,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.domain.mount_facts import Problem
+from hai_backend.domain.shared import checked_volume
 from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
 
 
@@ -44,7 +46,17 @@ def read(table: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[ClusterSett
     if not settings.agent_image and not settings.agent_path:
         message = "is needed (the image that brings the agent), or agent_path"
         raise Invalid((Violation("kubernetes.agent_image", message),), reason="BAD_SETTINGS")
+    _check_shared(settings.shared_volume)
     return settings, Options(**options)
+
+
+def _check_shared(volume: str) -> None:
+    try:
+        if volume:
+            checked_volume(volume)
+    except Problem as problem:
+        violation = Violation("kubernetes.shared_volume", str(problem))
+        raise Invalid((violation,), reason="BAD_SETTINGS") from problem
 
 
 def _kinds(of: type) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.image import parse_image
 from hai_backend.domain.mount import Mount, MountKind
 from hai_backend.domain.mount_facts import Problem
-from hai_backend.domain.mount_paths import checked_path, checked_target
+from hai_backend.domain.mount_paths import checked_path, checked_relative, checked_target
 from hai_backend.domain.mount_sources import checked_source
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RankResources, RunRequest
@@ -25,7 +25,7 @@ _MOST_ID = 2**31 - 1
 
 def checked(run: RunRequest, settings: ClusterSettings) -> None:
     """Raises Invalid with everything that is wrong."""
-    violations = (*_who(run, settings), *_what(run, settings), *_where(run))
+    violations = (*_who(run, settings), *_what(run, settings), *_where(run, settings))
     if violations:
         raise Invalid(violations, reason="BAD_LAUNCH")
 
@@ -84,8 +84,9 @@ def _resources(each: RankResources) -> Iterator[Violation]:
         yield Violation("resource", "asks for less than nothing")
 
 
-def _where(run: RunRequest) -> Iterator[Violation]:
-    paths = [mount.mount_path for mount in run.mounts]
+def _where(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
+    paths = [m.mount_path for m in run.mounts]
+    paths += [f"{settings.shared_path}/{d.below}" for d in run.shared]
     if len(set(paths)) < len(paths):
         yield Violation("mounts", "two of them have one mount path")
     for mount in run.mounts:
@@ -93,6 +94,11 @@ def _where(run: RunRequest) -> Iterator[Violation]:
             _mount(mount)
         except Problem as problem:
             yield Violation(f"mounts[{mount.mount_path[:64]}]", str(problem))
+    for directory in run.shared:
+        try:
+            checked_relative(directory.below)
+        except Problem as problem:
+            yield Violation(f"shared[{directory.below[:64]}]", str(problem))
 
 
 def _mount(mount: Mount) -> None:

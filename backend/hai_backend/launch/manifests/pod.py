@@ -15,7 +15,7 @@ from hai_backend.launch.manifests.resources import (
     memory_bytes,
 )
 from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
-from hai_backend.launch.manifests.volumes import volumes
+from hai_backend.launch.manifests.volumes import shared_volumes, volumes
 from hai_backend.launch.request import RankResources, RunRequest
 
 CONTAINER = "task"
@@ -37,6 +37,7 @@ def pod(run: RunRequest, rank: RankLaunch, settings: ClusterSettings, owner_uid:
 
 def _spec(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manifest:
     mounted, places = volumes(run.mounts, _shm_bytes(run, rank, settings))
+    ours, parts = shared_volumes(run.shared, settings.shared_volume, settings.shared_path)
     return {
         "nodeName": rank.node,
         "restartPolicy": "Never",
@@ -50,8 +51,8 @@ def _spec(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manif
         **_at_the_edge(run, settings),
         "tolerations": list(_tolerations(settings)),
         "initContainers": [_init_container(run, rank, settings)],
-        "containers": [_container(run, rank, settings, places)],
-        "volumes": [*agent.agent_volumes(run, rank.key, settings), *mounted],
+        "containers": [_container(run, rank, settings, [*parts, *places])],
+        "volumes": [*agent.agent_volumes(run, rank.key, settings), *ours, *mounted],
     }
 
 

@@ -33,6 +33,8 @@ class ClusterSettings:
     group_label: str = "hai.dev/group"  # of nodes; says their node group
     tolerations: tuple[Toleration, ...] = ()
     priority_classes: Mapping[str, str] = field(default_factory=dict)  # level, or SPOT -> class
+    shared_path: str = ""  # of `shared` on the server
+    shared_volume: str = ""  # what it is to pods, as pvc:claim; empty: they see nothing of it
     gpu_resource: str = "nvidia.com/gpu"
     mig_resource: str = "nvidia.com/mig-"  # the profile follows
     rdma_resource: str = ""  # as rdma/hca; empty: none is asked for

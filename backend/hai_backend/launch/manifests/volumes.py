@@ -1,4 +1,7 @@
-"""Mounts as volumes of a pod. Volumes are named by number, so no text of anybody becomes a name."""
+"""Mounts as volumes of a pod. Volumes are named by number, so no text of anybody becomes a name.
+
+The volume `shared` is never mounted as a whole: each directory of it is a subpath.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from hai_backend.domain.mount import HostPathType, Mount, MountKind
 from hai_backend.domain.mount_paths import SHARED_MEMORY
 from hai_backend.domain.mount_sources import size_bytes, split_source
+from hai_backend.domain.shared import SharedDirectory, checked_volume
 from hai_backend.launch.manifests.names import Manifest
 from hai_backend.launch.manifests.resources import amount
 
+_SHARED = "shared"
 _SUBPATHS = (MountKind.PVC, MountKind.CONFIG_MAP)
 
 
@@ -21,6 +26,25 @@ def volumes(mounts: Sequence[Mount], shm_bytes: int) -> tuple[list[Manifest], li
         made.append({"name": "shm", **_memory(shm_bytes)})
         places.append({"name": "shm", "mountPath": SHARED_MEMORY})
     return made, places
+
+
+def shared_volumes(
+    directories: Sequence[SharedDirectory], volume: str, path: str
+) -> tuple[list[Manifest], list[Manifest]]:
+    """`volumes` and `volumeMounts` of directories of the platform's; `path` is that of `shared` on the server."""
+    if not volume or not directories:
+        return [], []
+    kind, source = checked_volume(volume)
+    mount = Mount(_SHARED, source, kind, read_only=False)
+    within = _place(_SHARED, mount).get("subPath", "")
+    places = [_part(directory, path, within) for directory in directories]
+    return [{"name": _SHARED, **_SOURCES[kind](mount)}], places
+
+
+def _part(directory: SharedDirectory, path: str, within: str) -> Manifest:
+    below = f"{within}/{directory.below}" if within else directory.below
+    made: Manifest = {"name": _SHARED, "mountPath": f"{path}/{directory.below}", "subPath": below}
+    return {**made, "readOnly": True} if directory.read_only else made
 
 
 def _place(name: str, mount: Mount) -> Manifest:

@@ -48,6 +48,9 @@ def test_what_the_table_says_counts_more_than_other_settings() -> None:
         pytest.param({"images": {"a": 1}}, "images", "a table of texts", id="no text"),
         pytest.param({"tolerations": [{"effect": "x"}]}, "tolerations", "key", id="no key"),
         pytest.param({"topology_labels": "leaf"}, "topology_labels", "a list", id="no list"),
+        pytest.param({"shared_volume": "tmpfs:1Gi"}, "shared_volume", "pvc:…", id="no volume"),
+        pytest.param({"shared_volume": "pvc:a/b"}, "shared_volume", "no name", id="no claim"),
+        pytest.param({"shared_volume": "nfs:x:/a/../b"}, "shared_volume", "dots", id="climbs"),
         pytest.param({"agent_image": ""}, "agent_image", "or agent_path", id="no agent"),
     ],
 )

@@ -20,6 +20,7 @@ OWNER_UID = "4d2f8a10-0000-4000-8000-000000000001"
 def cluster() -> ClusterSettings:
     return ClusterSettings(
         instance="east",
+        shared_path="/var/lib/hai/shared",
         server_addresses=("hai.hai.svc:50051",),
         ca_pem="-----BEGIN CERTIFICATE-----\n",
         agent_image="registry.example/hai/server:1",

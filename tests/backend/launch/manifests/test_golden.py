@@ -18,6 +18,7 @@ import yaml
 
 from hai_backend.domain.mount import HostPathType, Mount, MountKind
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.shared import SharedDirectory, checkpoints_of
 from hai_backend.domain.spec import ServiceType
 from hai_backend.launch.manifests.names import Manifest
 from hai_backend.launch.manifests.settings import ClusterSettings, Toleration
@@ -55,6 +56,7 @@ MOUNTS = (
     Mount("/fast", "4Gi", MountKind.TMPFS, read_only=False),
     Mount("/dev/shm", "16Gi", MountKind.TMPFS, read_only=False),
 )
+SHARED = (checkpoints_of(12), SharedDirectory("environments", read_only=True))
 CASES: dict[str, dict[str, Any]] = {
     "cpu": {},
     "gang-rdma": {
@@ -81,12 +83,21 @@ CASES: dict[str, dict[str, Any]] = {
         ),
     },
     "mounts": {"mounts": MOUNTS},
+    "shared-claim": {"shared": SHARED},
+    "shared-part-of-a-claim": {"shared": SHARED},
+    "shared-nfs": {"shared": SHARED},
+    "shared-of-the-node": {"shared": SHARED},
+    "shared-nowhere": {"shared": SHARED},
     "capabilities": {"capabilities": ("IPC_LOCK", "SYS_PTRACE")},
     "host-rights": {"host_rights": tuple(HostRight)},
     "spot": {"spot": True, "priority": Priority.HIGH},
     "agent-by-path": {},
 }
 SETTINGS: dict[str, dict[str, Any]] = {
+    "shared-claim": {"shared_volume": "pvc:hai-shared"},
+    "shared-part-of-a-claim": {"shared_volume": "pvc:site:hai/shared"},
+    "shared-nfs": {"shared_volume": "nfs:nfs.example:/export/hai"},
+    "shared-of-the-node": {"shared_volume": "hostPath:/srv/hai"},
     "agent-by-path": {
         "agent_path": "/opt/hai/agent",
         "agent_image": "",

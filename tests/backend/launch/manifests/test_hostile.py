@@ -19,6 +19,7 @@ from hai_backend.domain.mount import Mount, MountAction, MountKind, MountRow
 from hai_backend.domain.mount_rules import resolve
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.shared import SharedDirectory
 from hai_backend.domain.spec import ProgramSpec, ResourceSpec, ServiceType, TaskSpec
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskState
 from hai_backend.domain.user import Role, User
@@ -362,6 +363,13 @@ REQUESTS_REFUSED: dict[str, dict[str, Any]] = {
     "secret of another namespace": {"pull_secret": "kube-system/token"},
     "two services of one name": {"services": (ServiceRequest("a", ServiceType.TCP, 1),) * 2},
     "port of the node": {"services": (ServiceRequest("a", ServiceType.TCP, 1, node_port=-1),)},
+    "directory of ours climbs": {"shared": (SharedDirectory("checkpoints/../admin.token"),)},
+    "directory of ours is absolute": {"shared": (SharedDirectory("/etc"),)},
+    "all that is ours": {"shared": (SharedDirectory(""),)},
+    "a mount over a directory of ours": {
+        "shared": (SharedDirectory("x"),),
+        "mounts": (Mount("/var/lib/hai/shared/x", "/a"),),
+    },
     "two mounts at one path": {"mounts": (Mount("/a", "/b"), Mount("/a", "/c"))},
 }
 

@@ -1,0 +1,49 @@
+"""Makes directories of the platform's for tasks, and says where ranks see them (what they are: domain/shared.py)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hai_backend.domain.shared import SharedDirectory
+
+_PASSABLE = 0o711  # what mounts a directory may not be root on the server of files
+
+
+class Shared:
+    """`pods`: the table [kubernetes] of the settings; empty: ranks are processes of this machine."""
+
+    def __init__(self, root: Path, pods: Mapping[str, Any]) -> None:
+        self._root = root.resolve()
+        self._in_pods = bool(pods)
+        self._mounted = bool(pods.get("shared_volume"))
+        self._default_uid = int(pods.get("default_uid", 0))
+
+    def seen(self, directory: SharedDirectory) -> str:
+        """Where a rank sees it; empty: nowhere, for nobody said which volume it is on."""
+        if self._in_pods and not self._mounted:
+            return ""
+        return str(self._root / directory.below)
+
+    def make(self, directory: SharedDirectory, uid: int, gid: int) -> None:
+        """Before ranks start; may be repeated. Programs of pods run as this user, or as the cluster's default."""
+        path = self._root / directory.below
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True)
+            path.parent.chmod(_PASSABLE)
+        path.mkdir(exist_ok=True, mode=0o700)
+        owner = uid or self._default_uid
+        if self._in_pods and not directory.read_only and owner:
+            _give(path, owner, gid or owner)
+
+
+def _give(path: Path, uid: int, gid: int) -> None:
+    """A server that is not root can give nothing away; whom the directory is mounted for is then all that guards it."""
+    if path.stat(follow_symlinks=False).st_uid == uid:
+        return
+    try:
+        os.chown(path, uid, gid, follow_symlinks=False)
+    except PermissionError:
+        path.chmod(0o777)

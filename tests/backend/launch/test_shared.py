@@ -1,0 +1,79 @@
+"""Directories of the platform's in tasks: made before ranks start, and given to whom their programs run as."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hai_backend.domain.shared import SharedDirectory, checkpoints_of
+from hai_backend.launch.shared import Shared
+
+PODS = {"shared_volume": "pvc:hai-shared", "default_uid": 20000}
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(
+    ("pods", "seen"),
+    [
+        pytest.param({}, True, id="processes"),
+        pytest.param(PODS, True, id="pods"),
+        pytest.param({"agent_path": "/opt/hai"}, False, id="pods that have no volume"),
+    ],
+)
+def test_it_is_seen_where_the_server_has_it_or_not_at_all(
+    tmp_path: Path, pods: dict[str, object], seen: bool
+) -> None:
+    found = Shared(tmp_path, pods).seen(checkpoints_of(7))
+    assert found == (str(tmp_path / "checkpoints" / "7") if seen else "")
+
+
+@ROOT
+@pytest.mark.parametrize(
+    ("uid", "gid", "owner"),
+    [
+        pytest.param(2001, 3001, (2001, 3001), id="of a user"),
+        pytest.param(2001, 0, (2001, 2001), id="whose group is the uid"),
+        pytest.param(0, 0, (20000, 20000), id="without a uid"),
+    ],
+)
+def test_it_belongs_to_whom_the_pods_run_as(
+    tmp_path: Path, uid: int, gid: int, owner: tuple[int, int]
+) -> None:
+    shared = Shared(tmp_path, PODS)
+    for _ in range(2):  # each run asks for it
+        shared.make(checkpoints_of(7), uid, gid)
+    path = tmp_path / "checkpoints" / "7"
+    assert (path.stat().st_uid, path.stat().st_gid) == owner
+    assert (mode(path), mode(path.parent)) == (0o700, 0o711)
+
+
+def test_a_server_that_can_give_nothing_away_lets_the_mount_guard_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chown", refused)
+    Shared(tmp_path, PODS).make(checkpoints_of(7), 54321, 54321)
+    assert mode(tmp_path / "checkpoints" / "7") == 0o777
+
+
+@pytest.mark.parametrize(
+    ("pods", "directory"),
+    [
+        pytest.param({}, checkpoints_of(7), id="of a process, which runs as the server"),
+        pytest.param(PODS, SharedDirectory("environments/x", read_only=True), id="only read"),
+    ],
+)
+def test_it_stays_the_servers(
+    tmp_path: Path, pods: dict[str, object], directory: SharedDirectory
+) -> None:
+    Shared(tmp_path, pods).make(directory, 54321, 54321)
+    assert (tmp_path / directory.below).stat().st_uid == os.getuid()
+    assert mode(tmp_path / directory.below) == 0o700
