@@ -2,9 +2,9 @@
 PYTHON ?= python
 NPROC  := $(shell nproc)
 
-.PHONY: help check format lint types contracts proto test e2e-k8s bench mutate docs schema
+.PHONY: help check format lint types contracts proto test test-postgres e2e-k8s bench mutate docs schema
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 check: format lint types proto-lint test ## format, lint, types, contracts, tests
 
@@ -26,6 +26,10 @@ proto-lint: ## buf lint, and buf breaking against the last released contract
 
 test: ## all tests, in parallel
 	$(PYTHON) -m pytest -n $(NPROC) --dist loadgroup tests
+
+test-postgres: ## what runs on a store, once more on PostgreSQL (HAI_TEST_POSTGRES)
+	HAI_TEST_STORE=postgres $(PYTHON) -m pytest -n $(NPROC) --dist loadgroup \
+	  tests/backend/services tests/backend/loops tests/contract/test_client_contract.py
 
 e2e-k8s: ## the main job on a real cluster: KUBECONFIG and HAI_E2E_IMAGE (docs/operate.md says what else)
 	$(PYTHON) -m pytest -m k8s tests/e2e tests/contract

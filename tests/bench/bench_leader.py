@@ -21,7 +21,8 @@ from hai.client.profile import Profile
 from hai_backend.domain.task import TaskState
 from hai_backend.leader.session import connected
 from hai_backend.store.connect import open_store
-from hai_backend.testing.replicas import Replicas, database
+from hai_backend.testing.databases import database
+from hai_backend.testing.replicas import Replicas
 from tests.bench import bench_submit
 from tests.bench.bench_store import CALLERS, create
 from tests.bench.figures import Figure

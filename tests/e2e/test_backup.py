@@ -15,7 +15,7 @@ from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
-from hai_backend.testing.replicas import create_database, drop_database
+from hai_backend.testing.databases import create_database, drop_database
 from hai_backend.testing.server import ServerProcess
 
 POSTGRES = os.environ.get("HAI_TEST_POSTGRES", "")

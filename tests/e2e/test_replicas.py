@@ -19,7 +19,8 @@ from hai.client.errors import TimedOut, Unreachable
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task, TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
-from hai_backend.testing.replicas import Replicas, create_database, drop_database
+from hai_backend.testing.databases import create_database, drop_database
+from hai_backend.testing.replicas import Replicas
 from hai_backend.testing.server import ServerProcess
 
 pytestmark = [pytest.mark.postgres, pytest.mark.xdist_group("replicas")]

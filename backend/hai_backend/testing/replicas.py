@@ -6,48 +6,14 @@ import asyncio
 import os
 import signal
 import time
-import uuid
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import make_url
 
 from hai.client.profile import Profile
 from hai_backend.launch.process import sweep
 from hai_backend.testing.server import ServerProcess
-
-
-async def create_database(server: str) -> str:
-    """The address of a new, empty database on a PostgreSQL server."""
-    name = f"hai_test_{uuid.uuid4().hex}"
-    await _execute(server, f'CREATE DATABASE "{name}"')
-    return make_url(server).set(database=name).render_as_string(hide_password=False)
-
-
-async def drop_database(server: str, url: str) -> None:
-    """Remove it, whoever still uses it."""
-    await _execute(server, f'DROP DATABASE "{make_url(url).database}" WITH (FORCE)')
-
-
-async def _execute(server: str, statement: str) -> None:
-    connection = await asyncpg.connect(server)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
-@asynccontextmanager
-async def database(server: str) -> AsyncIterator[str]:
-    """A new, empty database; dropped at the end."""
-    url = await create_database(server)
-    try:
-        yield url
-    finally:
-        await drop_database(server, url)
 
 
 class Replicas:

@@ -20,6 +20,7 @@ from hai_backend.config import Settings
 from hai_backend.engine import make_launcher
 from hai_backend.launch.base import Launcher
 from hai_backend.store.connect import open_store
+from hai_backend.testing.databases import usual_database
 
 _START_SECONDS = 60.0
 
@@ -36,17 +37,18 @@ class RunningServer:
 async def running_server(
     home: Path, *, nodes: int = 4, launcher: Launcher | None = None, **settings: Any
 ) -> AsyncIterator[RunningServer]:
-    """The real server in this process, on SQLite unless `database` says otherwise, with processes or, set so, pods."""
+    """The real server in this process, with processes or, set so, pods; its store is the usual one (databases.py)."""
     home.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - a test may wait for its disk
-    chosen = Settings(home=home, nodes=nodes, admin="admin", **settings)
-    app = App(chosen, open_store, lambda: launcher or make_launcher(chosen, app.address))
-    await app.start()
-    try:
-        yield RunningServer(
-            app, Profile("test", app.address, (chosen.common / "admin.token").read_text())
-        )
-    finally:
-        await app.stop()
+    async with usual_database() as url:
+        chosen = Settings(home=home, nodes=nodes, admin="admin", **{"database": url, **settings})
+        app = App(chosen, open_store, lambda: launcher or make_launcher(chosen, app.address))
+        await app.start()
+        try:
+            yield RunningServer(
+                app, Profile("test", app.address, (chosen.common / "admin.token").read_text())
+            )
+        finally:
+            await app.stop()
 
 
 class ServerProcess:

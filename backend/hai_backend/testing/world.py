@@ -18,7 +18,7 @@ from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.scheduling import Scheduling
 from hai_backend.sched import Policy
-from hai_backend.store.memory import MemoryStore
+from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import Instruction
 from hai_backend.testing import ManualClock
@@ -39,7 +39,7 @@ class Nobody:
 class World:
     """Everything but gRPC and processes."""
 
-    store: MemoryStore
+    store: Store
     launcher: FakeLauncher
     clock: ManualClock = field(default_factory=ManualClock)
     performed: list[Instruction] = field(default_factory=list)

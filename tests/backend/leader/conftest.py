@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import make_url
 
 from hai_backend.store.connect import open_store
-from hai_backend.testing.replicas import database
+from hai_backend.testing.databases import database
 
 
 @pytest.fixture

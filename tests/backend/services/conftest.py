@@ -48,7 +48,7 @@ from hai_backend.services.server import Endpoint, Listening
 from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import History, goodput
 from hai_backend.testing import ManualClock
-from hai_backend.testing.stores import empty_store
+from hai_backend.testing.databases import usual_store
 
 PEOPLE = {
     "root": User("root", Role.ADMIN),
@@ -290,7 +290,7 @@ def image_check() -> str:
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    async with empty_store() as made:
+    async with usual_store() as made:
         yield made
 
 
