@@ -164,9 +164,11 @@ class App:
             self._switchboard.to(reign.answering())
             leave_word(self.settings.common, self._told(), self.settings.authority)
             reign.govern()
+            self.metrics.leading(True)
             log.info("leading", epoch=epoch, unfinished=len(reign.ledger.unfinished()))
             await self._settle()
         finally:
+            self.metrics.leading(False)
             self._switchboard.to(Nobody())
             self.reign = None
             await reign.close(deposed=self._election.role != Leading(epoch))

@@ -57,6 +57,9 @@ class Metrics:
             buckets=_CALLS,
             registry=self.registry,
         )
+        self._leading = Gauge(
+            "hai_leading", "1 while this server leads, else 0.", registry=self.registry
+        )
         self._series: dict[tuple[str, str], Histogram] = {}  # `labels` is slow, calls are many
 
     def call(self, method: str, code: str, seconds: float) -> None:
@@ -102,6 +105,10 @@ class Metrics:
         self._nodes.clear()
         for (group, state), count in counts.items():
             self._nodes.labels(group, state).set(count)
+
+    def leading(self, leads: bool) -> None:
+        """Whether this server leads: over all servers the sum is 1, and 0 while they elect."""
+        self._leading.set(leads)
 
     def gpu(self, index: int, busy: float) -> None:
         """How busy a GPU of this machine is, from 0 to 1."""

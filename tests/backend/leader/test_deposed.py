@@ -85,3 +85,5 @@ async def test_nothing_is_acknowledged_and_a_new_reign_begins(url: str, tmp_path
                     await asyncio.sleep(0.05)
         names = sorted([task.name async for task in client.tasks.all()])
         assert names == ["one", "three"]
+        assert server.app.metrics.registry.get_sample_value("hai_leading") == 1
+    assert server.app.metrics.registry.get_sample_value("hai_leading") == 0
