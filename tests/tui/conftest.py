@@ -1,0 +1,149 @@
+"""A real server in the test process, and the app in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from hai.client.client import Client
+from hai.v1.task_pb2 import Task
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_backend.services.admission import Admission
+from hai_backend.testing.server import RunningServer, running_server
+from hai_tui.app import HaiApp, Options
+
+_VARIABLES = [
+    *("LC_ALL", "LC_MESSAGES", "HAI_LANG", "HAI_PROFILE", "HAI_SERVER", "HAI_TOKEN", "HAI_HOME"),
+    *("MARSV2_SERVER", "MARSV2_USER_TOKEN", "NO_COLOR"),
+]
+_PATIENCE = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """English, UTC, no settings of the person who runs the tests, nothing that moves by itself."""
+    for name in _VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "config" / "config.toml"))
+    monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RunningServer]:
+    """Two nodes, one admin."""
+    async with running_server(tmp_path / "home", nodes=2) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: RunningServer) -> AsyncIterator[Client]:
+    """An admin's client."""
+    async with Client(server.profile) as made:
+        yield made
+
+
+def program(name: str, *command: str, nodes: int = 1, priority: int = 10, **more: Any) -> TaskSpec:
+    """A task that runs a command."""
+    entrypoint, *parameters = command or ("sleep", "60")
+    return TaskSpec(
+        version=2,
+        name=name,
+        priority=priority,
+        spec=ProgramSpec(
+            entrypoint=entrypoint,
+            parameters=parameters,
+            entrypoint_executable=True,
+            workspace="/tmp",
+        ),
+        resource=ResourceSpec(node_count=nodes),
+        **more,
+    )
+
+
+class Driver:
+    """The app under test: keys go in, text comes out."""
+
+    def __init__(self, app: HaiApp, pilot: Pilot[int]) -> None:
+        self.app, self.pilot = app, pilot
+
+    async def press(self, *keys: str) -> None:
+        """Press keys and let the app come to rest."""
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def until(self, true: Callable[[], Any], patience: float = _PATIENCE) -> None:
+        """Wait for something that a server brings about; events, not time, make it true."""
+        ends = time.monotonic() + patience
+        while not true():
+            assert time.monotonic() < ends, f"it did not come true:\n{self.screen()}"
+            await self.pilot.pause(0.02)
+        await self.pilot.pause()
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until the screen shows all of these."""
+        await self.until(lambda: all(text in self.screen() for text in texts))
+
+    def screen(self) -> str:
+        """What a user sees, line by line."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+Drive = Callable[..., AbstractAsyncContextManager[Driver]]
+
+
+@pytest.fixture
+def drive() -> Drive:
+    """Runs the app: `async with drive(profile) as tui`."""
+
+    @asynccontextmanager
+    async def driving(
+        profile: Any = None, size: tuple[int, int] = (100, 24), **options: Any
+    ) -> AsyncIterator[Driver]:
+        app = HaiApp(Options(chosen=profile, **options))
+        async with app.run_test(size=size, notifications=True) as pilot:
+            yield Driver(app, pilot)
+            await app.session.close()
+
+    return driving
+
+
+async def finished(client: Client, *specs: TaskSpec) -> list[Task]:
+    """Submit and wait for the ends."""
+    tasks = [await client.tasks.create(spec) for spec in specs]
+    return list(await asyncio.gather(*(client.tasks.wait(t.id, timeout=60) for t in tasks)))
+
+
+@pytest.fixture
+def submit(client: Client) -> Callable[..., Awaitable[Task]]:
+    """Submits a command: `await submit("name", "sleep", "60")`."""
+
+    async def submitting(name: str, *command: str, **more: Any) -> Task:
+        return await client.tasks.create(program(name, *command, **more))
+
+    return submitting
+
+
+@pytest.fixture
+def open_streams() -> Callable[[], int]:
+    """Counts the streams that the server in this process holds open for its users."""
+
+    def count() -> int:
+        counters = (each for each in gc.get_objects() if type(each) is Admission)
+        return sum(sum(each._streams.values()) for each in counters)
+
+    return count

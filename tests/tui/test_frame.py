@@ -1,0 +1,69 @@
+"""The frame: connection, banner, keys, palette, go to."""
+
+from __future__ import annotations
+
+import pytest
+
+from hai.client.profile import Profile
+
+
+async def test_a_task_shows_up_by_itself(server, drive, submit) -> None:
+    async with drive(server.profile) as tui:
+        await tui.shows("● live", "no task yet")
+        await submit("train")
+        await tui.shows("train", "● RUNNING")
+
+
+async def test_a_server_that_is_not_there_is_told_of_and_tried_again(drive) -> None:
+    async with drive(Profile("lab", "127.0.0.1:1", "t")) as tui:
+        assert "HAI › tasks" in tui.screen()
+        await tui.shows("no server answers at 127.0.0.1:1", "next try in", "✗ no server")
+
+
+async def test_go_to_opens_a_page_and_escape_comes_back(server, drive, submit) -> None:
+    await submit("train")
+    async with drive(server.profile) as tui:
+        await tui.shows("train")
+        await tui.press(":", *"task 1", "enter")
+        await tui.shows("HAI › tasks › task 1")
+        await tui.press("escape")
+        await tui.until(lambda: "› task 1" not in tui.screen())
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        pytest.param("taks", "did you mean task", id="nearest name"),
+        pytest.param("task", "task wants TASK: such as :task 12", id="words are missing"),
+    ],
+)
+async def test_a_line_that_opens_nothing_says_why(server, drive, line: str, told: str) -> None:
+    async with drive(server.profile) as tui:
+        await tui.press(":", *line, "enter")
+        await tui.shows(told)
+
+
+async def test_the_keys_of_the_page_are_one_key_away(server, drive) -> None:
+    async with drive(server.profile, size=(100, 40)) as tui:
+        await tui.press("?")
+        await tui.shows("on this page", "everywhere", ":tasks", "● RUNNING")
+        await tui.press("escape")
+        await tui.until(lambda: "everywhere" not in tui.screen())
+
+
+async def test_without_a_profile_the_first_start_asks_for_one(server, drive, tmp_path) -> None:
+    async with drive(None) as tui:
+        await tui.shows("Welcome to HAI Platform")
+        await tui.press(*server.profile.server, "enter", *server.profile.token, "enter")
+        await tui.shows("HAI › tasks", "● live")
+    stored = tmp_path / "config" / "config.toml"
+    assert stored.stat().st_mode & 0o777 == 0o600
+    assert server.profile.token in stored.read_text()
+
+
+async def test_quitting_leaves_no_stream_open(server, drive, open_streams) -> None:
+    async with drive(server.profile) as tui:
+        await tui.shows("● live")
+        assert open_streams() == 1
+        await tui.press("q")
+    assert open_streams() == 0

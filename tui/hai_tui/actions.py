@@ -1,0 +1,88 @@
+"""What a person can do on a page: one value feeds the key, the footer, the help and the palette.
+
+Who may do it is decided here and nowhere else, so that all four places agree. The server decides in
+the end; this only saves a person the way there, and says which right is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from hai_tui.i18n import text
+
+Handler = Callable[[], Awaitable[None] | None]
+
+_OPERATOR = frozenset(
+    {"manage_tasks", "manage_nodes", "manage_storage", "manage_images", "assign_nodes"}
+)
+_ADMIN = _OPERATOR | {"manage_users", "manage_quotas", "manage_tokens", "grant_rights"}
+_BY_ROLE = {"OPERATOR": _OPERATOR, "ADMIN": _ADMIN}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sits here, as the server knows them. Unknown (no name) until the server has answered."""
+
+    name: str = ""
+    role: str = ""
+    groups: tuple[str, ...] = ()
+    rights: tuple[str, ...] = ()
+
+    def has(self, right: str) -> bool:
+        """True when the role or a grant gives the right, or nobody is known yet."""
+        if not right or not self.name:
+            return True
+        return right in self.rights or right in _BY_ROLE.get(self.role, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something to do. `text_id` names its sentence; `right` is one beyond what every user has."""
+
+    key: str  # as it is pressed: "s", "?", "ctrl+d", "space"; empty: palette only
+    name: str
+    text_id: str
+    handler: Handler
+    right: str = ""
+    writes: bool = False  # changes something: off with --readonly
+    shown: bool = True  # in the footer; help and palette list all
+    confirm: Callable[[], str] | None = None  # the question; empty answer: none is needed
+    why_not: Callable[[], str] | None = None  # why it can not be done just now; empty: it can
+
+    @property
+    def label(self) -> str:
+        """What it does, in the user's language."""
+        return text(self.text_id)
+
+
+def refusal(action: Action, caller: Caller, *, readonly: bool) -> str:
+    """Why the caller may not do it, as a sentence; empty: they may."""
+    if readonly and action.writes:
+        return text("refused.readonly", action=action.label)
+    if not caller.has(action.right):
+        facts = {"right": action.right, "user": caller.name, "role": caller.role.lower()}
+        return text("refused.right", action=action.label, **facts)
+    return action.why_not() if action.why_not else ""
+
+
+def pressed(key: str, character: str | None) -> str:
+    """One name for a key press: the sign itself where it has one, else Textual's name of the key."""
+    if character and character.isprintable() and character != " ":
+        return character
+    return key
+
+
+_SHOWN = {
+    "escape": "esc", "space": "space", "enter": "⏎", "up": "↑", "down": "↓", "left": "←", "right": "→",
+    "pageup": "pgup", "pagedown": "pgdn",
+}  # fmt: skip
+
+
+def key_label(key: str) -> str:
+    """How a key stands in footer and help: ^d for ctrl+d."""
+    if key.startswith("ctrl+"):
+        return f"^{key.removeprefix('ctrl+')}"
+    if key.startswith("shift+"):
+        return f"⇧{_SHOWN.get(key.removeprefix('shift+'), key.removeprefix('shift+'))}"
+    return _SHOWN.get(key, key)

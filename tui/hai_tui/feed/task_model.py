@@ -1,0 +1,50 @@
+"""Every task that we have heard of, by id. Pure: it applies answers in any order and any number of times.
+
+Two sources fill it: the watch (unfinished tasks, then changes) and pages of the list (older tasks).
+A task's version decides: a later state is never replaced by an earlier one, whichever comes last,
+so that reconnecting can neither double nor lose a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from hai.v1.task_pb2 import Task
+from hai.v1.task_service_pb2 import WatchTasksResponse
+
+
+class TaskModel:
+    """Tasks by id, and the version from which a watch goes on."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, Task] = {}
+        self.version = 0
+        self.loaded = False  # the first answer of the watch is here
+
+    @property
+    def tasks(self) -> Mapping[int, Task]:
+        """What is known, unordered."""
+        return MappingProxyType(self._tasks)
+
+    def get(self, id: int) -> Task | None:
+        """One task, if it was heard of."""
+        return self._tasks.get(id)
+
+    def apply(self, answer: WatchTasksResponse) -> set[int]:
+        """Take an answer of the watch; the ids that are not as they were."""
+        changed = self.merge(answer.tasks)
+        self.version = max(self.version, answer.version)
+        self.loaded = True
+        return changed
+
+    def merge(self, tasks: Iterable[Task]) -> set[int]:
+        """Take tasks from elsewhere (a page, the answer of an action); the ids that changed."""
+        return {task.id for task in tasks if self._take(task)}
+
+    def _take(self, task: Task) -> bool:
+        known = self._tasks.get(task.id)
+        if known is not None and known.version >= task.version:
+            return False
+        self._tasks[task.id] = task
+        return True

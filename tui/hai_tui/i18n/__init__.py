@@ -1,0 +1,29 @@
+"""Sentences of the terminal app in English and Chinese, by the mechanism of the command's texts.
+
+Each screen keeps its own table in a module here; a key that no table has is looked up in the command's.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from hai_tui.cli.texts import TEXTS, language
+
+TABLES = ("frame", "tasks", "task", "wizard")
+"""Modules of this package; each has TEXTS: key -> (English, Chinese)."""
+
+_TEXTS: dict[str, tuple[str, str]] = {
+    **TEXTS,
+    **{k: v for name in TABLES for k, v in import_module(f"{__name__}.{name}").TEXTS.items()},
+}
+
+
+def text(key: str, **values: object) -> str:
+    """The sentence of that key in the user's language."""
+    sentence = _TEXTS[key][language() == "zh"]
+    return sentence.format(**values) if values else sentence
+
+
+def known(key: str) -> bool:
+    """True when some table has that key."""
+    return key in _TEXTS

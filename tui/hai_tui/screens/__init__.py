@@ -1,0 +1,1 @@
+"""One module a page; see hai_tui.pages for the table."""

@@ -1,0 +1,102 @@
+"""`?`: the keys of the page, of the app and of lists, and what the signs mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from hai_tui.actions import Action, key_label
+from hai_tui.i18n import text
+from hai_tui.look import look
+from hai_tui.pages import PAGES
+from hai_tui.screens.page import Page
+from hai_tui.theme import tones
+
+_MOVES = (
+    ("↑ ↓ j k", "help.move.line"),
+    ("pgup pgdn ^b ^f", "help.move.page"),
+    ("home end g G", "help.move.ends"),
+    ("← →", "help.move.side"),
+)
+_STATES = (
+    "WAITING_INIT", "SUSPENDED", "BUILDING", "RUNNING", "SUSPENDING", "HELD", "SUCCEEDED", "FAILED",
+    "STOPPED", "CANCELED", "UNSCHEDULABLE",
+)  # fmt: skip
+
+
+class HelpScreen(ModalScreen[None]):
+    """Lies over the page; refused actions are struck out and say why."""
+
+    DEFAULT_CSS = """
+    HelpScreen { align: center middle; background: $background 60%; }
+    HelpScreen > VerticalScroll { width: 92%; max-width: 110; height: auto; max-height: 92%;
+        border: round $primary; background: $surface; padding: 0 2; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss", show=False),
+        Binding("j", "down", show=False),
+        Binding("k", "up", show=False),
+    ]
+
+    def __init__(self, page: Page) -> None:
+        super().__init__()
+        self._page = page
+
+    def compose(self) -> ComposeResult:
+        """One table a heading."""
+        with VerticalScroll() as box:
+            box.border_title = f"{self._page.title_text()} · {text('help.close')}"
+            own = list(self._page.actions())
+            rest = [a for a in self._page.all_actions() if a not in own and a.key]
+            yield Static(_heading("help.page"))
+            yield Static(self._rows(own))
+            yield Static(_heading("help.moving"))
+            yield Static(_table((keys, text(told), "") for keys, told in _MOVES))
+            yield Static(_heading("help.global"))
+            yield Static(self._rows(a for a in rest if not a.name.startswith("page.")))
+            yield Static(_heading("help.pages"))
+            yield Static(_table((f"{p.key} :{p.name}", p.about, "") for p in PAGES))
+            yield Static(_heading("help.states"))
+            yield Static(self._legend())
+
+    def action_down(self) -> None:
+        """Scroll."""
+        self.query_one(VerticalScroll).scroll_down(animate=False)
+
+    def action_up(self) -> None:
+        """Scroll."""
+        self.query_one(VerticalScroll).scroll_up(animate=False)
+
+    def _rows(self, actions: Iterable[Action]) -> Table:
+        return _table((key_label(a.key), a.label, self._page.refusal(a)) for a in actions)
+
+    def _legend(self) -> Text:
+        styles = tones(self.app.current_theme)
+        line = Text()
+        for state in _STATES:
+            line.append(f"{look(state).glyph} {state}", styles[look(state).tone]).append("   ")
+        return line
+
+
+def _heading(key: str) -> Text:
+    return Text(f"\n{text(key)}", "bold underline")
+
+
+def _table(rows: Iterable[tuple[str, str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(width=18, no_wrap=True, style="bold")
+    table.add_column(ratio=1)
+    for keys, told, refused in rows:
+        sentence = Text(told, "dim strike" if refused else "")
+        if refused:
+            sentence.append(f"  {refused}", "not strike italic")
+        table.add_row(keys, sentence)
+    return table

@@ -1,0 +1,186 @@
+"""The base of every page: crumbs, banner, content, status, keys; actions by key, footer, help and palette."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+
+from hai.client.errors import HaiError
+from hai_tui.actions import Action, pressed, refusal
+from hai_tui.widgets.bars import Banner, KeyLine, StatusLine, TopLine
+from hai_tui.widgets.confirm import Confirm
+from hai_tui.widgets.prompt import Prompt, Question
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai_tui.app import HaiApp
+    from hai_tui.feed.link import LinkState
+    from hai_tui.pages import PageEntry
+
+Answer = TypeVar("Answer")
+
+
+class Page(Screen[None]):
+    """A page. Subclasses give `content`, `actions`, and what they need of the hooks below.
+
+    Hooks: `title` (last crumb), `opened` (mounted: start workers and streams here), `tasks_changed`
+    (ids, at most ten times a second), `link_changed`, `shown_again` (back on top).
+    Streams and requests run as workers of the page, so they end with it.
+    """
+
+    DEFAULT_CSS = """
+    Page { background: $background; color: $foreground; layout: vertical; }
+    Page > #content { height: 1fr; }
+    """
+    entry: PageEntry
+    words: tuple[str, ...] = ()
+
+    @property
+    def hai(self) -> HaiApp:
+        """The app, by its own type."""
+        return cast("HaiApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """The frame around the content."""
+        yield TopLine()
+        yield Banner()
+        content = self.content()
+        content.id = content.id or "content"
+        yield content
+        yield StatusLine()
+        yield Prompt(self.focus_content)
+        yield KeyLine(self.perform)
+
+    def content(self) -> Widget:
+        """What the page shows between the lines."""
+        raise NotImplementedError
+
+    def title_text(self) -> str:
+        """The last crumb."""
+        return " ".join((self.entry.title, *self.words))
+
+    def actions(self) -> Sequence[Action]:
+        """What can be done here, the most important first."""
+        return ()
+
+    def opened(self) -> None:
+        """The page is mounted; nothing was asked yet."""
+
+    def tasks_changed(self, ids: set[int]) -> None:
+        """Tasks with these ids are not as they were."""
+
+    def link_changed(self, link: LinkState) -> None:
+        """The connection stands differently."""
+
+    def shown_again(self) -> None:
+        """The page is on top again."""
+
+    def focus_content(self) -> None:
+        """Give the keyboard to the content."""
+        content = self.query_one("#content")
+        inside = (widget for widget in content.query("*") if widget.focusable)
+        self.set_focus(content if content.focusable else next(inside, None))
+
+    def on_mount(self) -> None:
+        """Show the frame, then let the page begin."""
+        self.focus_content()
+        self.reframe()
+        self.opened()
+
+    def on_screen_resume(self) -> None:
+        """Back on top: the frame may have changed meanwhile."""
+        self.reframe()
+        self.shown_again()
+
+    def reframe(self) -> None:
+        """Draw crumbs, banner and keys again."""
+        if not self.is_mounted:
+            return
+        self.query_one(TopLine).show(self.hai.heading())
+        self.query_one(Banner).say(self.hai.banner())
+        items = [(a, not self.refusal(a)) for a in self.all_actions() if a.shown and a.key]
+        self.query_one(KeyLine).show(items)
+
+    def all_actions(self) -> list[Action]:
+        """Those of the page, then those of the app; of one key the page's own counts."""
+        own = list(self.actions())
+        taken = {key for action in own for key in action.key.split(",")}
+        return own + [a for a in self.hai.actions() if not a.key or a.key not in taken]
+
+    def refusal(self, action: Action) -> str:
+        """Why it can not be done now; empty: it can."""
+        return refusal(action, self.hai.caller, readonly=self.hai.options.readonly)
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys that no widget wanted are actions."""
+        key = pressed(event.key, event.character)
+        for action in self.all_actions():
+            if key in (action.key, *(action.key.split(",") if len(action.key) > 1 else ())):
+                event.stop()
+                event.prevent_default()
+                self.perform(action)
+                return
+
+    def perform(self, action: Action) -> None:
+        """Do it, or say why not; ask first where that is wanted."""
+        if told := self.refusal(action):
+            self.hai.say(told, warning=True)
+            return
+        self.run_worker(self._perform(action), group="actions", name=action.name)
+
+    async def _perform(self, action: Action) -> None:
+        question = action.confirm() if action.confirm else ""
+        if question and not await self.confirm(question):
+            return
+        try:
+            done = action.handler()
+            if isawaitable(done):
+                await done
+        except HaiError as error:
+            self.hai.fail(error)
+
+    async def confirm(self, question: str, typed: str = "") -> bool:
+        """Ask; with `typed` that word must be written out. Call it from a handler of an action."""
+        return await self.hai.push_screen_wait(Confirm(question, typed))
+
+    def ask_line(self, question: Question) -> None:
+        """Ask for one line at the bottom."""
+        self.query_one(Prompt).ask(question)
+
+    def status(self, sentence: str | Text) -> None:
+        """Write the status line."""
+        if self.is_mounted:
+            self.query_one(StatusLine).say(sentence)
+
+    def fetch(
+        self,
+        ask: Callable[[Client], Awaitable[Answer]],
+        show: Callable[[Answer], None],
+        *,
+        group: str = "fetch",
+    ) -> None:
+        """Ask the server in the background and show the answer; a newer question of the group replaces it.
+
+        While the server is away it is asked again by itself; the banner says so.
+        """
+
+        async def work() -> None:
+            session = self.hai.session
+            try:
+                client = await session.client()
+                show(await session.insist(lambda: ask(client)))
+            except HaiError as error:
+                self.hai.fail(error)
+
+        self.run_worker(work(), group=group, exclusive=True)
+
+    async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:
+        """One request of an action, within its deadline. Raises HaiError, which is shown if nobody catches it."""
+        return await ask(await self.hai.session.client())

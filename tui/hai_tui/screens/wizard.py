@@ -1,0 +1,123 @@
+"""The first start: no profile is stored, so ask for a server and a token, or start a server here.
+
+Nothing is stored before a call has proven that it works; the token is never shown or logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Button, Checkbox, Input, Label
+
+from hai.client import profile as profiles
+from hai.client.errors import HaiError
+from hai.client.profile import Profile
+from hai_tui.i18n import text
+
+if TYPE_CHECKING:
+    from hai_tui.app import HaiApp
+
+
+class WizardScreen(Screen[None]):
+    """Address and token, tried before they are kept."""
+
+    DEFAULT_CSS = """
+    WizardScreen { align: center middle; }
+    WizardScreen > Vertical { width: 76; max-width: 96%; height: auto; padding: 1 2;
+        border: round $primary; background: $surface; }
+    WizardScreen Label { width: 1fr; margin-top: 1; }
+    WizardScreen Input, WizardScreen Input:focus { border: none; height: 1; background: $panel; padding: 0 1; }
+    WizardScreen Checkbox, WizardScreen Checkbox:focus { border: none; padding: 0;
+        background: $surface; margin-top: 1; }
+    WizardScreen Horizontal { height: auto; margin-top: 1; }
+    WizardScreen Button { margin-right: 2; }
+    WizardScreen #told { color: $warning; height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.quit", show=False),
+        Binding("up", "app.focus_previous", show=False),
+        Binding("down", "app.focus_next", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """The form."""
+        with Vertical() as box:
+            box.border_title = text("wizard.title")
+            yield Label(text("wizard.about"), markup=False)
+            yield Label(text("wizard.server"), markup=False)
+            yield Input(id="server", placeholder="hai.example.org:7450", compact=True)
+            yield Label(text("wizard.token"), markup=False)
+            yield Input(id="token", password=True, compact=True)
+            yield Checkbox(text("wizard.insecure"), id="insecure", compact=True)
+            with Horizontal():
+                yield Button(text("wizard.connect"), id="connect", variant="primary", compact=True)
+                yield Button(text("wizard.up"), id="up", compact=True)
+                yield Button(text("wizard.quit"), id="quit", compact=True)
+            yield Label("", id="told", markup=False)
+            yield Label(text("wizard.keys"), markup=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter goes on; in the last field it connects."""
+        if event.input.id == "server":
+            self.query_one("#token", Input).focus()
+        else:
+            self._connect()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """One of the three."""
+        match event.button.id:
+            case "connect":
+                self._connect()
+            case "up":
+                self.run_worker(self._start_here(), exclusive=True)
+            case _:
+                self.app.exit(0)
+
+    def _connect(self) -> None:
+        server = self.query_one("#server", Input).value.strip()
+        if not server:
+            self._say(text("wizard.no.server"))
+            return
+        token = self.query_one("#token", Input).value.strip()
+        insecure = self.query_one("#insecure", Checkbox).value
+        profile = Profile("default", server, token, "", insecure)
+        self.run_worker(self._try(profile), exclusive=True)
+
+    async def _try(self, profile: Profile) -> None:
+        hai = cast("HaiApp", self.app)
+        self._say(text("wizard.trying", server=profile.server))
+        client = hai.options.connect(profile)
+        try:
+            await client.users.whoami()
+        except HaiError as error:
+            self._say(f"{error.message} {error.hint}".strip())
+            return
+        finally:
+            await client.close()
+        profiles.save(profile)
+        await self._go(profile)
+
+    async def _start_here(self) -> None:
+        self._say(text("wizard.starting"))
+        up = [sys.executable, "-m", "hai_tui.cli.main", "up"]
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *up, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        )
+        _, said = await process.communicate()
+        if process.returncode:
+            self._say(said.decode(errors="replace").strip())
+            return
+        await self._go(profiles.load("local"))
+
+    async def _go(self, profile: Profile) -> None:
+        await cast("HaiApp", self.app).use(profile)
+
+    def _say(self, sentence: str) -> None:
+        self.query_one("#told", Label).update(sentence)

@@ -1,0 +1,181 @@
+"""One profile in use: the client, the link, what streams have told, and who the caller is.
+
+Everything that talks to the server for the app as a whole lives here; it ends with `close`.
+Importing grpc takes longer than a first paint may, so it is imported in a thread, after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from hai_tui.actions import Caller
+from hai_tui.feed.link import Link
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.client.profile import Profile
+    from hai.v1.server_service_pb2 import ServerInfo
+    from hai.v1.task_service_pb2 import WatchTasksResponse
+    from hai_tui.feed.task_model import TaskModel
+
+Answer = TypeVar("Answer")
+Connect = Callable[["Profile"], "Client"]
+
+HEARTBEAT_SECONDS = 10.0
+"""How often the server is asked for a sign of life: a silent watch says nothing of a dead server."""
+
+HISTORY = 2000
+"""Finished tasks that are loaded at once, the newest; a filter asks the server for more."""
+
+
+def _connect(profile: Profile) -> Client:
+    from hai.client.client import Client
+
+    return Client(profile)
+
+
+class Session:
+    """The way to one server. `changed` is told the ids of tasks that changed, `known` when whoami answers."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        clock: Callable[[], float],
+        *,
+        connect: Connect = _connect,
+        changed: Callable[[set[int]], None] = lambda ids: None,
+        known: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.profile = profile
+        self.link = Link(profile.server, clock)
+        self.caller = Caller()
+        self.info: ServerInfo | None = None
+        self.skew = 0.0  # the server's clock less ours
+        self._clock, self._connect = clock, connect
+        self._changed, self._known = changed, known
+        self._client: Client | None = None
+        self._model: TaskModel | None = None
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._ready = asyncio.Event()
+
+    @property
+    def tasks(self) -> TaskModel | None:
+        """The tasks; None until the first imports are done."""
+        return self._model
+
+    async def client(self) -> Client:
+        """The client, once it is there."""
+        await self._ready.wait()
+        assert self._client is not None
+        return self._client
+
+    def start(self) -> None:
+        """Connect in the background."""
+        self.spawn(self._open())
+
+    def spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        """Run something that ends with the session."""
+        job = asyncio.ensure_future(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
+
+    async def close(self) -> None:
+        """End every stream and the connection."""
+        jobs = list(self._jobs)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+
+    async def _open(self) -> None:
+        await asyncio.to_thread(_import_clients)
+        from hai_tui.feed.task_model import TaskModel
+
+        self._model = TaskModel()
+        self._client = self._connect(self.profile)
+        self._ready.set()
+        self.spawn(self._heartbeat())
+        self.spawn(self._watch())
+        self.spawn(self._history())
+
+    async def _watch(self) -> None:
+        from hai_tui.feed.stream import Pump
+
+        client, model = await self.client(), self._model
+        assert model is not None
+
+        def reopen() -> AsyncGenerator[WatchTasksResponse, None]:
+            return client.tasks.watch("", model.version, patience=0.0)
+
+        await Pump(self.link, reopen, self._take).run()
+
+    def _take(self, answer: WatchTasksResponse) -> None:
+        assert self._model is not None
+        first = not self._model.loaded
+        changed = self._model.apply(answer)
+        if changed or first:
+            self._changed(changed)
+
+    async def _history(self) -> None:
+        """Older tasks, the newest first; the watch tells of everything since."""
+        client = await self.client()
+        token, left = "", HISTORY
+        while left > 0:
+            page = await self.insist(partial(client.tasks.list, page_size=500, page_token=token))
+            self.merge(page.tasks)
+            token, left = page.next_page_token, left - len(page.tasks)
+            if not token:
+                return
+
+    def merge(self, tasks: object) -> None:
+        """Take tasks that some other call has answered."""
+        assert self._model is not None
+        if changed := self._model.merge(tasks):  # type: ignore[arg-type]
+            self._changed(changed)
+
+    async def _heartbeat(self) -> None:
+        """Who we are, once; then a sign of life now and then."""
+        client = await self.client()
+        answer = await self.insist(client.users.whoami)
+        self.caller = _caller(answer)
+        while True:
+            self.info = await self.insist(client.server.info)
+            self.skew = self.info.time.ToNanoseconds() / 1e9 - self._clock()
+            self._known()
+            await self.link.wait(HEARTBEAT_SECONDS)
+
+    async def insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Ask until there is an answer; the link says how it goes."""
+        from hai.client.backoff import delays
+        from hai.client.errors import HaiError
+        from hai_tui.feed.stream import pause
+
+        for delay in delays():
+            try:
+                answer = await ask()
+            except HaiError as error:
+                await pause(self.link, error, delay)
+            else:
+                self.link.heard()
+                return answer
+        raise AssertionError("delays never end")
+
+
+def _import_clients() -> None:
+    import hai_tui.feed.stream
+    import hai_tui.feed.task_model  # noqa: F401
+
+
+def _caller(answer: object) -> Caller:
+    from hai.v1.user_pb2 import Role
+    from hai.v1.user_service_pb2 import WhoAmIResponse
+
+    assert isinstance(answer, WhoAmIResponse)
+    user = answer.user
+    role = Role.Name(user.role).removeprefix("ROLE_")
+    return Caller(user.name, role, tuple(user.groups), tuple(user.rights))

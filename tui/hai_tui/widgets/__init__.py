@@ -1,0 +1,1 @@
+"""Widgets that receive values and post messages; none of them talks to a server."""

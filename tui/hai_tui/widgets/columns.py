@@ -1,0 +1,76 @@
+"""Columns of a virtual table: which fit, how wide each is, and a cell's text cut to its width. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hai_tui.cli.table import printable
+from hai_tui.cli.table import width as places
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell's text and its tone (see look.py)."""
+
+    text: str
+    tone: str = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of fixed width. With `flex` it takes what is left; a larger `drop` leaves a narrow screen first."""
+
+    key: str
+    title: str
+    width: int
+    cell: Callable[[Any, float], Cell | str]
+    right: bool = False
+    flex: bool = False
+    drop: int = 0  # 0: never left out
+    sort: Callable[[Any], Any] | None = None  # None: it can not be sorted by
+    optional: bool = False  # only shown when it is chosen
+
+
+GAP = 2
+
+
+def fitting(columns: Sequence[Column], width: int, *, all: bool = False) -> tuple[Column, ...]:
+    """The columns for that width, the flexible one widened to fill it; with `all` none is left out."""
+    kept = list(columns)
+    while not all and _total(kept) > width and any(c.drop for c in kept):
+        kept.remove(max(reversed(kept), key=lambda c: c.drop))
+    spare = max(0, width - _total(kept))
+    return tuple(replace(c, width=c.width + spare) if c.flex else c for c in kept)
+
+
+def _total(columns: Sequence[Column]) -> int:
+    return sum(c.width + GAP for c in columns) - GAP
+
+
+def total(columns: Sequence[Column]) -> int:
+    """Cells that a row takes."""
+    return max(0, _total(columns))
+
+
+def fit(text: str, width: int, right: bool = False) -> str:
+    """The text in exactly so many cells, cut with an ellipsis; it can steer no terminal."""
+    text = printable(text)
+    size = places(text)
+    if size > width:
+        text, size = _cut(text, width - 1) + "…", width
+        size = places(text)
+    blanks = " " * (width - size)
+    return blanks + text if right else text + blanks
+
+
+def _cut(text: str, width: int) -> str:
+    if text.isascii():
+        return text[: max(0, width)]
+    size = 0
+    for index, character in enumerate(text):
+        size += places(character)
+        if size > width:
+            return text[:index]
+    return text

@@ -1,0 +1,109 @@
+"""A line to type in at the bottom of a page: for `:`, `/` and single values. Up and down recall earlier lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, Label
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, and who hears of each change, of the answer, and that there is none."""
+
+    label: str
+    done: Callable[[str], None]
+    value: str = ""
+    placeholder: str = ""
+    changed: Callable[[str], None] | None = None
+    cancelled: Callable[[], None] | None = None
+    history: Sequence[str] = ()  # the newest first
+    words: Sequence[str] = ()  # completed while typing
+    secret: bool = False
+
+
+class _Line(Input):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "recall(1)", show=False),
+        Binding("down", "recall(-1)", show=False),
+        Binding("escape", "cancel", show=False),
+    ]
+    question: Question | None = None
+    _place = -1
+
+    def action_recall(self, step: int) -> None:
+        """An earlier or later line."""
+        history = self.question.history if self.question else ()
+        self._place = max(-1, min(self._place + step, len(history) - 1))
+        self.value = history[self._place] if self._place >= 0 else ""
+        self.cursor_position = len(self.value)
+
+    def action_cancel(self) -> None:
+        """Leave without an answer."""
+        assert isinstance(self.parent, Prompt)
+        self.parent.leave(answered=False)
+
+
+class Prompt(Horizontal):
+    """Hidden until `ask`; gives the focus back when it is done."""
+
+    DEFAULT_CSS = """
+    Prompt { height: 1; display: none; background: $surface; padding: 0 1; }
+    Prompt Label { width: auto; color: $accent; text-style: bold; }
+    Prompt Input, Prompt Input:focus { border: none; height: 1; padding: 0 1; width: 1fr;
+                                       background: $surface; }
+    """
+    question: Question | None = None
+
+    def __init__(self, back: Callable[[], None]) -> None:
+        super().__init__()
+        self._back = back  # gives the focus back
+
+    def compose(self) -> ComposeResult:
+        """A label and the line."""
+        yield Label("", id="prompt-label", markup=False)
+        yield _Line(compact=True, id="prompt-line")
+
+    def ask(self, question: Question) -> None:
+        """Show the question and take the keyboard."""
+        line = self.query_one(_Line)
+        self.question = line.question = question
+        line._place = -1
+        self.query_one(Label).update(question.label)
+        line.placeholder, line.password = question.placeholder, question.secret
+        words = list(question.words)
+        line.suggester = SuggestFromList(words, case_sensitive=False) if words else None
+        with line.prevent(Input.Changed):
+            line.value = question.value
+        line.cursor_position = len(question.value)
+        self.display = True
+        line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Tell who asked."""
+        event.stop()
+        if self.question and self.question.changed:
+            self.question.changed(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """The answer."""
+        event.stop()
+        self.leave(answered=True)
+
+    def leave(self, *, answered: bool) -> None:
+        """Hide, then tell who asked."""
+        question, value = self.question, self.query_one(_Line).value
+        self.question, self.display = None, False
+        self._back()
+        if question is None:
+            return
+        if answered:
+            question.done(value)
+        elif question.cancelled:
+            question.cancelled()
