@@ -18,6 +18,7 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Decision, Plan, Start, Stop, Suspend, Wait
 from hai_backend.domain.snapshot import Ending, QuotaRow, ShareRow, Snapshot, Standing
 from hai_backend.domain.task import Task
+from hai_backend.interpreter import built_to_stay
 from hai_backend.loops.bell import Bell
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.cluster import Cluster
@@ -124,8 +125,10 @@ class Scheduling:
         """One pass. Answers with the seconds until time alone will change something."""
         now = self._clock.now()
         async with self._passing:
+            first = self._board is None
             board, shown = self._told(), self._news(now)
-            self._board, plan = await asyncio.to_thread(self._pass, board, shown)
+            look = self._first_pass if first else self._pass
+            self._board, plan = await asyncio.to_thread(look, board, shown)
             self._answers.clear()
         await self._apply(plan)
         return self._until(plan)
@@ -154,6 +157,10 @@ class Scheduling:
             return None
         self._nodes_seen = self._cluster.feed.version
         return tuple(self._cluster.nodes().values())
+
+    def _first_pass(self, board: Board, shown: Shown) -> tuple[Board, Plan]:
+        with built_to_stay():
+            return self._pass(board, shown)
 
     def _pass(self, board: Board, shown: Shown) -> tuple[Board, Plan]:
         """In a thread. A recorder may have the board built anew."""

@@ -1,0 +1,26 @@
+"""How CPython is set for a server."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from hai_backend.interpreter import built_to_stay
+
+
+def test_the_collector_rests_and_comes_back_whatever_happens() -> None:
+    with pytest.raises(ValueError, match="halfway"), built_to_stay():
+        assert not gc.isenabled()
+        raise ValueError("halfway")
+    assert gc.isenabled()
+
+
+def test_what_was_built_is_never_looked_at_again() -> None:
+    with built_to_stay():
+        built = [[n] for n in range(1000)]
+    try:
+        young = {id(thing) for thing in gc.get_objects()}
+        assert not young & {id(thing) for thing in built}
+    finally:
+        gc.unfreeze()
