@@ -9,10 +9,15 @@ import pytest
 from hai_backend.interpreter import built_to_stay
 
 
-def test_the_collector_rests_and_comes_back_whatever_happens() -> None:
-    with pytest.raises(ValueError, match="halfway"), built_to_stay():
+def _fails() -> None:
+    with built_to_stay():
         assert not gc.isenabled()
         raise ValueError("halfway")
+
+
+def test_the_collector_rests_and_comes_back_whatever_happens() -> None:
+    with pytest.raises(ValueError, match="halfway"):
+        _fails()
     assert gc.isenabled()
 
 
