@@ -49,11 +49,16 @@ class Settings:
         default_factory=dict
     )  # launch/kubernetes/options.py; empty: processes here
     record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
-    build_within: float = 60.0  # seconds from placing a run until all its ranks have attached
+    build_within: float = 0.0  # seconds until all ranks of a run have attached; 0: the launcher's
 
     @property
     def database_url(self) -> str:
         return self.database or f"sqlite:///{self.home / 'hai.db'}"
+
+    @property
+    def build_seconds(self) -> float:
+        """From placing a run until all its ranks must have attached: pods may have to pull an image of many GB."""
+        return self.build_within or (600.0 if self.kubernetes else 60.0)
 
     @property
     def several(self) -> bool:

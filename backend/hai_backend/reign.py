@@ -98,7 +98,7 @@ class Reign:
             Feed(),
             perform=self.performer.perform,
             changed=self._changed,
-            limits=Limits(build_within=settings.build_within),
+            limits=Limits(build_within=settings.build_seconds),
             recall=self.checkpoints.recall,
         )
         self.performer.ledger = self.checkpoints.ledger = self.ledger

@@ -1,4 +1,4 @@
-"""Settings of images and ports: what is no setting stops the start."""
+"""Settings: what is none stops the start, and what is left out has a default that fits."""
 
 from __future__ import annotations
 
@@ -19,3 +19,21 @@ def test_what_a_submission_does_about_its_image(tmp_path: Path, value: str) -> N
 def test_another_word_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="image_check: must be one of off, warn, require, not 'no'"):
         config.load(tmp_path, {"image_check": "no"}, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        pytest.param({}, 60.0, id="processes start at once"),
+        pytest.param({"kubernetes": {"agent_path": "/opt/hai"}}, 600.0, id="pods pull an image"),
+        pytest.param(
+            {"kubernetes": {"agent_path": "/opt/hai"}, "build_within": 30.0},
+            30.0,
+            id="as it is said",
+        ),
+    ],
+)
+def test_how_long_ranks_may_take_to_attach(
+    tmp_path: Path, given: dict[str, object], seconds: float
+) -> None:
+    assert config.load(tmp_path, given, {}).build_seconds == seconds
