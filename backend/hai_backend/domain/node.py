@@ -28,6 +28,7 @@ class Node:
     reason: str = ""
     updated_at: float = 0.0
     held: str = ""  # why the launcher wants nothing new there; never stored: it says so again
+    mig: str = ""  # profile of the slices that count as its GPUs, if they do; never stored, too
 
     @property
     def usable(self) -> bool:

@@ -95,7 +95,6 @@ class Terms:
     image: str = ""  # what a built-in image's name stands for; empty: as the task says
     pull_secret: str = ""
     packed: bool = False  # nodes of the task's group are shared
-    mig: str = ""  # profile of the slices that the task's group counts as GPUs
     shared: tuple[SharedDirectory, ...] = ()  # the platform's own
 
 
@@ -136,13 +135,12 @@ def _linux_groups(rights: Iterable[str]) -> tuple[int, ...]:
 
 def _resources(task: Task, rank: Rank, node: Node | None, terms: Terms) -> RankResources:
     asked = task.spec.resource
-    if terms.packed and (asked.gpu or asked.cpu or asked.memory):
-        mig = terms.mig if asked.gpu else ""
-        return RankResources(asked.gpu, mig, asked.cpu, asked.memory * _GB)
     node = node or Node(rank.node)
+    if terms.packed and (asked.gpu or asked.cpu or asked.memory):
+        mig = node.mig if asked.gpu else ""
+        return RankResources(asked.gpu, mig, asked.cpu, asked.memory * _GB)
     gpus = 0 if node.gpus_simulated else node.gpus
-    mig = terms.mig if gpus else ""
-    return RankResources(gpus, mig, node.cpus, node.memory_bytes, rdma=1, whole=True)
+    return RankResources(gpus, node.mig, node.cpus, node.memory_bytes, rdma=1, whole=True)
 
 
 def _services(task: Task, node_ports: Mapping[str, int]) -> tuple[ServiceRequest, ...]:

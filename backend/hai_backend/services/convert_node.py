@@ -28,4 +28,5 @@ def node_to_proto(node: Node, tenants: Iterable[pb.NodeTenant], version: int) ->
         reason=node.reason or node.held,
         update_time=timestamp(node.updated_at or None),
         version=version,
+        mig_profile=node.mig,
     )

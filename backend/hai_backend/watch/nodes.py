@@ -48,11 +48,13 @@ def read_node(body: Body, rules: NodeRules) -> NodeSeen:
     labels: Mapping[str, str] = meta.get("labels") or {}
     offered: Mapping[str, str] = status.get("allocatable") or {}
     conditions: Sequence[Body] = status.get("conditions") or ()
+    gpus, mig = _gpus(offered, rules)
     node = Node(
         name=meta["name"],
         group=labels.get(rules.group_label) or _DEFAULT_GROUP,
         zone=labels.get(rules.zone_label, ""),
-        gpus=_gpus(offered, rules),
+        gpus=gpus,
+        mig=mig,
         cpus=int(quantity(offered.get("cpu", "0"))),
         memory_bytes=int(quantity(offered.get("memory", "0"))),
         topology=tuple(labels[name] for name in rules.topology if name in labels),
@@ -69,10 +71,17 @@ def quantity(text: str) -> Decimal:
     return Decimal(text)
 
 
-def _gpus(offered: Mapping[str, str], rules: NodeRules) -> int:
-    whole = int(quantity(offered.get(rules.gpu_resource, "0")))
-    slices = (int(quantity(n)) for r, n in offered.items() if r.startswith(rules.mig_resource))
-    return whole or sum(slices)
+def _gpus(offered: Mapping[str, str], rules: NodeRules) -> tuple[int, str]:
+    """Whole GPUs, or slices of the profile that it has most of: a pod asks for one kind by name."""
+    if whole := int(quantity(offered.get(rules.gpu_resource, "0"))):
+        return whole, ""
+    slices = {
+        name.removeprefix(rules.mig_resource): int(quantity(count))
+        for name, count in offered.items()
+        if name.startswith(rules.mig_resource)
+    }
+    profile = max(sorted(slices), key=lambda name: slices[name], default="")
+    return (slices[profile], profile) if slices.get(profile) else (0, "")
 
 
 def _unready(conditions: Sequence[Body]) -> str:

@@ -43,10 +43,33 @@ def test_without_labels_it_is_in_the_default_group() -> None:
     assert seen.unready == "not ready: its kubelet has not reported yet"
 
 
-def test_slices_of_gpus_count_as_gpus() -> None:
+@pytest.mark.parametrize(
+    ("offered", "gpus", "mig"),
+    [
+        pytest.param({"nvidia.com/gpu": "8"}, 8, "", id="whole"),
+        pytest.param(
+            {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "14"}, 14, "1g.10gb", id="slices"
+        ),
+        pytest.param(
+            {"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7"}, 4, "", id="both: the whole ones"
+        ),
+        pytest.param(
+            {"nvidia.com/mig-3g.40gb": "2", "nvidia.com/mig-1g.10gb": "4"},
+            4,
+            "1g.10gb",
+            id="two profiles: the one with more",
+        ),
+        pytest.param({"nvidia.com/mig-1g.10gb": "0"}, 0, "", id="a profile that is not made"),
+        pytest.param({}, 0, "", id="none"),
+    ],
+)
+def test_gpus_are_whole_or_slices_of_one_profile(
+    offered: dict[str, str], gpus: int, mig: str
+) -> None:
     body = node()
-    body["status"]["allocatable"] = {"nvidia.com/mig-1g.10gb": "14", "nvidia.com/gpu": "0"}
-    assert read_node(body, RULES).node.gpus == 14
+    body["status"]["allocatable"] = offered
+    seen = read_node(body, RULES).node
+    assert (seen.gpus, seen.mig) == (gpus, mig)
 
 
 def test_a_heartbeat_changes_nothing() -> None:

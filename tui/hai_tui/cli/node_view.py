@@ -21,7 +21,8 @@ def node_status(node: Node) -> str:
 
 
 def _gpus(node: Node) -> str:
-    return f"{node.gpus} (simulated)" if node.gpus and node.gpus_simulated else str(node.gpus)
+    kind = node.mig_profile or ("simulated" if node.gpus_simulated else "")
+    return f"{node.gpus} ({kind})" if node.gpus and kind else str(node.gpus)
 
 
 def _memory(node: Node) -> str:

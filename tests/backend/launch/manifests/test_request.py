@@ -70,10 +70,21 @@ def test_parts_of_nodes(resource: ResourceSpec, packed: bool, expected: RankReso
     assert request.resources == (expected,)
 
 
-def test_slices_of_gpus_are_asked_for_by_profile() -> None:
-    asked = task("a", resource=ResourceSpec(gpu=2, cpu=1))
-    (found,) = run_request(asked, ADA, Terms(packed=True, mig="1g.10gb"), NODES).resources
-    assert (found.gpus, found.mig) == (2, "1g.10gb")
+@pytest.mark.parametrize(
+    ("resource", "packed", "gpus"),
+    [
+        pytest.param(ResourceSpec(gpu=2, cpu=1), True, 2, id="some of a node"),
+        pytest.param(ResourceSpec(), False, 14, id="all of a node"),
+    ],
+)
+def test_slices_of_gpus_are_asked_for_by_profile(
+    resource: ResourceSpec, packed: bool, gpus: int
+) -> None:
+    sliced = {"a": Node("a", gpus=14, mig="1g.10gb")}
+    (found,) = run_request(
+        task("a", resource=resource), ADA, Terms(packed=packed), sliced
+    ).resources
+    assert (found.gpus, found.mig) == (gpus, "1g.10gb")
 
 
 def test_simulated_gpus_and_unknown_nodes_ask_for_no_device() -> None:
