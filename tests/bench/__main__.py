@@ -1,6 +1,6 @@
 """`make bench`: run every bench_*.py beside this file, show a table, write bench.json.
 
-python -m tests.bench [NAME …]      # only modules whose name contains one of these
+python -m tests.bench [NAME …]      # only modules whose name contains one of these; the other figures stay
 """
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ def main(wanted: list[str]) -> int:
         for figure in importlib.import_module(f"tests.bench.{path.stem}").figures():
             figures.append(figure)
             print(_line(figure), flush=True)
-    Path("bench.json").write_text(json.dumps([f.as_dict() for f in figures], indent=2) + "\n")
+    _keep(figures, Path("bench.json"), everything=not wanted)
     return 0 if all(f.ok for f in figures) else 1
+
+
+def _keep(figures: list[Figure], path: Path, *, everything: bool) -> None:
+    before = [] if everything or not path.exists() else json.loads(path.read_text())
+    known = {figure["name"]: figure for figure in before}
+    known.update({figure.name: figure.as_dict() for figure in figures})
+    path.write_text(json.dumps(list(known.values()), indent=2) + "\n")
 
 
 def _line(figure: Figure) -> str:
