@@ -199,11 +199,12 @@ class Board:
 
     def _rebuild(self) -> None:
         """Build stale groups anew, all empty ones first: a run may hold nodes that have moved to another group."""
-        if self._stale:
-            self._ties = {}
-            for task in self._tasks.values():
-                if task.placed:
-                    self._tie(task)
+        if not self._stale:
+            return
+        self._ties = {}
+        for task in self._tasks.values():
+            if task.placed:
+                self._tie(task)
         names = sorted(connected(self._stale, self._ties.values()))
         nodes = _by_group(self._nodes.values(), names)
         quotas = _by_group(self._rules.quotas, names)

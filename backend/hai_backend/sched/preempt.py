@@ -71,8 +71,10 @@ class Ladder:
         nodes = sum(
             n for (lv, guard), n in self._nodes.items() if lv < waiting.level and guard <= top
         )
-        equals = self._steps.get(waiting.level, ()) if policy.time_slices or apart else ()
-        for merit, _, holder in equals:
+        equals = policy.time_slices or apart
+        if not equals or nodes + self._nodes.get((waiting.level, Guard.NONE), 0) < enough:
+            return nodes >= enough
+        for merit, _, holder in self._steps.get(waiting.level, ()):
             if nodes >= enough or (merit >= waiting.merit and not apart):
                 break
             nodes += len(holder.spots) if _worth(holder).guard is Guard.NONE else 0
