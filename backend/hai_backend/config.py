@@ -48,6 +48,8 @@ class Settings:
     kubernetes: Mapping[str, Any] = field(
         default_factory=dict
     )  # launch/kubernetes/options.py; empty: processes here
+    workspace_bytes: int = 0  # what the workspaces of one user may hold together; 0: no limit
+    workspace_days: int = 30  # how long what a push overwrote can be restored
     record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
     build_within: float = 0.0  # seconds until all ranks of a run have attached; 0: the launcher's
 

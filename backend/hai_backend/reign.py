@@ -47,10 +47,12 @@ from hai_backend.services.describing import Describing
 from hai_backend.services.server import handlers
 from hai_backend.services.submitting import Submitting
 from hai_backend.services.switchboard import Here
+from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.goodput import Goodput, goodput
 from hai_backend.tasks.limits import Limits
+from hai_backend.workspaces.rooms import Rooms
 
 log = structlog.get_logger(__name__)
 
@@ -116,6 +118,7 @@ class Reign:
             recorder=self._recorder(),
         )
         self.checkpoints.saved = self.scheduling.saved
+        self.workspaces = self._workspaces()
         self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
         parts = self._parts()
         self._gate, self._handlers = gate_of(parts), handlers(servicers(parts))
@@ -151,6 +154,12 @@ class Reign:
             listed.cancel()
             launching.result()
 
+    def _workspaces(self) -> Workspaces:
+        settings = self.settings
+        rooms = Rooms(settings.common / "workspaces", lambda user: self.directory.user(user).uid)
+        quota = settings.workspace_bytes
+        return Workspaces(rooms, self.ledger, self.directory, self.clock, quota)
+
     def _recorder(self) -> Recording | None:
         if not self.settings.record_decisions:
             return None
@@ -167,6 +176,7 @@ class Reign:
             cluster=self.cluster,
             logs=self.logs,
             goodput=self._goodput,
+            workspaces=self.workspaces,
             agents=AgentService(self._agent_ports()),
             policy=self.policy,
             name=self.settings.cluster,
@@ -213,6 +223,7 @@ class Reign:
         await self.checkpoints.close()
         await self.performer.close()
         await self.launcher.close()
+        await self.workspaces.rooms.close()
         await self.store.close()
         self.standings.close()
 

@@ -39,6 +39,9 @@ from hai_backend.services.switchboard import Here, Switchboard
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.task_service import TaskRooms, TaskService
 from hai_backend.services.user_service import UserService
+from hai_backend.services.workspace_pushing import Pushing
+from hai_backend.services.workspace_service import WorkspaceService
+from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import Goodput
 
@@ -55,6 +58,7 @@ class Parts:
     cluster: Cluster
     logs: Logs
     goodput: Callable[[Task], Goodput]
+    workspaces: Workspaces
     agents: AgentServiceServicer | None = None
     policy: Policy = field(default_factory=Policy)
     name: str = "local"
@@ -113,6 +117,9 @@ def servicers(parts: Parts) -> Servicers:
         ports=PortService(NodePorts(parts.store, parts.directory, parts.clock, parts.node_ports)),
         storage=StorageService(Storage(parts.store, parts.directory), access),
         images=ImageService(parts.store, images),
+        workspaces=WorkspaceService(
+            parts.workspaces, Pushing(parts.workspaces, parts.store.confirm)
+        ),
         logs=LogService(parts.logs, parts.ledger, access),
         server=ServerService(parts.name, parts.launcher, parts.clock),
         agents=parts.agents,

@@ -35,7 +35,11 @@ _CODES: tuple[tuple[type[errors.HaiError], grpc.StatusCode], ...] = (
     (errors.Exhausted, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),
 )
-_CODES_BY_REASON = {"NAME_TAKEN": grpc.StatusCode.ALREADY_EXISTS}
+_CODES_BY_REASON = {
+    "NAME_TAKEN": grpc.StatusCode.ALREADY_EXISTS,
+    "REVISION_CHANGED": grpc.StatusCode.ABORTED,  # look again, then repeat
+    "CONTENT_CHANGED": grpc.StatusCode.ABORTED,
+}
 
 
 class Expired(errors.HaiError):

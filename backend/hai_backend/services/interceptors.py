@@ -124,7 +124,9 @@ class Gate:
         self, method: str, rule: Rule | None, request: Any, context: Context
     ) -> AsyncIterator[Callable[[], None]]:
         began, code = self._monotonic(), "CANCELLED"
+        identity: Identity | None = None
         refusal: status_pb2.Status | None = None
+        told = audit.listen()
         try:
             identity = self._identify(method, rule, context)
             self._admit(method, rule, identity)
@@ -139,6 +141,9 @@ class Gate:
             code, refusal = errors.code_of(error).name, errors.status_of(error, method)
         finally:
             self._observe(method, code, self._monotonic() - began)
+            if identity is not None and rule is not None and rule.mutates:
+                row = self._row(method, identity, None, None, code, "; ".join(told))
+                await self._record([row])
         if refusal is not None:
             await abort(context, refusal)
 
@@ -179,7 +184,7 @@ class Gate:
         self,
         method: str,
         identity: Identity,
-        request: Message,
+        request: Message | None,
         answer: Message | None,
         code: str,
         what: str,
@@ -188,7 +193,7 @@ class Gate:
             time=self._clock.now(),
             actor=identity.actor,
             method=method.rpartition("/")[2],
-            resource=audit.resource(request, answer),
+            resource="" if request is None else audit.resource(request, answer),
             what=what,
             code=code,
         )

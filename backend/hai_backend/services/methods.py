@@ -36,6 +36,7 @@ _LOOK = Rule()
 _SUBMIT = Rule(scope=TokenScope.SUBMIT, mutates=True, in_timeline=True)
 _TRY = Rule(scope=TokenScope.SUBMIT)
 _STEER = Rule(scope=TokenScope.SUBMIT, mutates=True)
+_LEASE = replace(_STEER, in_timeline=True)  # the row of its push says it
 _ACCOUNT = Rule(scope=TokenScope.ALL, mutates=True)
 _OPERATE = Rule(scope=TokenScope.ALL, role=Role.OPERATOR, mutates=True)
 _NODES = replace(_OPERATE, right=Right.MANAGE_NODES)
@@ -137,6 +138,19 @@ _TABLE = {
         "ListMountRules": replace(_LOOK_AT_ALL, right=Right.MANAGE_STORAGE),
         "CreateMountRule": _STORAGE,
         "DeleteMountRule": _STORAGE,
+    },
+    "WorkspaceService": {
+        "ListWorkspaces": _LOOK,
+        "GetWorkspace": _LOOK,
+        "CreateWorkspace": _STEER,
+        "DeleteWorkspace": _STEER,
+        "LeaseWorkspace": _LEASE,
+        "GetTree": _LOOK,
+        "PushTree": _STEER,
+        "FetchFiles": _LOOK,
+        "ListRevisions": _LOOK,
+        "RestoreRevision": _STEER,
+        "WatchWorkspace": _LOOK,
     },
     "LogService": {"TailLogs": _LOOK},
     "ServerService": {"GetServerInfo": _OPEN},

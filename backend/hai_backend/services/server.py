@@ -30,6 +30,7 @@ from hai.v1 import (
     storage_service_pb2_grpc,
     task_service_pb2_grpc,
     user_service_pb2_grpc,
+    workspace_service_pb2_grpc,
 )
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 from hai_backend.services.limits import DEFAULTS, CallLimits
@@ -63,6 +64,7 @@ class Servicers:
     ports: port_service_pb2_grpc.PortServiceServicer
     storage: storage_service_pb2_grpc.StorageServiceServicer
     images: image_service_pb2_grpc.ImageServiceServicer
+    workspaces: workspace_service_pb2_grpc.WorkspaceServiceServicer
     logs: log_service_pb2_grpc.LogServiceServicer
     server: server_service_pb2_grpc.ServerServiceServicer
     agents: agent_service_pb2_grpc.AgentServiceServicer | None = None
@@ -142,6 +144,10 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
         (port_service_pb2_grpc.add_PortServiceServicer_to_server, servicers.ports),
         (storage_service_pb2_grpc.add_StorageServiceServicer_to_server, servicers.storage),
         (image_service_pb2_grpc.add_ImageServiceServicer_to_server, servicers.images),
+        (
+            workspace_service_pb2_grpc.add_WorkspaceServiceServicer_to_server,
+            servicers.workspaces,
+        ),
         (log_service_pb2_grpc.add_LogServiceServicer_to_server, servicers.logs),
         (server_service_pb2_grpc.add_ServerServiceServicer_to_server, servicers.server),
         (agent_service_pb2_grpc.add_AgentServiceServicer_to_server, servicers.agents),

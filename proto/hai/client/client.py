@@ -17,6 +17,7 @@ from hai.client.server import Server
 from hai.client.storage import Storage
 from hai.client.tasks import Tasks
 from hai.client.users import Users
+from hai.client.workspaces import Workspaces
 
 
 class Client:
@@ -34,6 +35,7 @@ class Client:
         self.ports = Ports(self._transport)
         self.storage = Storage(self._transport)
         self.images = Images(self._transport)
+        self.workspaces = Workspaces(self._transport)
         self.logs = Logs(self._transport)
         self.server = Server(self._transport)
 

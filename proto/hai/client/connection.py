@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +57,13 @@ class Transport(Protocol):
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
     ) -> AsyncGenerator[Answer, None]:
         """One streaming call, without a deadline."""
+
+    def duplex(
+        self,
+        call: aio.StreamStreamMultiCallable[Request, Answer],
+        requests: AsyncIterator[Request],
+    ) -> AsyncGenerator[Answer, None]:
+        """Requests one way, answers the other, without a deadline."""
 
     async def close(self) -> None:
         """End the connection."""
@@ -111,6 +118,22 @@ class Connection:
         """One streaming call; it is cancelled when its consumer leaves."""
         await self._channel.connect()
         opened = call(request, metadata=self._metadata)
+        try:
+            async for answer in opened:
+                yield answer
+        except aio.AioRpcError as error:
+            raise self._error(error) from error
+        finally:
+            opened.cancel()
+
+    async def duplex(
+        self,
+        call: aio.StreamStreamMultiCallable[Request, Answer],
+        requests: AsyncIterator[Request],
+    ) -> AsyncGenerator[Answer, None]:
+        """Requests one way, answers the other, without a deadline; cancelled when its consumer leaves."""
+        await self._channel.connect()
+        opened = call(requests, metadata=self._metadata)
         try:
             async for answer in opened:
                 yield answer

@@ -74,6 +74,13 @@ class FakeTransport:
             self._reach()
             yield answer
 
+    async def duplex(self, call: Any, requests: Any) -> AsyncGenerator[Any, None]:
+        """One call with a stream each way."""
+        self._reach()
+        async for answer in call(requests):
+            self._reach()
+            yield answer
+
     async def close(self) -> None:
         """Nothing to end."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,12 @@ from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, serve
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint, Listening
+from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import History, goodput
 from hai_backend.testing import ManualClock
 from hai_backend.testing.databases import usual_store
+from hai_backend.workspaces.rooms import Rooms
 
 PEOPLE = {
     "root": User("root", Role.ADMIN),
@@ -117,6 +120,10 @@ class Platform:
     limits: CallLimits = field(default_factory=CallLimits)
     _channels: list[aio.Channel] = field(default_factory=list)
 
+    @cached_property
+    def rooms(self) -> Rooms:
+        return Rooms(self.home / "workspaces", lambda user: 0)
+
     async def start(self) -> None:
         await self.directory.load()
         for user in PEOPLE.values():
@@ -135,6 +142,7 @@ class Platform:
             cluster=self.cluster,
             logs=self.logs,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
+            workspaces=Workspaces(self.rooms, self.ledger, self.directory, self.clock, 0),
             agents=AgentService(self._agent_ports()),
             registries=self.registries,
             image_check=self.image_check,
@@ -177,6 +185,7 @@ class Platform:
             await channel.close()
         if self.service is not None:
             await self.service.stop(0)
+        await self.rooms.close()
 
 
 class Caller:

@@ -33,6 +33,8 @@ from hai_backend.domain.right import Grant
 from hai_backend.domain.user import Quota, Share, TokenScope
 from hai_backend.services.methods import RULES, Door
 from hai_backend.tasks import events as ev
+from hai_backend.workspaces import looking
+from hai_backend.workspaces.staging import Author
 
 FILES = sorted(
     p.name.removesuffix(".proto")
@@ -42,8 +44,9 @@ FILES = sorted(
 MODULES = [importlib.import_module(f"hai.v1.{name}_pb2") for name in FILES]
 SERVICES = [s for m in MODULES for s in m.DESCRIPTOR.services_by_name.values()]
 METHODS = {f"{s.name}/{m.name}": m for s in SERVICES for m in s.methods}
-LOOKING = ("Get", "List", "Watch", "Who", "Tail", "Explain", "DryRun", "Attach", "Check")
+LOOKING = ("Get", "List", "Watch", "Who", "Tail", "Explain", "DryRun", "Attach", "Check", "Fetch")
 
+NOT_NOW = "FAILED_PRECONDITION"
 OK, NO, HIDDEN, NOBODY = "OK", "PERMISSION_DENIED", "NOT_FOUND", "UNAUTHENTICATED"
 OBJECTS = ("own", "group", "other")
 ACTORS = ("user", "submitter", "reader", "operator", "admin", "agent", "nobody")
@@ -193,6 +196,19 @@ async def a_mount_rule(platform: Any, thing: Thing) -> None:
 
 async def a_registry(platform: Any, thing: Thing) -> None:
     await platform.store.save_record(Registry(f"r.example/{thing.kind}"))
+
+
+async def a_workspace(platform: Any, thing: Thing) -> None:
+    """With one revision; of the thing's user, and of those who ask for their own."""
+    for user in {thing.user, "ada", "olga", "root"}:
+        await platform.rooms.create((user, "w"), 1.0, "the same")
+        async with platform.rooms.open((user, "w")) as room:
+            (room.files.tree / "directory").mkdir(exist_ok=True)
+            looking.look(room.files, Author("tasks", 1.0))
+
+
+def which_workspace(thing: Thing) -> dict[str, Any]:
+    return {"name": "w", "user": thing.user}
 
 
 TASKS = {
@@ -348,6 +364,25 @@ STORAGE = {
     ),
     "DeleteMountRule": Row(lambda t: {"id": t.task}, OPERATE, a_mount_rule),
 }
+SEE_WORKSPACE = expect((OK, HIDDEN, HIDDEN))
+OWN_WORKSPACE = expect(OK, reader=NO)
+WORKSPACES = {
+    "ListWorkspaces": Row(lambda t: {"user": t.user}, SEE_WORKSPACE),
+    "GetWorkspace": Row(which_workspace, SEE_WORKSPACE, a_workspace),
+    "CreateWorkspace": Row(lambda t: {"workspace": {"name": f"new{t.number}"}}, OWN_WORKSPACE),
+    "DeleteWorkspace": Row(which_workspace, expect((OK, HIDDEN, HIDDEN), reader=NO), a_workspace),
+    "LeaseWorkspace": Row(lambda t: {"name": "w", "force": True}, OWN_WORKSPACE, a_workspace),
+    "GetTree": Row(which_workspace, SEE_WORKSPACE, a_workspace),
+    "PushTree": Row(  # without a lease
+        lambda t: {"begin": {"name": "w"}},
+        expect(NOT_NOW, reader=NO, operator=NOT_NOW, admin=NOT_NOW),
+        a_workspace,
+    ),
+    "FetchFiles": Row(lambda t: which_workspace(t) | {"revision": 1}, SEE_WORKSPACE, a_workspace),
+    "ListRevisions": Row(which_workspace, SEE_WORKSPACE, a_workspace),
+    "RestoreRevision": Row(lambda t: {"name": "w", "revision": 1}, OWN_WORKSPACE, a_workspace),
+    "WatchWorkspace": Row(which_workspace, SEE_WORKSPACE, a_workspace),
+}
 TABLE: Mapping[str, Row] = {
     f"{service}/{method}": row
     for service, rows in {
@@ -360,6 +395,7 @@ TABLE: Mapping[str, Row] = {
         "DatasetService": DATASETS,
         "MessageService": MESSAGES,
         "StorageService": STORAGE,
+        "WorkspaceService": WORKSPACES,
         "LogService": {"TailLogs": Row(a_task, SEE_TASK)},
         "ServerService": {"GetServerInfo": Row(nothing, OPEN)},
         "AgentService": {"Attach": Row(a_hello, ATTACH)},

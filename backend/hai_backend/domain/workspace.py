@@ -1,0 +1,196 @@
+"""Workspaces: trees of files of a user, kept the same on laptops and on the cluster's storage.
+
+A path is relative, its parts joined by "/". What may be a path or lead somewhere is decided here, for whatever a
+client sends is believed by nobody.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from posixpath import normpath
+
+SCHEME = "haiworkspace://"
+PATH_BYTES = 3000  # the root comes before it, and Linux takes 4095
+PART_BYTES = 255
+PARTS = 100
+DIGEST_BYTES = 32
+FILE_BYTES = 1 << 50
+_HOSTILE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
+_REFERENCE = re.compile(
+    r"haiworkspace://([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?:@([0-9]{1,15}))?(?:/(.*))?", re.DOTALL
+)
+
+
+class EntryKind(IntEnum):
+    """What a path is; the numbers are those of hai.v1.EntryKind. In a change, NONE removes the path."""
+
+    NONE = 0
+    FILE = 1
+    DIRECTORY = 2
+    SYMLINK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of a tree. Size, time, digest and executable belong to files, `target` to symbolic links."""
+
+    path: str
+    kind: EntryKind
+    executable: bool = False
+    size: int = 0
+    mtime_ns: int = 0
+    digest: bytes = b""
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a large file."""
+
+    digest: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One state of a workspace."""
+
+    number: int
+    created_at: float
+    author: str
+    changed: int
+    removed: int
+    files: int
+    size_bytes: int
+
+
+NOTHING = Revision(0, 0.0, "", 0, 0, 0, 0)
+"""What a workspace is before anything was pushed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write one workspace."""
+
+    token: str
+    holder: str
+    expires_at: float
+    revision: int
+
+    def shown(self) -> Lease:
+        """As others see it."""
+        return replace(self, token="")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A workspace as people see it."""
+
+    user: str
+    name: str
+    path: str
+    created_at: float
+    newest: Revision
+    stored_bytes: int
+    quota_bytes: int = 0
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`haiworkspace://NAME@REVISION/FOLDER` of a task; revision 0: the newest one at submission."""
+
+    name: str
+    revision: int = 0
+    folder: str = ""
+
+    def __str__(self) -> str:
+        at = f"@{self.revision}" if self.revision else ""
+        return f"{SCHEME}{self.name}{at}" + (f"/{self.folder}" if self.folder else "")
+
+
+def parse_reference(text: str) -> Reference | None:
+    """What a task's workspace refers to; None when it is a plain directory. Raises ValueError."""
+    if not text.startswith(SCHEME):
+        return None
+    found = _REFERENCE.fullmatch(text)
+    folder = (found[3] or "").strip("/") if found else ""
+    if found is None or (folder and path_problem(folder)):
+        raise ValueError(f"must look like {SCHEME}NAME@REVISION or {SCHEME}NAME@REVISION/FOLDER")
+    return Reference(found[1], int(found[2] or 0), folder)
+
+
+def path_problem(path: str) -> str:
+    """Why this may not be a path of a tree; empty when it may."""
+    if _HOSTILE.search(path):
+        return "must be relative, without empty parts, '.', '..' and NUL"
+    if path.isascii():
+        size = len(path)
+    else:
+        size = len(path.encode())
+        if not unicodedata.is_normalized("NFC", path):
+            return "must be in Unicode normal form NFC"
+    if size <= PART_BYTES:
+        return ""
+    return _length_problem(path, size)
+
+
+def _length_problem(path: str, size: int) -> str:
+    parts = path.split("/")
+    if size > PATH_BYTES or len(parts) > PARTS:
+        return f"has {size} bytes in {len(parts)} parts; at most {PATH_BYTES} in {PARTS} are taken"
+    if any(len(part.encode()) > PART_BYTES for part in parts):
+        return f"has a part of more than {PART_BYTES} bytes"
+    return ""
+
+
+def entry_problem(entry: Entry) -> str:
+    """Why this may not be an entry of a change; empty when it may."""
+    if problem := path_problem(entry.path):
+        return problem
+    if entry.kind is EntryKind.FILE:
+        if len(entry.digest) != DIGEST_BYTES:
+            return f"needs a BLAKE3 digest of {DIGEST_BYTES} bytes"
+        if not 0 <= entry.size <= FILE_BYTES:
+            return f"has {entry.size} bytes, which no file has"
+        if not 0 <= entry.mtime_ns < 1 << 63:
+            return "has a time before 1970"
+    if entry.kind is EntryKind.SYMLINK:
+        return target_problem(entry.path, entry.target)
+    return ""
+
+
+def target_problem(path: str, target: str) -> str:
+    """Why a link may not lead there; empty when it stays inside."""
+    if not target or "\0" in target or len(target.encode()) > PATH_BYTES:
+        return "is a symbolic link that leads nowhere"
+    if target.startswith("/"):
+        return "is a symbolic link to an absolute path; only relative ones inside the workspace are kept"
+    led = normpath(f"{folder_of(path)}/{target}".lstrip("/"))
+    if led == ".." or led.startswith("../"):
+        return "is a symbolic link that leads out of the workspace"
+    return ""
+
+
+def folder_of(path: str) -> str:
+    """The path of the directory that holds it; empty: the root."""
+    return path.rpartition("/")[0]
+
+
+def joined(folder: str, name: str) -> str:
+    """The path of a name in a directory."""
+    return f"{folder}/{name}" if folder else name
+
+
+def folders_above(path: str) -> list[str]:
+    """Every directory that must be there for it, outer first, without the root."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def same(a: Entry, b: Entry) -> bool:
+    """Whether two entries are the same thing; times are carried along and never compared."""
+    return (a.kind, a.executable, a.digest, a.target) == (b.kind, b.executable, b.digest, b.target)

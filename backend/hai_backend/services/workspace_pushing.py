@@ -1,0 +1,191 @@
+"""What a push says, message by message, and what it is answered; and restoring, which is a push of our own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+from hai.v1 import workspace_service_pb2 as pb
+from hai_backend.auth.permissions import Identity
+from hai_backend.domain.errors import Conflict, Invalid, Violation
+from hai_backend.domain.workspace import EntryKind, Revision
+from hai_backend.services import audit
+from hai_backend.services.convert_workspace import (
+    chunks_from_proto,
+    entries_from_proto,
+    piece_from_proto,
+    revision_to_proto,
+)
+from hai_backend.services.workspaces import Workspaces
+from hai_backend.workspaces import restoring
+from hai_backend.workspaces.pushing import Push
+from hai_backend.workspaces.rooms import Room
+from hai_backend.workspaces.staging import Author
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+_DIGESTS = 20_000  # in one answer
+_AUTHOR_CHARS = 200
+Answers = AsyncIterator[pb.PushTreeResponse]
+
+
+class Pushing:
+    """`confirm` raises Deposed when another server leads by now: nothing may be changed any more."""
+
+    def __init__(self, workspaces: Workspaces, confirm: Callable[[], Awaitable[None]]) -> None:
+        self._workspaces = workspaces
+        self._confirm = confirm
+        self._numbers = itertools.count(1)
+
+    async def push(
+        self, identity: Identity, requests: AsyncIterator[pb.PushTreeRequest]
+    ) -> Answers:
+        """One push from begin to commit."""
+        begin = await _begun(requests)
+        async with self._workspaces.open(identity, begin.name) as room:
+            stream = _Stream(self._workspaces, self._confirm, room, begin, next(self._numbers))
+            try:
+                async for answer in stream.answers(requests):
+                    yield answer
+            finally:
+                await self._workspaces.rooms.work(room.files.path, stream.push.close)
+
+    async def restore(self, room: Room, number: int, paths: list[str], token: str) -> Revision:
+        """Make paths as they were in a revision."""
+        workspaces, now = self._workspaces, self._workspaces.clock.now()
+        if token:
+            workspaces.leases.renew(room.key, token, now)
+        elif (held := workspaces.leases.of(room.key, now)) is not None:
+            raise Conflict(f"{held.holder} writes this workspace; try again", reason="LEASE_HELD")
+        author = Author(f"restored from {number}", now)
+        async with room.changing:
+            await self._confirm()
+            revision = await workspaces.rooms.work(
+                room.files.path, restoring.restore, room.files, number, paths, author
+            )
+        room.publish()
+        return revision
+
+
+class _Stream:
+    """One push, after its first message."""
+
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        confirm: Callable[[], Awaitable[None]],
+        room: Room,
+        begin: pb.BeginPush,
+        number: int,
+    ) -> None:
+        self.push = Push(room.files, number)
+        self._workspaces = workspaces
+        self._confirm = confirm
+        self._room = room
+        self._begin = begin
+        self._messages = 1
+        self._answered = 0
+        self._wanted_bytes = 0
+
+    async def answers(self, requests: AsyncIterator[pb.PushTreeRequest]) -> Answers:
+        self._renew()
+        left = await self._workspaces.room_left(self._room.key[0])
+        async for request in requests:
+            match request.WhichOneof("message"):
+                case "changes":
+                    for answer in await self._changes(request.changes):
+                        yield answer
+                    self._check_quota(left)
+                case "recipe":
+                    for answer in await self._recipe(request.recipe):
+                        yield answer
+                case "contents":
+                    yield await self._contents(request.contents)
+                case "commit":
+                    yield await self._commit(request.commit)
+                    return
+                case other:
+                    raise bad_order(f"{other or 'nothing'} is not expected here")
+            self._messages += 1
+        raise bad_order("the push ended without a commit; what arrived is kept, push again")
+
+    def _renew(self) -> None:
+        now = self._workspaces.clock.now()
+        self._workspaces.leases.renew(self._room.key, self._begin.lease_token, now)
+
+    async def _changes(self, changes: pb.PushChanges) -> list[pb.PushTreeResponse]:
+        entries = entries_from_proto(changes.entries)
+        missing = set(await self._work(self.push.want, entries))
+        sizes = {e.digest: e.size for e in entries if e.kind is EntryKind.FILE}
+        self._wanted_bytes += sum(sizes[digest] for digest in missing)
+        return self._missing([digest for digest in sizes if digest in missing])
+
+    async def _recipe(self, recipe: pb.FileRecipe) -> list[pb.PushTreeResponse]:
+        told = chunks_from_proto(recipe)
+
+        def note() -> list[bytes]:
+            return self.push.recipe(recipe.digest, told, last=recipe.last)
+
+        return self._missing(await self._work(note))
+
+    async def _contents(self, contents: pb.PushContents) -> pb.PushTreeResponse:
+        self._renew()
+        stored = await self._work(self.push.receive, piece_from_proto(contents))
+        return pb.PushTreeResponse(received_bytes=stored)
+
+    async def _commit(self, commit: pb.CommitPush) -> pb.PushTreeResponse:
+        if commit.messages != self._messages:
+            raise bad_order(f"{self._messages} messages arrived, {commit.messages} were sent")
+        room, begin = self._room, self._begin
+        author = Author(begin.author[:_AUTHOR_CHARS], self._workspaces.clock.now())
+
+        def make() -> Revision:
+            return self.push.commit(
+                begin.base_revision, author, allow_many_removals=begin.allow_many_removals
+            )
+
+        async with room.changing:
+            self._renew()
+            await self._confirm()
+            revision = await self._work(make)
+        room.publish()
+        audit.tell(
+            f"{room.key[1]} revision={revision.number} changed={revision.changed} removed={revision.removed}"
+        )
+        return pb.PushTreeResponse(revision=revision_to_proto(revision))
+
+    def _check_quota(self, left: int) -> None:
+        if self._wanted_bytes > left:
+            raise self._workspaces.over_quota(self._room.key[0], self._wanted_bytes, left)
+
+    def _missing(self, digests: Sequence[bytes]) -> list[pb.PushTreeResponse]:
+        self._answered += 1
+        parts = [digests[i : i + _DIGESTS] for i in range(0, len(digests), _DIGESTS)] or [[]]
+        last = len(parts) - 1
+        return [
+            pb.PushTreeResponse(
+                missing=pb.MissingContents(
+                    digests=part, answered=self._answered if i == last else self._answered - 1
+                )
+            )
+            for i, part in enumerate(parts)
+        ]
+
+    async def _work(
+        self, do: Callable[Given, Answer], *args: Given.args, **more: Given.kwargs
+    ) -> Answer:
+        return await self._workspaces.rooms.work(self._room.files.path, do, *args, **more)
+
+
+async def _begun(requests: AsyncIterator[pb.PushTreeRequest]) -> pb.BeginPush:
+    async for request in requests:
+        if request.WhichOneof("message") == "begin":
+            return request.begin
+        break
+    raise bad_order("the first message must be begin")
+
+
+def bad_order(problem: str) -> Invalid:
+    """Messages that do not make a push."""
+    return Invalid((Violation("message", problem),), reason="BAD_PUSH")

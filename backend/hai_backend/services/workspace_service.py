@@ -1,0 +1,205 @@
+"""WorkspaceService: trees of files that clients push, pull and watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeVar
+
+from hai.v1 import workspace_pb2
+from hai.v1 import workspace_service_pb2 as pb
+from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
+from hai_backend.domain.errors import Invalid, NotFound, Violation
+from hai_backend.domain.workspace import Revision
+from hai_backend.services import caller
+from hai_backend.services.convert_user import NAME_RULE
+from hai_backend.services.convert_workspace import (
+    bundle_to_proto,
+    lease_to_proto,
+    revision_to_proto,
+    tree_to_proto,
+    workspace_to_proto,
+)
+from hai_backend.services.rules import NAME, Rules
+from hai_backend.services.workspace_pushing import Pushing
+from hai_backend.services.workspaces import Workspaces
+from hai_backend.services.wrapping import Context
+from hai_backend.workspaces import looking, reading
+from hai_backend.workspaces.rooms import Room
+from hai_backend.workspaces.staging import Author
+
+Item = TypeVar("Item")
+
+_REVISIONS = 50
+_MOST_REVISIONS = 1000
+TASKS = "tasks"  # author of what programs wrote
+
+
+class WorkspaceService(WorkspaceServiceServicer):
+    """See proto/hai/v1/workspace_service.proto for what each call means."""
+
+    def __init__(self, workspaces: Workspaces, pushing: Pushing) -> None:
+        self._workspaces = workspaces
+        self._rooms = workspaces.rooms
+        self._pushing = pushing
+
+    async def ListWorkspaces(
+        self, request: pb.ListWorkspacesRequest, context: Context
+    ) -> pb.ListWorkspacesResponse:
+        found = await self._workspaces.visible(caller.current(), request.user)
+        return pb.ListWorkspacesResponse(workspaces=map(workspace_to_proto, found))
+
+    async def GetWorkspace(
+        self, request: pb.GetWorkspaceRequest, context: Context
+    ) -> workspace_pb2.Workspace:
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            return workspace_to_proto(await self._workspaces.described(room))
+
+    async def CreateWorkspace(
+        self, request: pb.CreateWorkspaceRequest, context: Context
+    ) -> workspace_pb2.Workspace:
+        name, rules = request.workspace.name, Rules()
+        rules.matching("workspace.name", name, NAME, NAME_RULE)
+        rules.line("request_id", request.request_id, 64)
+        rules.check()
+        identity = caller.current()
+        key = (identity.name, name)
+        await self._rooms.create(key, self._workspaces.clock.now(), request.request_id)
+        async with self._rooms.open(key) as room:
+            return workspace_to_proto(await self._workspaces.described(room))
+
+    async def DeleteWorkspace(
+        self, request: pb.DeleteWorkspaceRequest, context: Context
+    ) -> pb.DeleteWorkspaceResponse:
+        await self._workspaces.delete(caller.current(), request.name, request.user)
+        return pb.DeleteWorkspaceResponse()
+
+    async def LeaseWorkspace(
+        self, request: pb.LeaseWorkspaceRequest, context: Context
+    ) -> workspace_pb2.WorkspaceLease:
+        leases, now = self._workspaces.leases, self._workspaces.clock.now()
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            if request.release:
+                leases.release(room.key, request.token)
+                return workspace_pb2.WorkspaceLease()
+            if request.token:
+                return lease_to_proto(leases.renew(room.key, request.token, now))
+            newest = await self._rooms.work(room.files.path, room.files.index.newest)
+            lease = leases.take(room.key, request.holder, newest.number, now, force=request.force)
+            return lease_to_proto(lease)
+
+    async def GetTree(
+        self, request: pb.GetTreeRequest, context: Context
+    ) -> AsyncIterator[pb.GetTreeResponse]:
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            revision = await self._revision(room, request.revision)
+            index = room.files.index
+            pages = (
+                index.changes(request.since, revision) if request.since else index.tree(revision)
+            )
+            told = False
+            async for page in self._in_threads(room, pages):
+                for answer in tree_to_proto(revision, page):
+                    told = True
+                    yield answer
+            if not told:
+                yield pb.GetTreeResponse(revision=revision)
+
+    async def _revision(self, room: Room, number: int) -> int:
+        if number:
+            known = await self._rooms.work(room.files.path, room.files.index.revision, number)
+            if known is None:
+                raise NotFound(
+                    f"workspace {room.key[1]} has no revision {number} (any more); "
+                    "`hai workspace snapshots` lists those that are kept"
+                )
+            return number
+        return (await self._looked(room)).number
+
+    async def _looked(self, room: Room) -> Revision:
+        author = Author(TASKS, self._workspaces.clock.now())
+        async with room.changing:
+            before = await self._rooms.work(room.files.path, room.files.index.newest)
+            newest = await self._rooms.work(room.files.path, looking.look, room.files, author)
+        if newest.number != before.number:
+            room.publish()
+        return newest
+
+    async def PushTree(
+        self, request_iterator: AsyncIterator[pb.PushTreeRequest], context: Context
+    ) -> AsyncIterator[pb.PushTreeResponse]:
+        async for answer in self._pushing.push(caller.current(), request_iterator):
+            yield answer
+
+    async def FetchFiles(
+        self, request: pb.FetchFilesRequest, context: Context
+    ) -> AsyncIterator[pb.FetchFilesResponse]:
+        if len(request.offsets) not in (0, len(request.paths)):
+            problem = "must be as many as paths, or none"
+            raise Invalid((Violation("offsets", problem),))
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            bundles = reading.read(
+                room.files,
+                await self._revision(room, max(request.revision, 1)),
+                request.paths,
+                request.offsets,
+                compress=request.accept_compressed,
+            )
+            async for bundle in self._in_threads(room, bundles):
+                yield bundle_to_proto(bundle)
+
+    async def ListRevisions(
+        self, request: pb.ListRevisionsRequest, context: Context
+    ) -> pb.ListRevisionsResponse:
+        size, before = _page(request)
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            index, pins = room.files.index, self._workspaces.pins(room.key)
+            found = await self._rooms.work(
+                room.files.path, index.revisions, before=before, limit=size + 1
+            )
+        more = str(found[size - 1].number) if len(found) > size else ""
+        shown = [revision_to_proto(r, pins.get(r.number, ())) for r in found[:size]]
+        return pb.ListRevisionsResponse(revisions=shown, next_page_token=more)
+
+    async def RestoreRevision(
+        self, request: pb.RestoreRevisionRequest, context: Context
+    ) -> workspace_pb2.WorkspaceRevision:
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            await self._revision(room, max(request.revision, 1))
+            return revision_to_proto(
+                await self._pushing.restore(
+                    room, request.revision, list(request.paths), request.lease_token
+                )
+            )
+
+    async def WatchWorkspace(
+        self, request: pb.WatchWorkspaceRequest, context: Context
+    ) -> AsyncIterator[pb.WatchWorkspaceResponse]:
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            told = -1
+            while True:
+                waiting = asyncio.ensure_future(room.wait())
+                try:
+                    newest = await self._rooms.work(room.files.path, room.files.index.newest)
+                    if newest.number != told:
+                        told = newest.number
+                        shown = revision_to_proto(newest) if told else None
+                        yield pb.WatchWorkspaceResponse(revision=shown)
+                    await waiting
+                finally:
+                    waiting.cancel()
+
+    async def _in_threads(self, room: Room, items: Iterator[Item]) -> AsyncIterator[Item]:
+        """One after the other, each made in a thread."""
+        step: Callable[[], Item | None] = lambda: next(items, None)  # noqa: E731 - a name for mypy
+        while (item := await self._rooms.work(room.files.path, step)) is not None:
+            yield item
+
+
+def _page(request: pb.ListRevisionsRequest) -> tuple[int, int]:
+    rules = Rules()
+    size = rules.number("page_size", request.page_size or _REVISIONS, 1, _MOST_REVISIONS)
+    if request.page_token and not request.page_token.isdecimal():
+        rules.add("page_token", "is not one of this list")
+    rules.check()
+    return size, int(request.page_token or 1 << 62)

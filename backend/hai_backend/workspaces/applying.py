@@ -1,0 +1,184 @@
+"""Does to the tree what a committed revision says; after a crash it is done again, from where it stopped.
+
+The mark of a file that is in place is that its content has left `incoming`: one rename does both. What it replaces is
+linked into `objects` before. What is found in the way and is not what the index says is set aside, never lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from stat import S_ISDIR, S_ISLNK, S_ISREG
+from typing import Any
+
+from hai_backend.domain.workspace import EntryKind
+from hai_backend.workspaces.contents import open_in, opened
+from hai_backend.workspaces.files import Files, is_still, now_ns
+from hai_backend.workspaces.folders import Folders, set_aside
+from hai_backend.workspaces.stats import Stat, look
+
+_FILE, _DIRECTORY, _LINK = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.SYMLINK
+_ROWS = """SELECT p.*, s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
+    FROM (SELECT * FROM pending WHERE {which} AND (folder, name) {after} (?, ?)
+      ORDER BY folder {way}, name {way} LIMIT 2000) p
+    LEFT JOIN stats s USING (folder, name) ORDER BY folder {way}, name {way}"""
+_MAKING = _ROWS.format(which="kind != 0", after=">", way="ASC")
+_CLEARING = _ROWS.format(which="(kind = 0 OR kind_before NOT IN (0, kind))", after="<", way="DESC")
+_COARSE_NS = 2_000_000_000  # some file systems keep times so roughly; they only round down
+_LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One path that changes, and what the index knew of it before."""
+
+    folder: str
+    name: str
+    kind: int
+    executable: int
+    size: int
+    mtime_ns: int
+    digest: bytes | None
+    target: str
+    source: str | None
+    kind_before: int
+    digest_before: bytes | None
+    seen: Stat | None
+
+
+def apply(files: Files) -> None:
+    """Finish what is pending; nothing pending: nothing happens."""
+    if not files.index.rows("SELECT 1 FROM pending LIMIT 1"):
+        return
+    with files.folders() as folders:
+        for steps in _steps(files, _CLEARING, (_LAST, _LAST)):
+            for step in steps:
+                _clear(files, folders, step)
+        for steps in _steps(files, _MAKING, ("", "")):
+            placed = [_make(files, folders, step) for step in steps]
+            _keep_stats(files, placed)
+    with files.index.transaction() as db:
+        db.execute("""DELETE FROM stats WHERE (folder, name) IN
+            (SELECT folder, name FROM pending WHERE kind != 1)""")
+        db.execute("DELETE FROM pending")
+
+
+def _steps(files: Files, query: str, begin: tuple[str, str]) -> Iterator[list[_Step]]:
+    after = begin
+    while rows := files.index.rows(query, after):
+        steps = [_step(row) for row in rows]
+        after = (steps[-1].folder, steps[-1].name)
+        yield steps
+
+
+def _step(row: Any) -> _Step:
+    seen = Stat(*row[11:]) if row[11] is not None else None
+    return _Step(*row[:11], seen)  # type: ignore[call-arg]
+
+
+def _clear(files: Files, folders: Folders, step: _Step) -> None:
+    """What was here goes, for nothing or something of another kind comes."""
+    try:
+        folder = folders.at(step.folder)
+    except OSError:
+        return  # it went with its directory
+    with suppress(FileNotFoundError):
+        mode = os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_mode
+        if step.kind_before == _FILE and S_ISREG(mode):
+            _displace(files, folder, step)
+            with suppress(FileNotFoundError):  # it was set aside
+                os.unlink(step.name, dir_fd=folder)
+        elif step.kind_before == _LINK and S_ISLNK(mode):
+            os.unlink(step.name, dir_fd=folder)
+        elif step.kind_before == _DIRECTORY and S_ISDIR(mode):
+            _remove_directory(step, folder)
+
+
+def _remove_directory(step: _Step, folder: int) -> None:
+    try:
+        os.rmdir(step.name, dir_fd=folder)
+    except OSError:  # a program put something into it: it stays, unless its place is needed
+        if step.kind != EntryKind.NONE:
+            set_aside(step.name, folder)
+
+
+def _displace(files: Files, folder: int, step: _Step) -> None:
+    """Keep what is here under its digest. A program's version that nobody knows gets another name in the tree."""
+    assert step.digest_before is not None
+    with opened(open_in(folder, step.name)) as file:
+        as_known = is_still(file, step.seen, step.digest_before)
+    if as_known:
+        with suppress(FileExistsError):
+            os.link(
+                step.name,
+                step.digest_before.hex(),
+                src_dir_fd=folder,
+                dst_dir_fd=files.objects.folder,
+                follow_symlinks=False,
+            )
+        return
+    set_aside(step.name, folder)
+    if not files.objects.has(step.digest_before.hex()):
+        with files.index.transaction() as db:
+            db.execute("DELETE FROM objects WHERE digest = ?", (step.digest_before,))
+
+
+def _make(files: Files, folders: Folders, step: _Step) -> tuple[Any, ...] | None:
+    if step.kind == _DIRECTORY:
+        folders.make(f"{step.folder}/{step.name}" if step.folder else step.name)
+        return None
+    folder = folders.make(step.folder)
+    if step.kind == _LINK:
+        _link(files, folder, step)
+        return None
+    return _place(files, folder, step)
+
+
+def _link(files: Files, folder: int, step: _Step) -> None:
+    with suppress(OSError):
+        if os.readlink(step.name, dir_fd=folder) == step.target:
+            return
+        os.unlink(step.name, dir_fd=folder)
+    try:
+        os.symlink(step.target, step.name, dir_fd=folder)
+    except FileExistsError:
+        set_aside(step.name, folder)
+        os.symlink(step.target, step.name, dir_fd=folder)
+    if files.owner and os.geteuid() == 0:
+        os.chown(step.name, files.owner, files.owner, dir_fd=folder, follow_symlinks=False)
+
+
+def _place(files: Files, folder: int, step: _Step) -> tuple[Any, ...] | None:
+    """Answers a row of stats; None when a program was at it already."""
+    incoming, source = files.incoming.folder, step.source
+    assert source is not None
+    if files.incoming.has(source):
+        _make_way(files, folder, step)
+        if step.executable:
+            os.chmod(source, 0o755, dir_fd=incoming)
+        if files.owner and os.geteuid() == 0:
+            os.chown(source, files.owner, files.owner, dir_fd=incoming, follow_symlinks=False)
+        os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)
+        os.rename(source, step.name, src_dir_fd=incoming, dst_dir_fd=folder)
+    now = look(step.name, folder)
+    if now is None or now.size != step.size or not 0 <= step.mtime_ns - now.mtime_ns < _COARSE_NS:
+        return None
+    return (step.folder, step.name, now.size, now.mtime_ns, now.ino, now.ctime_ns)
+
+
+def _make_way(files: Files, folder: int, step: _Step) -> None:
+    with suppress(FileNotFoundError):
+        mode = os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_mode
+        if step.kind_before == _FILE and S_ISREG(mode):
+            _displace(files, folder, step)
+        else:
+            set_aside(step.name, folder)
+
+
+def _keep_stats(files: Files, placed: list[tuple[Any, ...] | None]) -> None:
+    seen = now_ns()
+    rows = [(*row, seen) for row in placed if row is not None]
+    with files.index.transaction() as db:
+        db.executemany("INSERT OR REPLACE INTO stats VALUES (?, ?, ?, ?, ?, ?, ?)", rows)

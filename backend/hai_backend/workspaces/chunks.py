@@ -1,0 +1,129 @@
+"""Large files that are put together from chunks: of this push, of one that broke, and of older versions.
+
+A row of `chunks` says where in a file a chunk lies, and whether the file has it already. A file that is not complete
+lies in `incoming` as `<digest>.part`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from blake3 import blake3
+
+from hai_backend.domain.errors import Conflict, Invalid, Violation
+from hai_backend.domain.workspace import DIGEST_BYTES, Chunk
+from hai_backend.workspaces.contents import copy_range, digest_of, opened
+from hai_backend.workspaces.files import Files
+
+CHUNK_BYTES = 2 << 20
+_SOURCES = """SELECT n.place, n.size, o.file, o.place FROM chunks n JOIN chunks o
+    ON o.digest = n.digest AND o.have = 1 AND o.file != n.file AND o.size = n.size
+    WHERE n.file = ? AND n.have = 0 GROUP BY n.place ORDER BY n.place"""
+
+
+def part_of(file: bytes) -> str:
+    """The name of an incomplete file."""
+    return f"{file.hex()}.part"
+
+
+def note(files: Files, file: bytes, place: int, chunks: Sequence[Chunk]) -> int:
+    """These chunks follow at `place`; answers where the next ones do. Raises Invalid."""
+    rows = []
+    for chunk in chunks:
+        if len(chunk.digest) != DIGEST_BYTES or not 0 < chunk.size <= CHUNK_BYTES:
+            raise bad_recipe(file, f"a chunk must have a digest and 1 to {CHUNK_BYTES} bytes")
+        rows.append((chunk.digest, file, place, chunk.size))
+        place += chunk.size
+    with files.index.transaction() as db:
+        db.executemany("INSERT OR IGNORE INTO chunks VALUES (?, ?, ?, ?, 0)", rows)
+    return place
+
+
+def begin(files: Files, file: bytes) -> None:
+    """A new recipe: of an older one of the same file only what had arrived counts."""
+    with files.index.transaction() as db:
+        db.execute("DELETE FROM chunks WHERE file = ? AND have = 0", (file,))
+        if not files.incoming.has(part_of(file)):
+            db.execute("DELETE FROM chunks WHERE file = ?", (file,))
+
+
+def gather(files: Files, file: bytes) -> list[bytes]:
+    """Copy what is here already; answers the digests of the chunks that are not."""
+    name = part_of(file)
+    files.incoming.write_at(name, 0, memoryview(b""))
+    rows = files.index.rows(_SOURCES, (file,))
+    for source in sorted({row[2] for row in rows}):
+        _copy(files, file, source, [row for row in rows if row[2] == source])
+    missing = files.index.rows(
+        "SELECT DISTINCT digest FROM chunks WHERE file = ? AND have = 0", (file,)
+    )
+    return [row[0] for row in missing]
+
+
+def _copy(
+    files: Files, file: bytes, source: bytes, rows: list[tuple[int, int, bytes, int]]
+) -> None:
+    found = files.find(source)
+    if found is None:
+        return
+    target = os.open(part_of(file), os.O_WRONLY | os.O_NOFOLLOW, dir_fd=files.incoming.folder)
+    with opened(found), opened(target):
+        for place, size, _, begin in rows:
+            copy_range(found, begin, target, place, size)
+    with files.index.transaction() as db:
+        places = ((file, place) for place, *_ in rows)
+        db.executemany("UPDATE chunks SET have = 1 WHERE file = ? AND place = ?", places)
+
+
+def receive(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> None:
+    """Verified chunks go to every place that wants them."""
+    query = "SELECT file, place, size FROM chunks WHERE digest = ? AND have = 0"
+    taken = []
+    for digest, data in contents:
+        for file, place, size in files.index.rows(query, (digest,)):
+            if size == len(data):
+                files.incoming.write_at(part_of(file), place, data)
+                taken.append((digest, file, place))
+    with files.index.transaction() as db:
+        mark = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
+        db.executemany(mark, taken)
+
+
+def complete(files: Files, file: bytes, size: int) -> bool:
+    """Whether the file is whole; then it has its name. Raises Conflict when its chunks do not make it."""
+    name = part_of(file)
+    if not files.incoming.has(name) or _lacks(files, file):
+        return False
+    with opened(files.incoming.open(name)) as made:
+        right = os.fstat(made).st_size == size and digest_of(made) == file
+        if not right:
+            _forget_wrong(files, file, made)
+    if not right:
+        raise Conflict(
+            f"the chunks of {file.hex()} do not make that file: a program changed its older version, or the recipe "
+            "is wrong; push again, and only what was wrong travels",
+            reason="CONTENT_CHANGED",
+        )
+    os.rename(name, file.hex(), src_dir_fd=files.incoming.folder, dst_dir_fd=files.incoming.folder)
+    return True
+
+
+def _lacks(files: Files, file: bytes) -> bool:
+    query = "SELECT 1 FROM chunks WHERE file = ? AND have = 0 LIMIT 1"
+    return bool(files.index.rows(query, (file,)))
+
+
+def _forget_wrong(files: Files, file: bytes, made: int) -> None:
+    """Nobody has the chunks that are not what they should be, whatever was believed."""
+    rows = files.index.rows("SELECT digest, place, size FROM chunks WHERE file = ?", (file,))
+    wrong = [(d,) for d, place, size in rows if blake3(os.pread(made, size, place)).digest() != d]
+    with files.index.transaction() as db:
+        db.executemany("DELETE FROM chunks WHERE digest = ?", wrong)
+        db.execute("DELETE FROM chunks WHERE file = ?", (file,))
+    files.incoming.remove(part_of(file))
+
+
+def bad_recipe(file: bytes, problem: str) -> Invalid:
+    """What is wrong with a recipe."""
+    return Invalid((Violation(f"recipe[{file.hex()[:16]}]", problem),), reason="BAD_RECIPE")

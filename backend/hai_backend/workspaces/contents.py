@@ -1,0 +1,163 @@
+"""Contents of files by digest: `incoming` holds what a push brought, `objects` older versions that are kept.
+
+Both lie beside the tree, on its file system, so that content moves between them and the tree by rename.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from blake3 import blake3
+
+from hai_backend.workspaces.folders import DIRECTORY
+
+PIECE = 1 << 20
+_CLONE = 0x40049409  # FICLONE: share blocks, where the file system can
+_CANNOT = frozenset(
+    {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.EPERM}
+)
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Store:
+    """One flat directory of files named by digest. Names may have an end: `.part`, `.2`."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(exist_ok=True, mode=0o700)
+        self.folder = os.open(path, DIRECTORY)
+        self._doubtful: set[str] = set()
+
+    def close(self) -> None:
+        os.close(self.folder)
+
+    def names(self) -> list[str]:
+        return os.listdir(self.folder)
+
+    def doubt(self) -> None:
+        """What is here was left by another process, perhaps in the middle of a write: `has` reads it first."""
+        self._doubtful = {name for name in self.names() if "." not in name}
+
+    def has(self, name: str) -> bool:
+        """Whether it is here, and whole."""
+        try:
+            os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return name not in self._doubtful or self._is_whole(name)
+
+    def _is_whole(self, name: str) -> bool:
+        self._doubtful.discard(name)
+        with opened(self.open(name)) as file:
+            whole = digest_of(file).hex() == name
+        if not whole:
+            self.remove(name)
+        return whole
+
+    def put(self, name: str, data: memoryview) -> None:
+        """A whole file, in place of what may be there."""
+        self._doubtful.discard(name)
+        file = os.open(name, _CREATE | os.O_TRUNC, 0o644, dir_fd=self.folder)
+        try:
+            write_all(file, data)
+        except BaseException:
+            self.remove(name)
+            raise
+        finally:
+            os.close(file)
+
+    def write_at(self, name: str, place: int, data: memoryview) -> None:
+        """A part of a file that is being put together."""
+        file = os.open(name, _CREATE, 0o644, dir_fd=self.folder)
+        try:
+            while data:
+                written = os.pwrite(file, data, place)
+                place, data = place + written, data[written:]
+        finally:
+            os.close(file)
+
+    def open(self, name: str) -> int:
+        return os.open(name, _READ, dir_fd=self.folder)
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.folder)
+
+    def size(self) -> int:
+        """Bytes of all files."""
+        with os.scandir(self.folder) as found:
+            return sum(file.stat(follow_symlinks=False).st_size for file in found)
+
+    def sync(self, names: list[str] | None) -> None:
+        """These are on disk when it returns; None: everything on this file system, for many that is faster."""
+        if names is None:
+            if _libc.syncfs(self.folder) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            return
+        for name in names:
+            with opened(self.open(name)) as file:
+                os.fdatasync(file)
+        os.fsync(self.folder)
+
+
+@contextmanager
+def opened(file: int) -> Iterator[int]:
+    """Closed at the end."""
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def open_in(folder: int, name: str) -> int:
+    """For reading; a link is not followed, a pipe not waited for."""
+    return os.open(name, _READ, dir_fd=folder)
+
+
+def write_all(file: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def digest_of(file: int) -> bytes:
+    """Of all that can be read, from the beginning."""
+    hasher, place = blake3(), 0
+    while piece := os.pread(file, PIECE, place):
+        hasher.update(piece)
+        place += len(piece)
+    return hasher.digest()
+
+
+def copy_whole(source: int, target: int) -> None:
+    """Into an empty file: sharing blocks where that can be, else copied by the kernel."""
+    try:
+        fcntl.ioctl(target, _CLONE, source)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+        copy_range(source, 0, target, 0, os.fstat(source).st_size)
+
+
+def copy_range(source: int, begin: int, target: int, place: int, size: int) -> None:
+    """Bytes of one file into another; ends early where the source does."""
+    while size > 0:
+        done = _copy_some(source, begin, target, place, size)
+        if done == 0:
+            return
+        begin, place, size = begin + done, place + done, size - done
+
+
+def _copy_some(source: int, begin: int, target: int, place: int, size: int) -> int:
+    try:
+        return os.copy_file_range(source, target, size, begin, place)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+    return os.pwrite(target, os.pread(source, min(size, PIECE), begin), place)

@@ -1,0 +1,124 @@
+"""One workspace on storage: its directories, its index, and where a content is to be found.
+
+    files/      the tree that tasks and people see; its user's own
+    incoming/   contents that a push brought, verified, not yet in the tree
+    objects/    older versions, by digest
+    tasks/      the tree of a pinned revision, one directory a task
+    index.db    index.py
+
+All but files/ and what is in tasks/ is the server's own: no program of a user can reach it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hai_backend.workspaces.contents import Store, digest_of, open_in
+from hai_backend.workspaces.folders import Folders, give
+from hai_backend.workspaces.index import Index
+from hai_backend.workspaces.stats import Stat, stat_of
+
+_PASSABLE = 0o711
+
+
+class Files:
+    """Open until `close`. Everything blocks. `owner` is the uid of its user; 0: the server's."""
+
+    def __init__(self, path: Path, owner: int) -> None:
+        self.path = path
+        self.owner = owner
+        self.tree = path / "files"
+        self.tasks = path / "tasks"
+        self.index = Index(path / "index.db")
+        self.incoming = Store(path / "incoming")
+        self.objects = Store(path / "objects")
+
+    def recover(self) -> None:
+        """After `applying.apply`, once: what another process left is read before it is believed."""
+        for name in self.incoming.names():
+            if "." in name and not name.endswith(".part"):
+                self.incoming.remove(name)
+        self.incoming.doubt()
+
+    def close(self) -> None:
+        """Another server may open it."""
+        self.index.close()
+        self.incoming.close()
+        self.objects.close()
+
+    def folders(self) -> Folders:
+        """The tree. Raises OSError when it is not there: an unmounted or deleted root is never an empty one."""
+        return Folders(self.tree, owner=self.owner)
+
+    def find(self, digest: bytes) -> int | None:
+        """A file of this content, open for reading; None: there is none. What programs changed in place is not it."""
+        if self.index.rows("SELECT 1 FROM objects WHERE digest = ?", (digest,)):
+            try:
+                return self.objects.open(digest.hex())
+            except FileNotFoundError:
+                pass
+        return self._find_in_tree(digest)
+
+    def _find_in_tree(self, digest: bytes) -> int | None:
+        query = """SELECT folder, name, s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
+            FROM entries e LEFT JOIN stats s USING (folder, name)
+            WHERE kind = 1 AND digest = ? AND gone = 0"""
+        with self.folders() as folders:
+            for folder, name, *seen in self.index.rows(query, (digest,)):
+                known = Stat(*seen) if seen[0] is not None else None
+                try:
+                    file = open_in(folders.at(folder), name)
+                except OSError:
+                    continue
+                if is_still(file, known, digest):
+                    return file
+                os.close(file)
+        return None
+
+    def stored_bytes(self) -> int:
+        """Everything on storage: the newest tree, older versions, what pushes left, and directories of tasks."""
+        checkouts = self.index.rows("SELECT COALESCE(SUM(size_bytes), 0) FROM checkouts")[0][0]
+        tree = self.index.newest().size_bytes
+        return tree + self.objects.size() + self.incoming.size() + int(checkouts)
+
+
+def make(path: Path, owner: int) -> None:
+    """The directories of a new workspace, empty."""
+    path.mkdir(parents=True)
+    for folder in (path.parent, path):
+        folder.chmod(_PASSABLE)
+    for name in ("files", "tasks"):
+        (path / name).mkdir()
+    (path / "tasks").chmod(_PASSABLE)
+    with Folders(path / "files") as made:
+        give(made.root, owner)
+
+
+def is_still(file: int, known: Stat | None, digest: bytes) -> bool:
+    """Whether an open file has this content: by its stat where that is enough, else by reading it."""
+    now = stat_of(os.fstat(file))
+    if known is not None and known.trusts(now):
+        return True
+    return digest_of(file) == digest and stat_of(os.fstat(file)) == now
+
+
+@contextmanager
+def closed(files: Files) -> Iterator[Files]:
+    """Close it at the end."""
+    try:
+        yield files
+    finally:
+        files.close()
+
+
+def now_ns() -> int:
+    """The clock that stats are compared with."""
+    return time.time_ns()
+
+
+StorageError = (OSError, sqlite3.Error)

@@ -1,0 +1,165 @@
+"""What a workspace holds and held: one SQLite file beside its files.
+
+The file belongs to one server at a time (its lock is exclusive, and without shared memory it may lie on network
+storage). A row of `entries` is in every revision from `born` to before `gone` (0: for ever), so all revisions together
+cost what changed. Rows are ordered by folder, then name: parents before what is in them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hai_backend.domain.workspace import NOTHING, Entry, EntryKind, Revision, folder_of, joined
+
+PAGE = 2000  # rows that are in memory at once
+_ENTRY = (
+    "kind INTEGER, executable INTEGER, size INTEGER, mtime_ns INTEGER, digest BLOB, target TEXT"
+)
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revisions(
+  number INTEGER PRIMARY KEY, created_at REAL, author TEXT,
+  changed INTEGER, removed INTEGER, files INTEGER, size_bytes INTEGER);
+CREATE TABLE IF NOT EXISTS entries(
+  folder TEXT, name TEXT, born INTEGER, gone INTEGER, {_ENTRY},
+  PRIMARY KEY(folder, name, born)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_by_digest ON entries(digest) WHERE kind = 1;
+CREATE TABLE IF NOT EXISTS stats(
+  folder TEXT, name TEXT, size INTEGER, mtime_ns INTEGER, ino INTEGER, ctime_ns INTEGER, seen_ns INTEGER,
+  PRIMARY KEY(folder, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS objects(digest BLOB PRIMARY KEY, size INTEGER) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS chunks(
+  digest BLOB, file BLOB, place INTEGER, size INTEGER, have INTEGER,
+  PRIMARY KEY(digest, file, place)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS chunks_by_file ON chunks(file, have);
+CREATE TABLE IF NOT EXISTS pending(
+  folder TEXT, name TEXT, {_ENTRY}, source TEXT, kind_before INTEGER, digest_before BLOB,
+  PRIMARY KEY(folder, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS checkouts(
+  task INTEGER PRIMARY KEY, revision INTEGER, size_bytes INTEGER, made_ns INTEGER);
+CREATE TEMP TABLE staged(
+  folder TEXT, name TEXT, {_ENTRY}, source TEXT, PRIMARY KEY(folder, name)) WITHOUT ROWID;
+CREATE TEMP TABLE wanted(
+  push INTEGER, folder TEXT, name TEXT, {_ENTRY}, PRIMARY KEY(push, folder, name)) WITHOUT ROWID;
+"""
+FIELDS = "kind, executable, size, mtime_ns, digest, target"
+_IN_REVISION = "born <= :revision AND (gone = 0 OR gone > :revision)"
+_REVISION = "number, created_at, author, changed, removed, files, size_bytes"
+
+
+class Index:
+    """Every verb holds the lock for its own statements only. All of them block: call them in threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.RLock()
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2.0)
+        try:
+            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("PRAGMA cache_size=-8000")
+            self._db.executescript(_SCHEMA)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """The file is free for another server."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """All or nothing. `durable`: on disk when it ends; others are with the next one that is."""
+        with self._lock:
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def rows(self, query: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+        """What a query answers, all at once."""
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    def fact(self, name: str) -> Any:
+        """A value that was kept by name; None: there is none."""
+        found = self.rows("SELECT value FROM facts WHERE name = ?", (name,))
+        return found[0][0] if found else None
+
+    def keep_fact(self, name: str, value: Any) -> None:
+        """Keep a value by name, durably."""
+        with self.transaction(durable=True) as db:
+            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def newest(self) -> Revision:
+        """NOTHING when there is none."""
+        found = self.revisions(limit=1)
+        return found[0] if found else NOTHING
+
+    def revision(self, number: int) -> Revision | None:
+        """One that is still kept."""
+        found = self.rows(f"SELECT {_REVISION} FROM revisions WHERE number = ?", (number,))
+        return Revision(*found[0]) if found else None
+
+    def revisions(self, *, before: int = 1 << 62, limit: int) -> list[Revision]:
+        """Newest first."""
+        query = f"SELECT {_REVISION} FROM revisions WHERE number < ? ORDER BY number DESC LIMIT ?"
+        return [Revision(*row) for row in self.rows(query, (before, limit))]
+
+    def tree(self, revision: int) -> Iterator[list[Entry]]:
+        """All entries of a revision, in pages, by folder and name."""
+        return self._pages(
+            f"SELECT folder, name, {FIELDS} FROM entries WHERE {_IN_REVISION}", revision
+        )
+
+    def changes(self, since: int, revision: int) -> Iterator[list[Entry]]:
+        """What differs from an earlier revision, in pages; paths that are gone have kind NONE."""
+        query = f"""SELECT folder, name, {FIELDS} FROM entries
+            WHERE {_IN_REVISION} AND born > {int(since)}
+            UNION ALL
+            SELECT folder, name, 0, 0, 0, 0, NULL, '' FROM entries e
+            WHERE born <= {int(since)} AND gone > {int(since)} AND gone <= :revision AND NOT EXISTS (
+              SELECT 1 FROM entries n WHERE n.folder = e.folder AND n.name = e.name
+              AND n.born <= :revision AND (n.gone = 0 OR n.gone > :revision))"""
+        return self._pages(f"SELECT * FROM ({query}) WHERE 1", revision)
+
+    def _pages(self, query: str, revision: int) -> Iterator[list[Entry]]:
+        after = {"revision": revision, "folder": "", "name": ""}
+        ordered = (
+            f"{query} AND (folder, name) > (:folder, :name) ORDER BY folder, name LIMIT {PAGE}"
+        )
+        while rows := self.rows(ordered, after):
+            yield [entry_of(row) for row in rows]
+            after |= {"folder": rows[-1][0], "name": rows[-1][1]}
+
+    def entry(self, path: str, revision: int) -> Entry | None:
+        """One path of a revision."""
+        query = f"SELECT folder, name, {FIELDS} FROM entries WHERE {_IN_REVISION}"
+        name = path.rpartition("/")[2]
+        values = {"revision": revision, "folder": folder_of(path), "name": name}
+        found = self.rows(f"{query} AND folder = :folder AND name = :name", values)
+        return entry_of(found[0]) if found else None
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """From folder, name and FIELDS."""
+    folder, name, kind, executable, size, mtime_ns, digest, target = row
+    kind, digest = EntryKind(kind), digest or b""
+    return Entry(joined(folder, name), kind, bool(executable), size, mtime_ns, digest, target)
+
+
+def row_of(entry: Entry) -> tuple[Any, ...]:
+    """Folder, name and FIELDS."""
+    folder, _, name = entry.path.rpartition("/")
+    what = (int(entry.kind), int(entry.executable), entry.size, entry.mtime_ns)
+    return (folder, name, *what, entry.digest or None, entry.target)

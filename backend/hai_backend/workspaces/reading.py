@@ -1,0 +1,117 @@
+"""Contents of a revision, in messages of about a mebibyte: small files together, large ones in pieces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import zstandard
+
+from hai_backend.domain.errors import Conflict, Invalid, NotFound, Violation
+from hai_backend.domain.workspace import EntryKind
+from hai_backend.workspaces.contents import opened
+from hai_backend.workspaces.files import Files
+
+MESSAGE_BYTES = 1 << 20
+_PROBE_BYTES = 1 << 16
+_WORTH = 0.9  # a sample that stays larger than that is sent as it is
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of the file at `index` of the list that was asked for."""
+
+    index: int
+    offset: int
+    size: int
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Some parts; their data one behind the other."""
+
+    parts: tuple[Part, ...]
+    data: bytes
+    compressed: bool
+
+
+def read(
+    files: Files, revision: int, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
+) -> Iterator[Bundle]:
+    """Files in the order asked. Raises NotFound, Invalid, and Conflict CONTENT_LOST."""
+    parts: list[Part] = []
+    data: list[bytes] = []
+    size = 0
+    for part, content in _parts(files, revision, paths, offsets):
+        if size + len(content) > MESSAGE_BYTES and parts:
+            yield _bundle(parts, data, compress)
+            parts, data, size = [], [], 0
+        parts.append(part)
+        data.append(content)
+        size += len(content)
+    if parts:
+        yield _bundle(parts, data, compress)
+
+
+def _parts(
+    files: Files, revision: int, paths: Sequence[str], offsets: Sequence[int]
+) -> Iterator[tuple[Part, bytes]]:
+    for index, path in enumerate(paths):
+        offset = offsets[index] if index < len(offsets) else 0
+        file, size = _open(files, revision, path)
+        if not 0 <= offset <= size:
+            os.close(file)
+            raise Invalid(
+                (Violation(f"offsets[{index}]", f"{path} has {size} bytes, not {offset}"),)
+            )
+        with opened(file):
+            yield from _pieces(file, path, index, offset, size)
+
+
+def _pieces(
+    file: int, path: str, index: int, offset: int, size: int
+) -> Iterator[tuple[Part, bytes]]:
+    while True:
+        wanted = min(MESSAGE_BYTES, size - offset)
+        content = os.pread(file, wanted, offset) if wanted else b""
+        if len(content) < wanted:
+            raise lost(path)
+        last = offset + wanted == size
+        yield Part(index, offset, wanted, last), content
+        offset += wanted
+        if last:
+            return
+
+
+def _open(files: Files, revision: int, path: str) -> tuple[int, int]:
+    entry = files.index.entry(path, revision)
+    if entry is None or entry.kind is not EntryKind.FILE:
+        raise NotFound(f"there is no file {path[:200]!r} in revision {revision}")
+    file = files.find(entry.digest)
+    if file is None:
+        raise lost(path)
+    return file, entry.size
+
+
+def lost(path: str) -> Conflict:
+    """Its bytes are not on storage any more."""
+    return Conflict(
+        f"the content of {path} is gone: a program changed the file in place; look at the newest tree",
+        reason="CONTENT_LOST",
+    )
+
+
+def _bundle(parts: list[Part], data: list[bytes], compress: bool) -> Bundle:
+    plain = b"".join(data)
+    if compress and _is_worth_it(plain):
+        return Bundle(tuple(parts), zstandard.ZstdCompressor(level=1).compress(plain), True)
+    return Bundle(tuple(parts), plain, False)
+
+
+def _is_worth_it(data: bytes) -> bool:
+    if len(data) < 128:
+        return False
+    sample = data[:_PROBE_BYTES]
+    return len(zstandard.ZstdCompressor(level=1).compress(sample)) < _WORTH * len(sample)
