@@ -7,7 +7,7 @@ tasks of a level take that user's places in the queue, in the order that the use
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -99,10 +99,21 @@ class Wishes:
             own = self._queued.get(user, {}).values()
             first = min(own, key=place, default=None)
             if first is not None and not self._could_start(first):
-                first = min(filter(self._could_start, own), key=place, default=None)
+                first = min(self._startable(own), key=place, default=None)
         if first is not None:
             self._turns[user] = first
             self._await_turn(first, now)
+
+    def _startable(self, tasks: Iterable[Waiting]) -> Iterator[Waiting]:
+        """Those of a user that could start. Of thousands of tasks most are equal, and equals share their need."""
+        known: dict[tuple[Priority, int], bool] = {}
+        for waiting in tasks:
+            kind = (waiting.own_level, id(waiting.need))
+            could = known.get(kind)
+            if could is None:
+                could = known[kind] = self._could_start(waiting)
+            if could:
+                yield waiting
 
     def _could_start(self, waiting: Waiting) -> bool:
         """Were nobody else there: a task that can not does not take its user's turn."""
