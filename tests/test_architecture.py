@@ -20,7 +20,7 @@ def test_imports_keep_their_direction() -> None:
     assert found.returncode == 0, found.stdout
 
 
-@pytest.mark.parametrize("package", ["hai", "hai_backend", "hai_tui"])
+@pytest.mark.parametrize("package", ["hai", "hai_backend", "hai_tui", "haienv"])
 def test_every_package_is_typed(package: str) -> None:
     assert [*ROOT.glob(f"*/{package}/py.typed")]
 
@@ -29,7 +29,7 @@ def test_modules_stay_readable_in_one_sitting() -> None:
     """150 lines is the habit, 400 the end: past that it is two ideas, or a table that says so in its first line."""
     long = {
         str(path.relative_to(ROOT)): lines
-        for folder in ("proto/hai", "backend/hai_backend", "tui/hai_tui")
+        for folder in ("proto/hai", "backend/hai_backend", "tui/hai_tui", "haienv/haienv")
         for path in (ROOT / folder).rglob("*.py")
         if "_pb2" not in path.name and (lines := len(path.read_text().splitlines())) > 400
     }
@@ -40,6 +40,6 @@ def test_modules_stay_readable_in_one_sitting() -> None:
     "word", ["import pickle", "os.system(", "shell=True", " eval(", "yaml.load("]
 )
 def test_what_must_never_stand_in_our_code(word: str) -> None:
-    folders = [ROOT / f for f in ("proto/hai", "backend/hai_backend", "tui/hai_tui")]
+    folders = [ROOT / f for f in ("proto/hai", "backend/hai_backend", "tui/hai_tui", "haienv/haienv")]
     found = [str(p) for f in folders for p in f.rglob("*.py") if word in p.read_text()]
     assert found == []

@@ -58,7 +58,13 @@ def test_every_module_of_the_checkout_is_in_the_wheel(wheel: zipfile.ZipFile) ->
 def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     ours = {"hai", "hai_backend", "hai_tui", "hai_jupyter", "haienv", "hai_sync"}
-    assert {t for t in tops if not t.endswith(".dist-info")} == ours
+    assert {t for t in tops if not t.endswith((".dist-info", ".data"))} == ours
+
+
+@pytest.mark.parametrize("name", ["haienv", "haienv.fish"])
+def test_shell_scripts_are_installed_as_they_are(wheel: zipfile.ZipFile, name: str) -> None:
+    found = [n for n in wheel.namelist() if n.endswith(f".data/scripts/{name}")]
+    assert wheel.read(found[0]) == (ROOT / "haienv" / "bin" / name).read_bytes()
 
 
 def test_the_commands_are_declared(wheel: zipfile.ZipFile) -> None:
@@ -68,6 +74,5 @@ def test_the_commands_are_declared(wheel: zipfile.ZipFile) -> None:
         "hai",
         "hai-cli",
         "hai-server",
-        "haienv",
         "haiworkspace",
     }

@@ -1,1 +1,16 @@
-"""Python environments for tasks: layered, locked, shared."""
+"""Python environments for tasks: layered, locked, shared. `set_env` and `get_envs` are for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["get_envs", "set_env"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when used: entering an environment from a shell must not wait for it."""
+    if name in __all__:
+        from haienv import api
+
+        return getattr(api, name)
+    raise AttributeError(name)

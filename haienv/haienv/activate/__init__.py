@@ -1,0 +1,1 @@
+"""What it means to be inside an environment: values, and how each shell is told."""

@@ -1,0 +1,88 @@
+"""The variables that an environment sets; the same for shells, `haienv run`, `set_env` and tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from haienv.layout import CURRENT, Home
+from haienv.records import Config
+from haienv.registry import Environment, read
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """`path` and `search` come before what PATH and PYTHONPATH have."""
+
+    name: str
+    owner: str
+    lock_hash: str
+    prefix: str
+    path: tuple[str, ...]
+    search: tuple[str, ...]
+    variables: Mapping[str, str]
+    prompt: str
+
+    def sets(self) -> dict[str, str]:
+        """Every variable with a value of its own; PATH and PYTHONPATH are joined with what is there."""
+        return {
+            **self.variables,
+            "HF_ENV_NAME": self.name,
+            "HF_ENV_OWNER": self.owner,
+            "HF_ENV_LOCK": self.lock_hash,
+            "VIRTUAL_ENV": self.prefix,
+        }
+
+    def applied(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """An environment of a process with all of it."""
+        joined = {**environ, **self.sets()}
+        joined["PATH"] = _joined(self.path, environ.get("PATH", os.defpath))
+        if self.search or "PYTHONPATH" in environ:
+            joined["PYTHONPATH"] = _joined(self.search, environ.get("PYTHONPATH", ""))
+        joined.pop("PYTHONHOME", None)
+        return joined
+
+
+def activation(home: Home, environment: Environment, follow: bool = False) -> Activation:
+    """What an environment sets. `follow`: through `current`, so that a shell sees what is installed later."""
+    layer = environment.usable
+    prefix = environment.directory / CURRENT if follow else environment.path
+    chain = [(prefix, environment.label.config)]
+    chain += [(home.layer(p.owner, p.layer), _config(home, p.owner, p.name)) for p in layer.parents]
+    variables: dict[str, str] = {}
+    for _, config in reversed(chain):
+        variables |= config.variables
+    return Activation(
+        name=environment.name,
+        owner=environment.owner,
+        lock_hash=layer.lock_hash,
+        prefix=str(prefix),
+        path=tuple(_paths(chain)),
+        search=tuple(each for _, config in chain for each in config.search_dirs),
+        variables=variables,
+        prompt=_prompt(environment),
+    )
+
+
+def _config(home: Home, owner: str, name: str) -> Config:
+    """A parent's configuration as it is now; its name may be gone."""
+    found = read(home, owner, name)
+    return found.label.config if found else Config()
+
+
+def _paths(chain: Iterable[tuple[Path, Config]]) -> Iterable[str]:
+    for prefix, config in chain:
+        yield str(prefix / "bin")
+        yield from config.bin_dirs
+
+
+def _joined(first: tuple[str, ...], rest: str) -> str:
+    return ":".join([*first, *([rest] if rest else [])])
+
+
+def _prompt(environment: Environment) -> str:
+    layer = environment.layer
+    parent = f"({layer.parents[0].name}) " if layer and layer.parents else ""
+    return f"[{environment.name}] {parent}"

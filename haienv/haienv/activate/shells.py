@@ -1,0 +1,156 @@
+"""The text that a shell evaluates to enter an environment. Pure: values in, text out.
+
+Each variable that is touched is saved (was it set, was it exported, its value) when an environment is entered, and
+put back by `deactivate`; entering another one leaves the first one before. Every value is quoted: whatever stands in
+another user's configuration arrives as a literal. The text works under `set -eu`.
+"""
+
+from __future__ import annotations
+
+from haienv.activate.activation import Activation
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def text_for(shell: str, activation: Activation) -> str:
+    """What the shell evaluates."""
+    return _fish(activation) if shell == "fish" else _posix(shell, activation)
+
+
+def quoted(value: str) -> str:
+    """A literal of bash and zsh."""
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def fish_quoted(value: str) -> str:
+    """A literal of fish."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _touched(activation: Activation) -> list[str]:
+    return ["PATH", "PYTHONPATH", "PYTHONHOME", *sorted(activation.sets())]
+
+
+_SAVE = """if [ -n "${{{v}+x}}" ]; then
+  _HAIENV_OLD_{v}="${v}"
+  {exported}
+    *x*) _HAIENV_HAD_{v}=exported ;;
+    *) _HAIENV_HAD_{v}=set ;;
+  esac
+else
+  _HAIENV_HAD_{v}=no
+fi
+"""
+_RESTORE = """  case "$_HAIENV_HAD_{v}" in
+    exported) {v}="$_HAIENV_OLD_{v}"; export {v} ;;
+    set) {v}="$_HAIENV_OLD_{v}"; {hide} {v} ;;
+    *) unset {v} ;;
+  esac
+  unset _HAIENV_OLD_{v} _HAIENV_HAD_{v}
+"""
+_EXPORTED = {
+    "bash": '_HAIENV_A="$(declare -p {v})"; _HAIENV_A="${{_HAIENV_A#declare -}}"; case "${{_HAIENV_A%% *}}" in',
+    "zsh": 'case "${{(t){v}}}" in',  # of all words there, only export has an x
+}
+_HIDE = {"bash": "export -n", "zsh": "typeset -g +x"}
+_OLD_DEACTIVATE = {
+    "bash": '"$(declare -f deactivate || :)"',
+    "zsh": '"$(functions deactivate || :)"',
+}
+_LEAVE = {
+    "bash": "if declare -F _haienv_leave >/dev/null; then _haienv_leave; fi\n",
+    "zsh": 'if [ -n "${functions[_haienv_leave]+x}" ]; then _haienv_leave; fi\n',
+}
+
+
+def _posix(shell: str, activation: Activation) -> str:
+    names = [*_touched(activation), "PS1"]
+    save = "".join(_SAVE.format(v=v, exported=_EXPORTED[shell].format(v=v)) for v in names)
+    restore = "".join(_RESTORE.format(v=v, hide=_HIDE[shell]) for v in names)
+    return (
+        _LEAVE[shell]
+        + save
+        + f"unset _HAIENV_A\n_HAIENV_DEACTIVATE={_OLD_DEACTIVATE[shell]}\n"
+        + f"_haienv_leave() {{\n{restore}{_LAST}}}\n"
+        + "deactivate() { _haienv_leave; }\n"
+        + _enter(activation)
+    )
+
+
+_LAST = """  unset -f deactivate _haienv_leave
+  if [ -n "$_HAIENV_DEACTIVATE" ]; then eval "$_HAIENV_DEACTIVATE"; fi
+  unset _HAIENV_DEACTIVATE
+  hash -r
+"""
+
+
+def _enter(activation: Activation) -> str:
+    sets = "".join(f"export {n}={quoted(v)}\n" for n, v in activation.sets().items())
+    path = quoted(":".join(activation.path))
+    search = quoted(":".join(activation.search))
+    lines = [f'export PATH={path}"${{PATH:+:$PATH}}"']
+    if activation.search:
+        lines.append(f'export PYTHONPATH={search}"${{PYTHONPATH:+:$PYTHONPATH}}"')
+    lines.append("unset PYTHONHOME")
+    lines.append(f'if [ -n "${{PS1+x}}" ]; then PS1={quoted(activation.prompt)}"$PS1"; fi')
+    return sets + "\n".join(lines) + "\nhash -r\n"
+
+
+_FISH_SAVE = """if set -qg {v}
+    set -g _HAIENV_OLD_{v} ${v}
+    set -qgx {v}; and set -g _HAIENV_HAD_{v} -gx; or set -g _HAIENV_HAD_{v} -gu
+else
+    set -g _HAIENV_HAD_{v} no
+end
+"""
+_FISH_RESTORE = """    if test "$_HAIENV_HAD_{v}" = no
+        set -eg {v}
+    else
+        set -eg {v}
+        set $_HAIENV_HAD_{v} {v} $_HAIENV_OLD_{v}
+    end
+    set -eg _HAIENV_OLD_{v}
+    set -eg _HAIENV_HAD_{v}
+"""
+_FISH_FUNCTIONS = """for each in deactivate fish_prompt
+    functions -q $each; and functions -c $each _haienv_old_$each
+end
+function deactivate
+    _haienv_leave
+end
+function fish_prompt
+    set -l last $status
+    printf '%s' {prompt}
+    if functions -q _haienv_old_fish_prompt
+        echo "exit $last" | source
+        _haienv_old_fish_prompt
+    end
+end
+"""
+_FISH_LAST = """    for each in deactivate fish_prompt
+        functions -e $each
+        if functions -q _haienv_old_$each
+            functions -c _haienv_old_$each $each
+            functions -e _haienv_old_$each
+        end
+    end
+    functions -e _haienv_leave
+"""
+
+
+def _fish(activation: Activation) -> str:
+    names = _touched(activation)
+    sets = "".join(f"set -gx {n} {fish_quoted(v)}\n" for n, v in activation.sets().items())
+    path = " ".join(map(fish_quoted, activation.path))
+    search = " ".join(map(fish_quoted, activation.search))
+    return (
+        "functions -q _haienv_leave; and _haienv_leave\n"
+        + "".join(_FISH_SAVE.format(v=name) for name in names)
+        + "function _haienv_leave\n"
+        + "".join(_FISH_RESTORE.format(v=name) for name in names)
+        + f"{_FISH_LAST}end\n"
+        + _FISH_FUNCTIONS.format(prompt=fish_quoted(activation.prompt))
+        + f"{sets}set -gx PATH {path} $PATH\n"
+        + (f"set -gx PYTHONPATH {search} $PYTHONPATH\n" if search else "")
+        + "set -eg PYTHONHOME\n"
+    )

@@ -1,0 +1,84 @@
+"""What programs and notebooks use: `haienv.set_env(…)`, `haienv.get_envs()`."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from dataclasses import dataclass
+
+from haienv.activate.activation import activation
+from haienv.errors import Refused
+from haienv.layout import home
+from haienv.names import check_name, parse_reference
+from haienv.records import minor
+from haienv.registry import Environment, everything, find, of_owner
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """What `set_env` did. `imported` are modules that were loaded before and may be of another version."""
+
+    name: str
+    owner: str
+    lock_hash: str
+    imported: tuple[str, ...]
+
+
+def set_env(name: str, user: str | None = None) -> Entered:
+    """Let this process use an environment: its packages first, its variables set. NAME or NAME[USER].
+
+    The interpreter stays, so it must be of the same minor version; Refused otherwise.
+    """
+    here = home()
+    found = find(here, parse_reference(name, user))
+    layer = found.usable
+    if minor(sys.version.split()[0]) != layer.minor:
+        raise Refused(
+            f"{found} is for Python {layer.minor}, this is {minor(sys.version.split()[0])}",
+            f"start it with `haienv run '{found}' -- python …`",
+        )
+    entered = activation(here, found)
+    for key, value in entered.applied(os.environ).items():
+        os.environ[key] = value
+    os.environ.pop("PYTHONHOME", None)
+    _put_first([*entered.search, *map(str, found.sites)])
+    return Entered(found.name, found.owner, layer.lock_hash, _imported(found))
+
+
+def get_envs(user: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
+    """Environments as HAI gave them: (user, name, path, extend, extend_env, py)."""
+    return [
+        (
+            each.owner,
+            each.name,
+            str(each.path),
+            str(bool(each.layer and (each.layer.parents or each.layer.sites))),
+            str(each.layer.parents[0].name) if each.layer and each.layer.parents else "",
+            each.layer.python if each.layer else "",
+        )
+        for each in environments(user)
+        if each.ready
+    ]
+
+
+def environments(user: str | None = None) -> list[Environment]:
+    """The same as values with names, broken ones included."""
+    here = home()
+    return list(of_owner(here, check_name(user, "user")) if user else everything(here))
+
+
+def _put_first(directories: list[str]) -> None:
+    """Before other packages, after the standard library; .pth files in them count."""
+    before = list(sys.path)
+    sys.path[:] = [each for each in before if "site-packages" not in each]
+    for each in directories:
+        site.addsitedir(each)
+    sys.path += [each for each in before if each not in sys.path]
+
+
+def _imported(found: Environment) -> tuple[str, ...]:
+    """Modules of other directories that the environment has too."""
+    tops = {name.partition(".")[0] for name in sys.modules}
+    stems = {path.name.partition(".")[0] for place in found.sites[:1] for path in place.glob("*")}
+    return tuple(sorted(name for name in tops & stems if not name.startswith("_")))

@@ -1,0 +1,1 @@
+"""Who resolves and installs: uv, or conda where it is installed."""

@@ -1,0 +1,132 @@
+"""uv as a subprocess: makes the skeleton of a layer, resolves, and installs exactly what a lock says.
+
+The cache lies on the same mount as the environments, so that files are shared by hard links instead of copied.
+Indexes, mirrors and credentials are uv's own settings (UV_* variables, uv.toml), for a whole site in <root>/uv.toml.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from haienv.errors import BuildFailed
+from haienv.layout import CACHE, Home
+
+MINIMAL_ENV_CLEARED = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where packages come from, when the user says so for one command."""
+
+    url: str = ""
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    offline: bool = False
+
+    def arguments(self) -> list[str]:
+        """As uv takes them."""
+        given = [f"--default-index={self.url}"] if self.url else []
+        given += [f"--find-links={place}" for place in self.find_links]
+        given += ["--no-index"] if self.no_index else []
+        return [*given, *(["--offline"] if self.offline else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Uv:
+    """The installer. `index` counts for everything that it does."""
+
+    home: Home
+    index: Index = Index()
+
+    def make(self, target: Path, python: str) -> None:
+        """An empty, relocatable virtual environment."""
+        self._run("venv", "--relocatable", "--no-project", "--python", python, str(target))
+
+    def find_python(self, wanted: str) -> str:
+        """The path of an interpreter."""
+        return self._run("python", "find", "--no-project", wanted, capture=True).strip()
+
+    def resolve(
+        self,
+        python: Path,
+        wanted: Path,
+        constraints: Path,
+        answer: Path,
+        places: Sequence[Path] = (),
+        upgrade: bool = False,
+    ) -> str:
+        """Pins with hashes for what is wanted; what `answer` holds before is preferred."""
+        arguments = ["pip", "compile", str(wanted), "--constraints", str(constraints)]
+        arguments += ["--output-file", str(answer), "--python", str(python), "--generate-hashes"]
+        arguments += ["--no-header", "--no-annotate", "--no-strip-extras"]
+        arguments += ["--upgrade"] if upgrade else []
+        # the option would take the place of the variable
+        also = os.environ.get("UV_FIND_LINKS", "").split(",") if places else []
+        arguments += [f"--find-links={place}" for place in (*places, *also) if place]
+        self._run(*arguments, *self.index.arguments())
+        return answer.read_text()
+
+    def install(self, python: Path, lock: Path, compiled: bool) -> None:
+        """Exactly the pins of a lock, each with its hash, and nothing that they depend on."""
+        arguments = ["pip", "install", "--python", str(python), "--no-deps", "--require-hashes"]
+        arguments += ["--compile-bytecode"] if compiled else []
+        self._run(*arguments, "-r", str(lock), *self.index.arguments())
+
+    def install_editable(self, python: Path, projects: Sequence[str]) -> None:
+        """Projects in place; what they depend on is in the lock already."""
+        paths = [argument for project in projects for argument in ("--editable", project)]
+        self._run(
+            "pip", "install", "--python", str(python), "--no-deps", *paths, *self.index.arguments()
+        )
+
+    def prune(self) -> None:
+        """Drop from the cache what no longer serves."""
+        self._run("cache", "prune")
+
+    def _run(self, *arguments: str, capture: bool = False) -> str:
+        seen = sys.stderr.isatty() and not capture
+        command = [_binary(), *arguments, *([] if seen else ["--quiet"] if not capture else [])]
+        done = subprocess.run(
+            command,
+            env=self._environ(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if seen else subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            what = (done.stderr or "see above").strip().removeprefix("error: ")
+            raise BuildFailed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what))
+        return done.stdout
+
+    def _environ(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if k not in MINIMAL_ENV_CLEARED}
+        kept.setdefault("UV_CACHE_DIR", str(self.home.own / CACHE))
+        site = self.home.root / "uv.toml"
+        if site.is_file():
+            kept.setdefault("UV_CONFIG_FILE", str(site))
+        return kept
+
+
+def _binary() -> str:
+    try:
+        from uv import find_uv_bin
+
+        return find_uv_bin()
+    except (ImportError, FileNotFoundError) as error:
+        raise BuildFailed("uv is not installed", "pip install 'hai-platform[env]'") from error
+
+
+def _hint(text: str) -> str:
+    if "No solution found" in text:
+        return (
+            "packages of parents are kept as they are; --force lets this environment have its own"
+        )
+    if "No interpreter found" in text:
+        return "`uv python list` shows the interpreters here; -p takes a path too"
+    return ""

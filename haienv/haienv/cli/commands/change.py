@@ -1,0 +1,262 @@
+"""`haienv install`, `uninstall`, `upgrade`, `rename`, `remove`, and what `pip` means inside an environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haienv.cli.frame import (
+    FILE,
+    EnvCommand,
+    Settings,
+    index_options,
+    installer,
+    names,
+    own,
+    steps_dict,
+    sure,
+)
+from haienv.cli.view import as_dict
+from haienv.errors import Refused, UsageError
+from haienv.layout import home
+from haienv.registry import Environment, parent_of, read
+
+if TYPE_CHECKING:
+    from haienv.backends.uv import Uv
+    from haienv.foundation import Foundation
+    from haienv.layers import Wish
+    from haienv.layout import Home
+    from haienv.plan import Step
+
+_NAME = click.argument("name", shell_complete=names)
+_FORCE = click.option(
+    "--force", is_flag=True, help="Allow other versions of what a parent was built with."
+)
+_DRY = click.option("--dry-run", is_flag=True, help="Show the plan only.")
+
+
+@click.command("install", cls=EnvCommand)
+@_NAME
+@click.argument("requirements", nargs=-1)
+@click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    metavar="FILE",
+    type=FILE,
+    help="requirements.txt, pyproject.toml or environment.yml.",
+)
+@click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
+@click.option("-U", "--upgrade", is_flag=True, help="Newer versions of everything of its own too.")
+@_FORCE
+@_DRY
+@index_options
+@click.pass_obj
+def install(settings: Settings, /, name: str, **options: Any) -> int:
+    """Add packages to an environment (`.`: the active one).
+
+    Parents are never changed; what they have in a fitting version is used from there. Running
+    programs keep what they have: a new layer is built and switched to.
+    """
+    from haienv.wanted import Wanted, gather, joined
+
+    here, found = own(name)
+    uv = installer(here, options)
+    asked = Wanted(options["requirements"], tuple(map(os.path.abspath, options["editable"])))
+    asked = gather(asked, options["sources"], ())
+    if asked.lock or not (asked.requirements or asked.editable):
+        raise UsageError("nothing to install", "name packages, or --from a file that is not a lock")
+
+    def more(wish: Wish) -> Wish:
+        wanted = joined(wish.wanted, asked.requirements)
+        editable = tuple(dict.fromkeys((*wish.editable, *asked.editable)))
+        return _as_asked(replace(wish, wanted=wanted, editable=editable), options)
+
+    return _rebuild(settings, here, uv, found, more)
+
+
+@click.command("uninstall", cls=EnvCommand)
+@_NAME
+@click.argument("packages", nargs=-1, required=True)
+@_DRY
+@index_options
+@click.pass_obj
+def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **options: Any) -> int:
+    """Take packages out, with what only they needed."""
+    here, found = own(name)
+    uv = installer(here, options)
+
+    def fewer(wish: Wish) -> Wish:
+        wanted = _without(found, wish.wanted, packages)
+        return _as_asked(replace(wish, wanted=wanted), options)
+
+    return _rebuild(settings, here, uv, found, fewer)
+
+
+def _without(found: Environment, wanted: Sequence[str], packages: Sequence[str]) -> tuple[str, ...]:
+    from haienv.installed import versions
+    from haienv.lock import normal
+    from haienv.resolve import requirement
+
+    asked = {normal(requirement(line).name): line for line in wanted}
+    for name in map(normal, packages):
+        if asked.pop(name, None) is None:
+            below = name in versions(found.sites[1:])
+            raise Refused(
+                f"{name} was not asked for in {found}",
+                "it belongs to a parent, whose packages cannot be taken out here"
+                if below
+                else f"it asks for: {', '.join(asked) or 'nothing'}",
+            )
+    return tuple(asked.values())
+
+
+def _as_asked(wish: Wish, options: dict[str, Any]) -> Wish:
+    return replace(
+        wish,
+        upgrade=options.get("upgrade", False),
+        force=options.get("force", False),
+        dry_run=options["dry_run"],
+    )
+
+
+def _rebuild(
+    settings: Settings,
+    here: Home,
+    uv: Uv,
+    found: Environment,
+    change: Callable[[Wish], Wish],
+    base: Foundation | None = None,
+) -> int:
+    from haienv import changes
+    from haienv.plan import changes as changing
+
+    plan: list[Step] = []
+    built = changes.rebuild(here, uv, found, change, plan.extend, base)
+    after = read(here, found.owner, found.name) or found
+    text = "\n".join(map(str, changing(plan))) or "nothing to change"
+    document = (
+        {"plan": steps_dict(plan)}
+        if built is None
+        else {**as_dict(after), "plan": steps_dict(plan)}
+    )
+    settings.answer(document, text)
+    return 0
+
+
+@click.command("upgrade", cls=EnvCommand)
+@_NAME
+@click.option("-p", "--py", "python", default="", help="Another Python (version or path).")
+@click.option("--keep-versions", is_flag=True, help="Only follow the parent, or the Python.")
+@click.option("--rollback", is_flag=True, help="Back to the packages before the last change.")
+@_FORCE
+@_DRY
+@index_options
+@click.pass_obj
+def upgrade(settings: Settings, /, name: str, **options: Any) -> int:
+    """Newer packages, on top of the parent as it is now.
+
+    A new layer is built and then switched to; the old one stays for --rollback until gc.
+    """
+    from haienv import changes
+
+    here, found = own(name)
+    uv = installer(here, options)
+    if options["rollback"]:
+        after = changes.roll_back(here, found)
+        settings.answer(as_dict(after), f"{after} is back at {after.layer_id}")
+        return 0
+
+    def newer(wish: Wish) -> Wish:
+        return replace(_as_asked(wish, options), upgrade=not options["keep_versions"])
+
+    base = _ground(here, found, options["python"])
+    return _rebuild(settings, here, uv, found, newer, base)
+
+
+def _ground(here: Home, found: Environment, python: str) -> Foundation:
+    from haienv import foundation as ground
+
+    layer = found.usable
+    if layer.parents:
+        parent = parent_of(here, found)
+        if parent is None:
+            return ground.on_layer(found)
+        return ground.on_environment(parent, python)
+    now = ground.on_layer(found)
+    if layer.sites and python:
+        raise UsageError(
+            f"{found} extends {layer.sites[0]}, so its Python is given", "leave out -p"
+        )
+    return replace(now, python=python, wanted_minor="") if python else now
+
+
+@click.command("rename", cls=EnvCommand)
+@_NAME
+@click.argument("to")
+@click.pass_obj
+def rename(settings: Settings, name: str, to: str) -> int:
+    """Give an environment another name; what extends it goes on."""
+    from haienv import changes
+
+    here, found = own(name)
+    made = changes.rename(here, found, to)
+    settings.answer(as_dict(made), str(made))
+    return 0
+
+
+@click.command("remove", cls=EnvCommand)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Even if others extend it or tasks use it.")
+@click.pass_obj
+def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -> int:
+    """Remove environments. What others extend, and what unfinished tasks use, is kept."""
+    from haienv import changes
+
+    here = home()
+    found = [own(name)[1] for name in names]
+    for each in found:
+        changes.mine(here, each)
+    sure(f"Remove {', '.join(map(str, found))}?", yes)
+    for each in found:
+        changes.remove(here, each, force)
+    settings.answer({"removed": [str(each) for each in found]}, "")
+    settings.note(f"removed {', '.join(map(str, found))}")
+    return 0
+
+
+@click.command("pip", cls=EnvCommand, context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def pip(ctx: click.Context, words: tuple[str, ...]) -> int:
+    """`pip install|uninstall|list|freeze` in the active environment, done by haienv."""
+    from haienv.cli.commands.look import freeze
+
+    match words:
+        case ("install", *rest):
+            chosen, arguments = install, [".", *_translated(rest)]
+        case ("uninstall", *rest):
+            chosen, arguments = (
+                uninstall,
+                [".", *(word for word in rest if word not in ("-y", "--yes"))],
+            )
+        case ("list" | "freeze", *rest):
+            chosen, arguments = freeze, [".", *rest]
+        case _:
+            raise UsageError(
+                "packages of this environment are changed as a whole, so of pip there are "
+                "install, uninstall, list and freeze",
+                "`haienv --help` shows the rest; `python -m pip` is pip itself, if it is installed",
+            )
+    with chosen.make_context(f"haienv {chosen.name}", arguments, parent=ctx.parent) as inner:
+        return int(chosen.invoke(inner))
+
+
+def _translated(words: Sequence[str]) -> list[str]:
+    """pip's -r FILE is our --from FILE."""
+    return ["--from" if word in ("-r", "--requirement") else word for word in words]

@@ -1,0 +1,181 @@
+"""`haienv config show|append|remove|set|clear`: what belongs to an environment beside its packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import click
+
+from haienv.cli.frame import EnvGroup, Settings, environment, names, own
+from haienv.cli.view import aligned
+from haienv.errors import NotFound, UsageError
+from haienv.names import variable_fault
+from haienv.records import VISIBILITIES, Label, path_fault, value_fault
+
+DIRECTORIES = {"extra-search-dir": "search_dirs", "extra-search-bin-dir": "bin_dirs"}
+VARIABLES = "extra-environment"
+TEXTS = ("description", "deprecated", "group")
+LISTS = (*DIRECTORIES, VARIABLES, "tags")
+KEYS = (*LISTS, *TEXTS, "visibility")
+
+_NAME = click.argument("name", default=".", shell_complete=names)
+_KEY = click.argument("key", type=click.Choice(KEYS))
+_LIST = click.argument("key", type=click.Choice(LISTS))
+
+
+@click.group("config", cls=EnvGroup)
+def config() -> None:
+    """Search directories, variables, visibility, description.
+
+    \b
+    Examples:
+      haienv config append mine extra-environment OMP_NUM_THREADS=4
+      haienv config set mine visibility group --group vision
+      haienv config show base -u platform
+    """
+
+
+@config.command("show")
+@_NAME
+@click.option("-u", "--user", help="Whose it is.")
+@click.pass_obj
+def show(settings: Settings, name: str, user: str | None) -> int:
+    """Show all of it."""
+    _, found = environment(name, user)
+    return _shown(settings, found.label)
+
+
+@config.command("set")
+@click.argument("name", shell_complete=names)
+@_KEY
+@click.argument("values", nargs=-1, required=True)
+@click.option("--group", help="For visibility group.")
+@click.pass_obj
+def set_(
+    settings: Settings, name: str, key: str, values: tuple[str, ...], group: str | None
+) -> int:
+    """Set it to VALUES, instead of what it is."""
+
+    def change(label: Label) -> Label:
+        label = replace(label, group=group) if group is not None else label
+        if key in LISTS:
+            return _put(label, key, _parsed(key, values))
+        if len(values) != 1:
+            raise UsageError(f"{key} is one value")
+        return _text(label, key, values[0])
+
+    return _change(settings, name, change)
+
+
+@config.command("append")
+@click.argument("name", shell_complete=names)
+@_LIST
+@click.argument("values", nargs=-1, required=True)
+@click.pass_obj
+def append(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> int:
+    """Add VALUES; a variable that is there gets another value."""
+
+    def change(label: Label) -> Label:
+        return _put(label, key, {**_got(label, key), **_parsed(key, values)})
+
+    return _change(settings, name, change)
+
+
+@config.command("remove")
+@click.argument("name", shell_complete=names)
+@_LIST
+@click.argument("values", nargs=-1, required=True)
+@click.pass_obj
+def remove(settings: Settings, name: str, key: str, values: tuple[str, ...]) -> int:
+    """Take VALUES out; variables are named without their value."""
+
+    def change(label: Label) -> Label:
+        known = dict(_got(label, key))
+        for value in values:
+            if known.pop(value, None) is None:
+                raise NotFound(
+                    f"{key} has no {value!r}", f"it has: {', '.join(known) or 'nothing'}"
+                )
+        return _put(label, key, known)
+
+    return _change(settings, name, change)
+
+
+@config.command("clear")
+@click.argument("name", shell_complete=names)
+@_KEY
+@click.pass_obj
+def clear(settings: Settings, name: str, key: str) -> int:
+    """Empty it; visibility becomes private."""
+
+    def change(label: Label) -> Label:
+        if key in LISTS:
+            return _put(label, key, {})
+        return _text(label, key, "private" if key == "visibility" else "")
+
+    return _change(settings, name, change)
+
+
+def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> int:
+    from haienv import changes
+
+    here, found = own(name)
+    return _shown(settings, changes.configure(here, found, change).label)
+
+
+def _shown(settings: Settings, label: Label) -> int:
+    document: dict[str, Any] = {key: getattr(label, key) for key in ("visibility", *TEXTS)}
+    document |= {key: list(_got(label, key)) for key in (*DIRECTORIES, "tags")}
+    document[VARIABLES] = dict(label.config.variables)
+    rows = [(key, _words(value)) for key, value in document.items() if value]
+    settings.answer(document, aligned(rows))
+    return 0
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{k}={v}" for k, v in value.items())
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+def _got(label: Label, key: str) -> Mapping[str, str]:
+    """What a list has; its entries are the keys, so that nothing stands there twice."""
+    if key == VARIABLES:
+        return label.config.variables
+    values = label.tags if key == "tags" else getattr(label.config, DIRECTORIES[key])
+    return dict.fromkeys(values, "")
+
+
+def _put(label: Label, key: str, values: Mapping[str, str]) -> Label:
+    if key == "tags":
+        return replace(label, tags=tuple(values))
+    field: dict[str, Any] = (
+        {"variables": dict(values)} if key == VARIABLES else {DIRECTORIES[key]: tuple(values)}
+    )
+    return replace(label, config=replace(label.config, **field))
+
+
+def _parsed(key: str, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") if key == VARIABLES else (value, "=", "") for value in values]
+    faults = [f"{name!r} has no value: write K=V" for name, equals, _ in pairs if not equals]
+    check = {VARIABLES: variable_fault, "tags": _tag_fault}.get(key, path_fault)
+    faults += [f for name, _, value in pairs if (f := check(name) or value_fault(value))]
+    if faults:
+        raise UsageError("; ".join(faults))
+    return {name: value for name, _, value in pairs}
+
+
+def _tag_fault(tag: str) -> str:
+    return "" if tag.isprintable() and tag else f"{tag!r} cannot be a tag"
+
+
+def _text(label: Label, key: str, value: str) -> Label:
+    if not value.isprintable():
+        raise UsageError(f"{key} has letters that cannot be shown")
+    if key != "visibility":
+        return replace(label, **cast("dict[str, Any]", {key: value}))
+    if value not in VISIBILITIES:
+        raise UsageError(f"visibility is one of {', '.join(VISIBILITIES)}")
+    return replace(label, visibility=value)

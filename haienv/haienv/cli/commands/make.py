@@ -1,0 +1,175 @@
+"""`haienv create` and `haienv clone`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haienv.cli.frame import (
+    FILE,
+    EnvCommand,
+    Settings,
+    environment,
+    index_options,
+    installer,
+    names,
+    reference,
+    steps_dict,
+)
+from haienv.cli.view import as_dict
+from haienv.errors import UsageError
+from haienv.layout import Home, home
+from haienv.names import Reference, variable_fault
+from haienv.records import VISIBILITIES, Config, Label, path_fault, value_fault
+from haienv.registry import find
+
+if TYPE_CHECKING:
+    from haienv.foundation import Foundation
+    from haienv.plan import Step
+
+_CREATE = """Make an environment, with packages as pip names them.
+
+It extends the active environment, or else the Python that the shell finds; --extend names another,
+--no_extend makes a clean one.
+
+\b
+Examples:
+  haienv create base --no_extend -p 3.11 numpy 'torch>=2.6' --visibility public
+  haienv create mine --extend 'base[platform]' wandb
+  haienv create mine --from requirements.txt --dry-run
+  haienv create mine --from pyproject.toml --from-extra train
+"""
+
+
+@click.command("create", cls=EnvCommand, help=_CREATE)
+@click.argument("name")
+@click.argument("requirements", nargs=-1)
+@click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    metavar="FILE",
+    type=FILE,
+    help="requirements.txt, pyproject.toml, environment.yml or a lock.",
+)
+@click.option("--from-extra", "extras", multiple=True, help="An extra of pyproject.toml.")
+@click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
+@click.option(
+    "--extend", "parent", metavar="NAME[USER]", shell_complete=names, help="What to extend."
+)
+@click.option("--no_extend", "--no-extend", is_flag=True, help="Extend nothing.")
+@click.option("-p", "--py", "python", default="", help="Version or path of Python; $HAIENV_PY.")
+@click.option(
+    "--extra-search-dir", "search_dirs", multiple=True, metavar="DIR", help="Put into PYTHONPATH."
+)
+@click.option(
+    "--extra-search-bin-dir", "bin_dirs", multiple=True, metavar="DIR", help="Put into PATH."
+)
+@click.option("--extra-environment", "variables", multiple=True, metavar="K=V", help="A variable.")
+@click.option(
+    "--visibility", type=click.Choice(VISIBILITIES), default="private", help="Who sees it."
+)
+@click.option("--group", default="", help="A group of this system, for --visibility group.")
+@click.option("--description", default="", help="What it is for.")
+@click.option(
+    "--compile/--no-compile",
+    "compiled",
+    default=None,
+    help="Compile modules now; default: if others see it.",
+)
+@click.option("--force", is_flag=True, help="Allow other versions of what a parent was built with.")
+@click.option("-y", "--yes", is_flag=True, help="Accepted for scripts; nothing is asked.")
+@click.option("--dry-run", is_flag=True, help="Show the plan only.")
+@index_options
+@click.pass_obj
+def create(settings: Settings, /, name: str, **options: Any) -> int:
+    """The function behind the command."""
+    from haienv import changes
+    from haienv.layers import Wish
+    from haienv.wanted import Wanted, gather
+
+    here = home()
+    uv = installer(here, options)
+    label = Label(
+        visibility=options["visibility"],
+        group=options["group"],
+        description=options["description"],
+        config=_config(options),
+    )
+    asked = Wanted(options["requirements"], tuple(map(os.path.abspath, options["editable"])))
+    asked = gather(asked, options["sources"], options["extras"])
+    base = _foundation(here, options, asked.python)
+    compiled = options["compiled"]
+    wish = Wish(
+        wanted=asked.requirements,
+        editable=asked.editable,
+        exact=asked.exact_for(base),
+        force=options["force"],
+        compiled=label.visibility != "private" if compiled is None else compiled,
+        dry_run=options["dry_run"],
+    )
+    plan: list[Step] = []
+    made = changes.create(here, uv, name, base, wish, label, _teller(settings, plan))
+    if made is None:
+        settings.answer({"plan": steps_dict(plan)}, _text(plan))
+        return 0
+    settings.answer({**as_dict(made), "plan": steps_dict(plan)}, str(made.path))
+    settings.note(f"environment {made} is ready: source haienv {name}")
+    return 0
+
+
+def _teller(settings: Settings, plan: list[Step]) -> Any:
+    def tell(steps: Sequence[Step]) -> None:
+        plan.extend(steps)
+
+    return tell
+
+
+def _text(plan: Sequence[Step]) -> str:
+    return "\n".join(map(str, plan)) or "nothing to install"
+
+
+def _config(options: dict[str, Any]) -> Config:
+    pairs = [pair.partition("=") for pair in options["variables"]]
+    faults = [f"{k!r} has no value: write K=V" for k, equals, _ in pairs if not equals]
+    faults += [f for k, _, v in pairs if (f := variable_fault(k) or value_fault(v))]
+    directories = [*options["search_dirs"], *options["bin_dirs"]]
+    faults += [f for d in directories if (f := path_fault(os.path.abspath(d)))]
+    if faults:
+        raise UsageError("; ".join(faults))
+    return Config(
+        tuple(map(os.path.abspath, options["search_dirs"])),
+        tuple(map(os.path.abspath, options["bin_dirs"])),
+        {k: v for k, _, v in pairs},
+    )
+
+
+def _foundation(here: Home, options: dict[str, Any], wanted_python: str) -> Foundation:
+    from haienv import foundation as ground
+
+    python = options["python"] or wanted_python or os.environ.get("HAIENV_PY", "")
+    if options["no_extend"]:
+        if options["parent"]:
+            raise UsageError("--extend and --no_extend contradict each other")
+        return ground.on_nothing(python or ground.running())
+    meant = reference(options["parent"]) if options["parent"] else ground.current(os.environ)
+    if isinstance(meant, Reference):
+        return ground.on_environment(find(here, meant), python)
+    return ground.on_python(python if "/" in python else meant, python)
+
+
+@click.command("clone", cls=EnvCommand)
+@click.argument("source", shell_complete=names)
+@click.argument("name")
+@click.pass_obj
+def clone(settings: Settings, source: str, name: str) -> int:
+    """Give NAME the packages of SOURCE, to be changed by itself. Costs no disk."""
+    from haienv import changes
+
+    here, found = environment(source)
+    made = changes.clone(here, found, name)
+    settings.answer(as_dict(made), str(made.path))
+    return 0

@@ -1,0 +1,144 @@
+"""The `haienv` command: the table of commands, and the one place where errors become exit codes.
+
+0 ok, 1 failure, 2 usage, 3 not found, 4 denied, 5 unreachable, 124 time-out, 130 interrupted; `run` and `shell`
+end with the code of what they ran. `hai env …` is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from haienv.errors import EnvError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "create": ("make:create", "Make an environment."),
+    "list": ("look:listing", "List environments."),
+    "info": ("look:info", "Tell all about one."),
+    "install": ("change:install", "Add packages to an environment."),
+    "uninstall": ("change:uninstall", "Take packages out."),
+    "upgrade": ("change:upgrade", "Newer packages, a newer parent, another Python; or roll back."),
+    "run": ("enter:run", "Run a program in an environment."),
+    "shell": ("enter:shell", "Start a shell in an environment."),
+    "init": ("enter:init", "What a shell's start-up file needs."),
+    "config": ("config:config", "Search directories, variables, visibility, description."),
+    "clone": ("make:clone", "Another name for the same packages."),
+    "rename": ("change:rename", "Another name."),
+    "remove": ("change:remove", "Remove environments."),
+    "freeze": ("look:freeze", "Packages as name==version."),
+    "lock": ("look:lock", "The lock, with hashes."),
+    "diff": ("look:diff", "Compare two environments by package."),
+    "which": ("look:which", "The path of the interpreter, or of a program."),
+    "pip": ("change:pip", "What `pip` does inside an environment."),
+}
+"""Every command: module:name, and its sentence in `haienv --help`."""
+
+_EPILOG = "Enter one with `source haienv NAME` (bash, zsh, fish: see `haienv init --help`)."
+
+
+class Commands(click.Group):
+    """Commands that are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        found = getattr(import_module(f"haienv.cli.commands.{module}"), attribute)
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+def group() -> Commands:
+    """The command with all of its commands."""
+    return Commands(
+        name="haienv",
+        help="Python environments for tasks: layered, locked, shared.",
+        epilog=_EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        no_args_is_help=True,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit code is returned."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except (EnvError, click.ClickException, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        return _report(error, arguments)
+    except (KeyboardInterrupt, click.Abort):
+        print("haienv: interrupted; nothing was changed", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
+    root = group()
+    if instruction := os.environ.get("_HAIENV_COMPLETE"):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(root, {}, "haienv", "_HAIENV_COMPLETE", instruction)
+    try:
+        with root.make_context("haienv", arguments) as context:
+            result: Any = root.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _report(error: EnvError | click.ClickException | OSError, arguments: list[str]) -> int:
+    if "--debug" in arguments:
+        traceback.print_exception(error, file=sys.stderr)
+    code, facts = _facts(error)
+    if _asks_for_json(arguments):
+        print(json.dumps({"error": {**facts, "exit_code": code}}), file=sys.stderr)
+        return code
+    print(f"haienv: {facts['message']}", file=sys.stderr)
+    if facts["hint"]:
+        print(f"  hint: {facts['hint']}", file=sys.stderr)
+    return code
+
+
+def _facts(error: EnvError | click.ClickException | OSError) -> tuple[int, dict[str, str]]:
+    if isinstance(error, EnvError):
+        facts = {"reason": error.reason, "message": error.message, "hint": error.hint}
+        return error.code, facts
+    if isinstance(error, OSError):
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        denied = isinstance(error, PermissionError)
+        reason = "DENIED" if denied else "SYSTEM"
+        return 4 if denied else 1, {"reason": reason, "message": what, "hint": ""}
+    hint = ""
+    if isinstance(error, click.UsageError) and error.ctx:
+        hint = f"`{error.ctx.command_path} --help` shows how it is used"
+    reason = "USAGE" if isinstance(error, click.UsageError) else "FAILED"
+    return error.exit_code, {"reason": reason, "message": error.format_message(), "hint": hint}
+
+
+def _asks_for_json(arguments: list[str]) -> bool:
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in before or "-ojson" in before or "json" in before[1:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

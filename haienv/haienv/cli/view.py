@@ -1,0 +1,91 @@
+"""Environments as rows and as documents. The shape of the JSON is documented in docs/environments.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from haienv.registry import Environment
+
+
+def as_dict(found: Environment) -> dict[str, Any]:
+    """For programs."""
+    layer, label = found.layer, found.label
+    return {
+        "name": found.name,
+        "owner": found.owner,
+        "state": "READY" if found.ready else "BROKEN",
+        "message": found.fault,
+        "path": str(found.path) if found.layer_id else "",
+        "parent": parent(found),
+        "python": layer.python if layer else "",
+        "lock_hash": layer.lock_hash if layer else "",
+        "visibility": label.visibility,
+        "group": label.group,
+        "packages": layer.packages if layer else 0,
+        "size_bytes": layer.size_bytes if layer else 0,
+        "backend": layer.backend if layer else "",
+        "description": label.description,
+        "tags": list(label.tags),
+        "deprecated": label.deprecated,
+        "created": label.created.isoformat(),
+        "updated": label.updated.isoformat(),
+    }
+
+
+def parent(found: Environment) -> str:
+    """As name[owner]; a Python outside haienv by its directory; empty: none."""
+    if found.layer is None:
+        return ""
+    if found.layer.parents:
+        nearest = found.layer.parents[0]
+        return f"{nearest.name}[{nearest.owner}]"
+    return found.layer.sites[0] if found.layer.sites else ""
+
+
+_HEADS = ("NAME", "OWNER", "PYTHON", "PARENT", "PACKAGES", "SIZE", "STATE", "SHOWN TO", "ABOUT")
+
+
+def table(found: Sequence[Environment]) -> str:
+    """For people."""
+    return aligned([_HEADS, *map(_row, found)])
+
+
+def _row(each: Environment) -> tuple[str, ...]:
+    facts = as_dict(each)
+    shown = (
+        f"group {each.label.group}" if each.label.visibility == "group" else each.label.visibility
+    )
+    about = (
+        f"deprecated: {each.label.deprecated}" if each.label.deprecated else each.label.description
+    )
+    state = facts["state"].lower() if each.ready else f"broken: {each.fault}"
+    return (
+        each.name,
+        each.owner,
+        facts["python"],
+        facts["parent"],
+        str(facts["packages"]),
+        human(facts["size_bytes"]),
+        state,
+        shown,
+        about,
+    )
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Cells under one another."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def human(size: float) -> str:
+    """As in 1.5 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

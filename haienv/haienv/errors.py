@@ -1,0 +1,87 @@
+"""Everything that haienv raises on purpose. Each says what happened, to which thing, and what to do.
+
+EnvError               exit code 1
+├── UsageError         2: names, options and files that are not valid
+├── NotFound           3: no such environment, or not visible
+├── Denied             4: the files of another user
+├── Exists             1: the name is taken
+├── Busy               1: somebody else changed it meanwhile
+├── Broken             1: its files are not what they should be
+├── Refused            1: it would break something; --force may allow it
+├── BuildFailed        1: the installer says no
+└── Unreachable        5: no server
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EnvError(Exception):
+    """Root of the tree."""
+
+    code: ClassVar[int] = 1
+    reason: ClassVar[str] = "FAILED"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(EnvError):
+    """Names, options or files that are not valid."""
+
+    code = 2
+    reason = "USAGE"
+
+
+class NotFound(EnvError):
+    """No such environment, or not visible to the caller."""
+
+    code = 3
+    reason = "NOT_FOUND"
+
+
+class Denied(EnvError):
+    """The files belong to somebody else."""
+
+    code = 4
+    reason = "DENIED"
+
+
+class Exists(EnvError):
+    """The name is taken."""
+
+    reason = "ALREADY_EXISTS"
+
+
+class Busy(EnvError):
+    """Somebody else changed it meanwhile."""
+
+    reason = "BUSY"
+
+
+class Broken(EnvError):
+    """The files of an environment are not what they should be."""
+
+    reason = "BROKEN"
+
+
+class Refused(EnvError):
+    """It would break something else."""
+
+    reason = "REFUSED"
+
+
+class BuildFailed(EnvError):
+    """The installer could not do it."""
+
+    reason = "BUILD_FAILED"
+
+
+class Unreachable(EnvError):
+    """No server answers."""
+
+    code = 5
+    reason = "UNREACHABLE"

@@ -1,0 +1,76 @@
+"""Which distributions lie in a directory of packages: told by names and text files, nothing is imported or run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from email.parser import HeaderParser
+from hashlib import sha256
+from pathlib import Path
+
+from haienv.lock import normal
+from haienv.plan import Dist
+from haienv.safely import LOCK_LIMIT, Unreadable, entries, read_text
+
+_INFO = re.compile(r"([^-]+)-([^-]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def infos(site: Path) -> Iterator[tuple[str, str, Path]]:
+    """Name, version and directory (or file) of what describes each distribution; no file is opened."""
+    for entry in entries(site):
+        if found := _INFO.fullmatch(entry.name):
+            yield normal(found[1]), found[2], Path(entry.path)
+
+
+def versions(sites: Iterable[Path]) -> dict[str, str]:
+    """Name to version; the first directory wins."""
+    seen: dict[str, str] = {}
+    for site in sites:
+        for name, version, _ in infos(site):
+            seen.setdefault(name, version)
+    return seen
+
+
+def distributions(sites: Iterable[Path]) -> tuple[Dist, ...]:
+    """With what they need and whether they are compiled; nearest first."""
+    return tuple(
+        Dist(name, version, _compiled(info), _requires(info))
+        for site in sites
+        for name, version, info in infos(site)
+    )
+
+
+def fingerprint(sites: Iterable[Path]) -> str:
+    """A hash of what a Python outside haienv has."""
+    lines = sorted(f"{name}=={version}" for name, version in versions(sites).items())
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def from_elsewhere(info: Path) -> bool:
+    """True when no index has this version: installed from a path, a repository, or with a local version."""
+    return "+" in info.name or (info / "direct_url.json").exists()
+
+
+def metadata(info: Path) -> str:
+    """The METADATA of a distribution; empty: none can be read."""
+    for path in (info / "METADATA", info / "PKG-INFO", info):
+        try:
+            return read_text(path, LOCK_LIMIT)
+        except Unreadable:
+            continue
+    return ""
+
+
+def _requires(info: Path) -> frozenset[str]:
+    lines = HeaderParser().parsestr(metadata(info)).get_all("Requires-Dist", [])
+    needed = (_NAME.match(line) for line in lines if "extra ==" not in line)
+    return frozenset(normal(name[0]) for name in needed if name)
+
+
+def _compiled(info: Path) -> bool:
+    try:
+        record = read_text(info / "RECORD", LOCK_LIMIT)
+    except Unreadable:
+        return False
+    return re.search(r"\.(so|pyd|dylib)[,\n.]", record) is not None

@@ -1,0 +1,186 @@
+"""Makes layers: resolve, plan, install aside, close, and publish under a name that says what is inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from haienv import foundation as ground
+from haienv.backends.uv import Uv
+from haienv.errors import BuildFailed, Refused
+from haienv.foundation import Foundation
+from haienv.installed import infos
+from haienv.layering import pip_shim, programs_of_layer, programs_of_sites, see
+from haienv.layout import LOCK_TEXT, RECORD, Home, site_packages
+from haienv.lock import Lock, Pin
+from haienv.plan import Step, breaking, own, plan
+from haienv.records import MODES, Layer, minor, to_toml
+from haienv.resolve import Resolution, resolve
+from haienv.transaction import publish
+
+Tell = Callable[[Sequence[Step]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a layer should be. `exact` pins are taken as they are, nothing is resolved."""
+
+    wanted: tuple[str, ...] = ()
+    editable: tuple[str, ...] = ()
+    before: tuple[Pin, ...] = ()
+    exact: tuple[Pin, ...] | None = None
+    upgrade: bool = False
+    force: bool = False
+    compiled: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A layer in its place, and how it came to be."""
+
+    layer_id: str
+    layer: Layer
+    steps: tuple[Step, ...]
+
+
+def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Tell) -> Built | None:
+    """A layer as wished; one that is there already is taken. None: this was a dry run."""
+    target = work / "layer"
+    uv.make(target, base.python)
+    python, interpreter = _made(target)
+    base = _checked(base, python)
+    found = _resolution(uv, base, wish, work, target)
+    steps = plan({p.name: p.version for p in wish.before}, found.versions, base.dists)
+    _refuse_breaking(steps, wish.force)
+    mine = own(steps)
+    pins = tuple(pin for pin in found.pins if pin.name in mine)
+    lock = Lock(minor(python), pins, base.parent_hash, base.sites_hash)
+    layer = _record(lock, python, interpreter, base, wish)
+    tell(steps)
+    if wish.dry_run:
+        return None
+    layer_id = _identity(layer, base)
+    place = home.layer(home.user, layer_id)
+    if not (place / RECORD).exists():
+        closed = _fill(home, uv, target, base, lock, layer, wish.compiled)
+        publish(closed, place)
+    else:
+        os.utime(place)
+    return Built(layer_id, layer, steps)
+
+
+def _resolution(uv: Uv, base: Foundation, wish: Wish, work: Path, target: Path) -> Resolution:
+    if wish.exact is not None:
+        return Resolution(wish.exact)
+    return resolve(uv, base, wish.wanted, wish.editable, wish.before, work, target / "bin" / "python",
+                   upgrade=wish.upgrade, force=wish.force)  # fmt: skip
+
+
+def _made(target: Path) -> tuple[str, str]:
+    """Version and path of the Python that a new skeleton has."""
+    lines = (target / "pyvenv.cfg").read_text().splitlines()
+    facts = dict(line.split(" = ", 1) for line in lines if " = " in line)
+    return facts["version_info"], os.readlink(target / "bin" / "python")
+
+
+def _checked(base: Foundation, python: str) -> Foundation:
+    if base.wanted_minor and minor(python) != minor(base.wanted_minor):
+        if base.parents or base.outside:
+            parent = base.parents[0].name if base.parents else "this Python"
+            raise ground.other_minor(minor(python), base.wanted_minor, parent)
+        raise BuildFailed(f"Python {base.wanted_minor} was wanted, {python} was found")
+    return replace(base, wanted_minor=minor(python))
+
+
+def _refuse_breaking(steps: Sequence[Step], force: bool) -> None:
+    broken = breaking(steps)
+    if broken and not force:
+        lines = "; ".join(
+            f"{s.name} {s.version} would hide {s.before}, which {', '.join(s.needed_by[:3])} "
+            f"{'was' if len(s.needed_by) == 1 else 'were'} built with"
+            for s in broken
+        )
+        raise Refused(lines, "ask for what fits the parent, or --force if you know that it works")
+
+
+def _record(lock: Lock, python: str, interpreter: str, base: Foundation, wish: Wish) -> Layer:
+    return Layer(
+        lock_hash=lock.hash,
+        python=python,
+        interpreter=interpreter,
+        platform=sysconfig.get_platform(),
+        libc=_libc(),
+        wanted=wish.wanted,
+        editable=wish.editable,
+        sites=base.outside,
+        created=datetime.now(UTC).replace(microsecond=0),
+        parents=base.parents,
+    )
+
+
+def _libc() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return ""
+
+
+def _identity(layer: Layer, base: Foundation) -> str:
+    """The same contents on the same ground have the same name."""
+    parents = [(p.owner, p.layer) for p in base.parents]
+    facts = [layer.lock_hash, layer.python, layer.interpreter, layer.wanted, layer.editable,
+             layer.sites, parents]  # fmt: skip
+    return sha256(json.dumps(facts).encode()).hexdigest()[:24]
+
+
+def _fill(
+    home: Home, uv: Uv, target: Path, base: Foundation, lock: Lock, layer: Layer, compiled: bool
+) -> Path:
+    python, bin_ = target / "bin" / "python", target / "bin"
+    site = site_packages(target, layer.minor)
+    (target / LOCK_TEXT).write_text(lock.text)
+    if lock.pins:
+        uv.install(python, target / LOCK_TEXT, compiled)
+    if layer.editable:
+        uv.install_editable(python, layer.editable)
+    for left in {*bin_.glob("activate*"), *bin_.glob("*.bat")}:
+        left.unlink()
+    see(site, base.below(), base.outside)
+    if base.parents:
+        programs_of_layer(home.layer(base.parents[0].owner, base.parents[0].layer) / "bin", bin_)
+    elif base.outside:
+        programs_of_sites(map(Path, base.outside), bin_)
+    pip_shim(bin_)
+    return _closed(target, site, layer)
+
+
+def _closed(target: Path, site: Path, layer: Layer) -> Path:
+    """Read-only: files are shared with the cache and with other layers by hard links."""
+    (site / "__pycache__").mkdir(exist_ok=True)
+    size = close_files(target)
+    packages = sum(1 for _ in infos(site))
+    (target / RECORD).write_text(to_toml(replace(layer, size_bytes=size, packages=packages)))
+    for directory in (site, target / "bin"):
+        directory.chmod(0o555)
+    target.chmod(MODES["private"])
+    return target
+
+
+def close_files(target: Path) -> int:
+    """Take the right to write from all files below; the sum of their bytes."""
+    size = 0
+    for folder, _, names in os.walk(target):
+        for name in names:
+            path = os.path.join(folder, name)
+            facts = os.lstat(path)
+            size += facts.st_size
+            if facts.st_mode & 0o222 and not os.path.islink(path):
+                os.chmod(path, facts.st_mode & 0o7555)
+    return size

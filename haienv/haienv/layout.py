@@ -1,0 +1,61 @@
+"""Where things lie: paths below the root, by user, name and layer. Touches no file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from haienv.names import check_name
+
+LAYERS, BUILDING, TRASH, CACHE, LOCK = ".layers", ".building", ".trash", ".cache", ".lock"
+LABEL, CURRENT, RECORD, LOCK_TEXT = "env.toml", "current", "layer.toml", "lock.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The root of all users' environments, and who is asking."""
+
+    root: Path
+    user: str
+
+    @property
+    def own(self) -> Path:
+        """The caller's directory."""
+        return self.root / self.user
+
+    def directory(self, owner: str, name: str) -> Path:
+        """Where an environment's label lies."""
+        return self.root / owner / name
+
+    def layer(self, owner: str, layer: str) -> Path:
+        """Where a layer lies."""
+        return self.root / owner / LAYERS / layer
+
+
+def home(environ: Mapping[str, str] = os.environ) -> Home:
+    """$HAIENV_HOME and $HAIENV_USER, or this account's own."""
+    chosen = environ.get("HAIENV_HOME")
+    root = Path(chosen).absolute() if chosen else _default_root(environ)
+    return Home(root, check_name(environ.get("HAIENV_USER") or _account(), "user"))
+
+
+def _default_root(environ: Mapping[str, str]) -> Path:
+    data = environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser() / "haienv"
+
+
+def _account() -> str:
+    """The account's name; containers may run as a number that has none."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def site_packages(layer: Path, minor: str) -> Path:
+    """Where a layer's packages lie."""
+    return layer / "lib" / f"python{minor}" / "site-packages"

@@ -1,0 +1,88 @@
+"""The text of a lock: pins with hashes, and on top what else the layer depends on. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+_PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;]+)")
+_DIRECT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*(\S+)")
+_HEADER = re.compile(r"# (python|parent|sites) (\S+)")
+_FIRST = "# haienv lock 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One distribution of a lock. `line` is the whole requirement, with hashes."""
+
+    name: str
+    version: str
+    line: str
+
+    @property
+    def text(self) -> str:
+        """As in numpy==2.1, without hashes."""
+        return f"{self.name}=={self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What a layer holds: for a Python, on top of a parent (its lock hash) or of directories (their hash)."""
+
+    python: str
+    pins: tuple[Pin, ...] = ()
+    parent: str = ""
+    sites: str = ""
+
+    @property
+    def text(self) -> str:
+        """As it is stored."""
+        head = [_FIRST, f"# python {self.python}"]
+        head += [f"# parent sha256:{self.parent}"] if self.parent else []
+        head += [f"# sites sha256:{self.sites}"] if self.sites else []
+        return "\n".join([*head, *(pin.line for pin in self.pins)]) + "\n"
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the text."""
+        return sha256(self.text.encode()).hexdigest()
+
+
+def normal(name: str) -> str:
+    """One spelling of a distribution's name."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins_of(text: str) -> tuple[Pin, ...]:
+    """The pins of a requirements text with hashes, by name; other lines are left out."""
+    found = (pin_of(line) for line in logical_lines(text))
+    return tuple(sorted((pin for pin in found if pin), key=lambda pin: pin.name))
+
+
+def pin_of(line: str) -> Pin | None:
+    """The pin that a line is; None: it is something else."""
+    shape = _PIN.match(line) or _DIRECT.match(line)
+    return Pin(normal(shape[1]), shape[2], line) if shape else None
+
+
+def logical_lines(text: str) -> Iterable[str]:
+    """Lines without comments, continued ones joined, single blanks."""
+    joined = re.sub(r"\\\s*\n", " ", text)
+    lines = (re.sub(r"(^|\s)#.*$", "", line) for line in joined.splitlines())
+    return (" ".join(line.split()) for line in lines if line.strip())
+
+
+def parse(text: str) -> Lock | None:
+    """The lock that a text is; None: it is not one of ours."""
+    if not text.startswith(_FIRST):
+        return None
+    found = (_HEADER.match(line) for line in text.splitlines())
+    heads = {each[1]: each[2] for each in found if each}
+    return Lock(
+        python=heads.get("python", ""),
+        pins=pins_of(text),
+        parent=heads.get("parent", "").removeprefix("sha256:"),
+        sites=heads.get("sites", "").removeprefix("sha256:"),
+    )

@@ -1,0 +1,77 @@
+"""Names of environments, users and layers: what may become a part of a path. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from haienv.errors import UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_LAYER = re.compile(r"[0-9a-f]{24}")
+_REFERENCE = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LINK = re.compile(r"\.\./\.layers/([0-9a-f]{24})")
+_OURS = ("PATH", "PYTHONPATH", "PYTHONHOME", "PS1", "VIRTUAL_ENV")
+_LEGACY = re.compile(r"py\d*-(\d{6})")
+SYSTEM = "system"
+"""The user whose environments everybody finds right after their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """NAME or NAME[USER], as a user writes it. An empty owner: whose it is must be looked up."""
+
+    name: str
+    owner: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.owner}]" if self.owner else self.name
+
+
+def is_name(text: str) -> bool:
+    """True when a text may name an environment or a user."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_layer(text: str) -> bool:
+    """True when a text may name a layer."""
+    return _LAYER.fullmatch(text) is not None
+
+
+def layer_of_link(target: str) -> str:
+    """The layer that a `current` link names; empty: the link is not one of ours."""
+    found = _LINK.fullmatch(target)
+    return found[1] if found else ""
+
+
+def check_name(text: str, what: str = "environment") -> str:
+    """The name itself, or UsageError."""
+    if not is_name(text):
+        raise UsageError(
+            f"{text!r} cannot name an {what}" if what[0] in "aeiou" else f"{text!r} is no {what}",
+            "letters, digits, dots, dashes and underscores, 63 at most, not beginning with . or -",
+        )
+    return text
+
+
+def parse_reference(text: str, owner: str | None = None) -> Reference:
+    """NAME, NAME[USER], or NAME with the owner given apart; old names such as py3-202111 are mapped."""
+    found = _REFERENCE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is neither NAME nor NAME[USER]")
+    user = found[2] if found[2] is not None else owner
+    if owner and user != owner:
+        raise UsageError(f"{text!r} names another owner than {owner!r}", "give one of them")
+    legacy = _LEGACY.fullmatch(found[1])
+    name = check_name(legacy[1] if legacy else found[1])
+    return Reference(name, "" if user is None else check_name(user, "user"))
+
+
+def variable_fault(name: str) -> str:
+    """Why a variable may not belong to an environment; empty: it may."""
+    if not _VARIABLE.fullmatch(name):
+        return f"{name!r} cannot name a variable: letters, digits and underscores only"
+    if name in _OURS or name.startswith(("HF_ENV_", "_HAIENV_")):
+        return f"{name} is set by activation itself"
+    return ""

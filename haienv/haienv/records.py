@@ -1,0 +1,242 @@
+"""What stands in `env.toml` and `layer.toml`: values, and their way from and to text. Pure.
+
+The text may come from anybody (files of other users are read to list them), so each field is checked for type
+and content. backend/docs/environments.md is the contract; the server mirrors this module.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from haienv.names import is_layer, is_name, variable_fault
+
+SCHEMA = 1
+EPOCH = datetime.fromtimestamp(0, UTC)
+Visibility = Literal["private", "group", "public"]
+VISIBILITIES: tuple[Visibility, ...] = ("private", "group", "public")
+MODES: Mapping[str, int] = {"private": 0o700, "group": 0o750, "public": 0o755}
+
+
+class Malformed(ValueError):
+    """A record that cannot be used, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What activation adds beside packages."""
+
+    search_dirs: tuple[str, ...] = ()
+    bin_dirs: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """`env.toml`: what may change while the packages stay."""
+
+    visibility: Visibility = "private"
+    group: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    deprecated: str = ""
+    created: datetime = EPOCH
+    updated: datetime = EPOCH
+    previous: str = ""
+    config: Config = Config()
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """An environment below this one, as it was when this one was made."""
+
+    name: str
+    owner: str
+    layer: str
+    lock_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """`layer.toml`: what an immutable layer is."""
+
+    lock_hash: str
+    python: str
+    interpreter: str
+    platform: str = ""
+    libc: str = ""
+    backend: str = "uv"
+    wanted: tuple[str, ...] = ()
+    editable: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    packages: int = 0
+    size_bytes: int = 0
+    created: datetime = EPOCH
+    parents: tuple[Parent, ...] = ()
+
+    @property
+    def minor(self) -> str:
+        """As in 3.11."""
+        return minor(self.python)
+
+
+def minor(version: str) -> str:
+    """The part of a Python version that compiled packages depend on."""
+    return ".".join(version.split(".")[:2])
+
+
+def label_from(text: str) -> Label:
+    """Parse `env.toml`."""
+    table = _table(text)
+    config = _get(table, "config", dict, {})
+    return Label(
+        visibility=_visibility(table),
+        group=_text(table, "group"),
+        description=_text(table, "description"),
+        tags=_texts(table, "tags"),
+        deprecated=_text(table, "deprecated"),
+        created=_moment(table, "created"),
+        updated=_moment(table, "updated"),
+        previous=_checked(table, "previous", lambda v: not v or is_layer(v)),
+        config=config_from(config),
+    )
+
+
+def config_from(table: Mapping[str, Any]) -> Config:
+    """Parse the table `[config]`."""
+    return Config(
+        search_dirs=_directories(table, "search_dirs"),
+        bin_dirs=_directories(table, "bin_dirs"),
+        variables=_variables(_get(table, "variables", dict, {})),
+    )
+
+
+def layer_from(text: str) -> Layer:
+    """Parse `layer.toml`."""
+    table = _table(text)
+    parents = _get(table, "parents", list, [])
+    return Layer(
+        lock_hash=_checked(table, "lock_hash", _is_hash),
+        python=_checked(table, "python", lambda v: v.replace(".", "").isalnum()),
+        interpreter=_checked(table, "interpreter", _is_path),
+        platform=_text(table, "platform"),
+        libc=_text(table, "libc"),
+        backend=_text(table, "backend"),
+        wanted=_texts(table, "wanted"),
+        editable=_directories(table, "editable"),
+        sites=_directories(table, "sites"),
+        packages=_get(table, "packages", int, 0),
+        size_bytes=_get(table, "size_bytes", int, 0),
+        created=_moment(table, "created"),
+        parents=tuple(_parent(each) for each in parents),
+    )
+
+
+def to_toml(record: Label | Layer | Config) -> str:
+    """The text of a record."""
+    import tomli_w
+
+    head = {} if isinstance(record, Config) else {"schema": SCHEMA}
+    return tomli_w.dumps({**head, **asdict(record)}, multiline_strings=False)
+
+
+def _parent(table: object) -> Parent:
+    if not isinstance(table, dict):
+        raise Malformed("parents is not a list of tables")
+    return Parent(
+        name=_checked(table, "name", is_name),
+        owner=_checked(table, "owner", is_name),
+        layer=_checked(table, "layer", is_layer),
+        lock_hash=_checked(table, "lock_hash", _is_hash),
+    )
+
+
+def _table(text: str) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Malformed(f"not TOML: {error}") from error
+    schema = _get(table, "schema", int, 0)
+    if schema > SCHEMA:
+        raise Malformed(f"written by a newer haienv (schema {schema}); update haienv")
+    return table
+
+
+def _get(table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+    value = table.get(key, default)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise Malformed(f"{key} is not of type {kind.__name__}")
+    return value
+
+
+def _text(table: Mapping[str, Any], key: str) -> str:
+    value = _get(table, key, str, "")
+    if not value.isprintable():
+        raise Malformed(f"{key} has letters that cannot be shown")
+    return cast("str", value)
+
+
+def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = _get(table, key, list, [])
+    if not all(isinstance(v, str) and v.isprintable() for v in values):
+        raise Malformed(f"{key} is not a list of printable texts")
+    return tuple(values)
+
+
+def _checked(table: Mapping[str, Any], key: str, fits: Callable[[str], bool]) -> str:
+    value = _text(table, key)
+    if not fits(value):
+        raise Malformed(f"{key} = {value!r} has not its form")
+    return value
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith("/")
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) == 64 and set(text) <= set("0123456789abcdef")
+
+
+def path_fault(directory: str) -> str:
+    """Why a directory may not stand in a path list; empty: it may."""
+    if not directory.startswith("/"):
+        return f"{directory!r} is not absolute"
+    if ":" in directory or not directory.isprintable():
+        return f"{directory!r} cannot stand in a path list: it has a colon or unprintable letters"
+    return ""
+
+
+def value_fault(value: str) -> str:
+    """Why a text may not be the value of a variable; empty: it may."""
+    if "\n" in value or "\r" in value or "\0" in value:
+        return "values of variables are single lines without NUL"
+    return ""
+
+
+def _directories(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = _texts(table, key)
+    for fault in filter(None, map(path_fault, values)):
+        raise Malformed(f"{key}: {fault}")
+    return values
+
+
+def _variables(table: Mapping[str, Any]) -> dict[str, str]:
+    for name, value in table.items():
+        if not isinstance(value, str):
+            raise Malformed(f"variables.{name} is not a text")
+        if fault := variable_fault(name) or value_fault(value):
+            raise Malformed(f"variables: {fault}")
+    return dict(table)
+
+
+def _visibility(table: Mapping[str, Any]) -> Visibility:
+    return cast("Visibility", _checked(table, "visibility", lambda v: v in VISIBILITIES))
+
+
+def _moment(table: Mapping[str, Any], key: str) -> datetime:
+    value = _get(table, key, datetime, EPOCH)
+    return cast("datetime", value if value.tzinfo else value.replace(tzinfo=UTC))

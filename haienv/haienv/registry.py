@@ -1,0 +1,185 @@
+"""Which environments there are: read from the files themselves, which are the only truth.
+
+Nothing of another user is ever run or imported here, and nothing that they wrote can make a reader wait,
+follow a link out of the root, or see another name or owner than those of the directories.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from haienv.errors import Broken, NotFound, UsageError
+from haienv.layout import CURRENT, LABEL, LAYERS, LOCK_TEXT, RECORD, Home, site_packages
+from haienv.names import SYSTEM, Reference, is_name, layer_of_link
+from haienv.records import Label, Layer, Malformed, Parent, label_from, layer_from
+from haienv.safely import LOCK_LIMIT, Unreadable, entries, link_text, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment as its files tell. `fault` says why it cannot be used; then label or layer may be missing."""
+
+    root: Path
+    owner: str
+    name: str
+    label: Label
+    layer_id: str = ""
+    layer: Layer | None = None
+    fault: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.owner}]"
+
+    @property
+    def ready(self) -> bool:
+        """True when it can be used."""
+        return not self.fault
+
+    @property
+    def directory(self) -> Path:
+        """Where its label lies."""
+        return self.root / self.owner / self.name
+
+    @property
+    def path(self) -> Path:
+        """Its layer: where its files lie now."""
+        return self.root / self.owner / LAYERS / self.layer_id
+
+    @property
+    def usable(self) -> Layer:
+        """What its layer is, or Broken."""
+        if self.fault or self.layer is None:
+            raise Broken(f"environment {self} is broken: {self.fault}", "see `haienv doctor`")
+        return self.layer
+
+    @property
+    def sites(self) -> tuple[Path, ...]:
+        """Directories of packages, nearest first: its own, those of its parents, of an extended Python."""
+        layer = self.usable
+        below = (
+            site_packages(self.root / p.owner / LAYERS / p.layer, layer.minor)
+            for p in layer.parents
+        )
+        return (site_packages(self.path, layer.minor), *below, *map(Path, layer.sites))
+
+    def lock(self) -> str:
+        """The text of its lock."""
+        try:
+            return read_text(self.path / LOCK_TEXT, LOCK_LIMIT)
+        except Unreadable as error:
+            raise Broken(f"the lock of {self} cannot be read: {error}") from error
+
+
+def read(home: Home, owner: str, name: str) -> Environment | None:
+    """One environment; None when there is none that the caller sees."""
+    directory = home.directory(owner, name)
+    empty = Environment(home.root, owner, name, Label())
+    try:
+        text = read_text(directory / LABEL)
+    except Unreadable as error:
+        if not os.path.lexists(directory / LABEL):
+            return None
+        return _faulty(empty, str(error))
+    try:
+        label = label_from(text)
+    except Malformed as error:
+        return _faulty(empty, f"{LABEL}: {error}")
+    return _with_layer(home, Environment(home.root, owner, name, label))
+
+
+def _with_layer(home: Home, known: Environment) -> Environment:
+    try:
+        layer_id = layer_of_link(link_text(known.directory / CURRENT))
+    except Unreadable as error:
+        return _faulty(known, str(error))
+    if not layer_id:
+        return _faulty(known, f"{CURRENT} does not point to a layer of {known.owner}")
+    found = Environment(home.root, known.owner, known.name, known.label, layer_id)
+    try:
+        layer = layer_from(read_text(found.path / RECORD))
+    except (Unreadable, Malformed) as error:
+        return _faulty(found, f"{RECORD}: {error}")
+    fault = _missing(home, found.path, layer.parents)
+    return Environment(home.root, known.owner, known.name, known.label, layer_id, layer, fault)
+
+
+def _missing(home: Home, path: Path, parents: Sequence[Parent]) -> str:
+    if not os.access(path / "bin" / "python", os.X_OK):
+        return f"its Python {path / 'bin' / 'python'} cannot be run on this machine"
+    for parent in parents:
+        if not home.layer(parent.owner, parent.layer).is_dir():
+            return f"the layer of its parent {parent.name}[{parent.owner}] is gone or hidden"
+    return ""
+
+
+def _faulty(known: Environment, fault: str) -> Environment:
+    return Environment(
+        known.root, known.owner, known.name, known.label, known.layer_id, None, fault
+    )
+
+
+def owners(home: Home) -> list[str]:
+    """Users that have a directory, by name."""
+    return [e.name for e in entries(home.root) if is_name(e.name) and _is_directory(e)]
+
+
+def of_owner(home: Home, owner: str) -> Iterator[Environment]:
+    """The environments of one user that the caller sees, by name."""
+    for entry in entries(home.root / owner):
+        if is_name(entry.name) and _is_directory(entry):
+            found = read(home, owner, entry.name)
+            if found is not None:
+                yield found
+
+
+def everything(home: Home) -> Iterator[Environment]:
+    """All environments that the caller sees, by owner and name."""
+    for owner in owners(home):
+        yield from of_owner(home, owner)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def find(home: Home, wanted: Reference) -> Environment:
+    """The environment that is meant: own, then the system's, then others' if only one fits."""
+    for owner in [wanted.owner] if wanted.owner else [home.user, SYSTEM]:
+        if found := read(home, owner, wanted.name):
+            return found
+    others = [] if wanted.owner else _of_others(home, wanted.name)
+    if len(others) == 1:
+        return others[0]
+    if others:
+        names = ", ".join(map(str, others))
+        raise UsageError(f"{wanted} may be {names}", "say which one, as NAME[USER]")
+    raise NotFound(f"there is no environment {wanted}", "`haienv list` shows what there is")
+
+
+def _of_others(home: Home, name: str) -> list[Environment]:
+    found = (read(home, owner, name) for owner in owners(home) if owner not in (home.user, SYSTEM))
+    return [each for each in found if each is not None]
+
+
+def children(home: Home, owner: str, layers: frozenset[str]) -> list[Environment]:
+    """Environments, of anybody, that extend one of a user's layers."""
+    return [
+        each
+        for each in everything(home)
+        if each.layer is not None
+        and any(p.owner == owner and p.layer in layers for p in each.layer.parents)
+    ]
+
+
+def parent_of(home: Home, child: Environment) -> Environment | None:
+    """The label of the nearest parent as it is now."""
+    if child.layer is None or not child.layer.parents:
+        return None
+    nearest = child.layer.parents[0]
+    return read(home, nearest.owner, nearest.name)

@@ -1,0 +1,66 @@
+"""Who sees an environment: modes of its label and of its layer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from haienv.errors import Refused, UsageError
+from haienv.layout import Home
+from haienv.records import MODES, VISIBILITIES, Label, Parent
+from haienv.registry import Environment, of_owner, read
+
+
+def group_id(name: str) -> int:
+    """The number of a group of this system."""
+    import grp
+
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise UsageError(f"this system has no group {name!r}", "`id -Gn` shows yours") from error
+
+
+def check(home: Home, label: Label, parents: tuple[Parent, ...]) -> None:
+    """What is shown to others must stand on what they see too."""
+    if label.visibility == "group":
+        if not label.group:
+            raise UsageError("visibility group needs a group", "add --group NAME")
+        group_id(label.group)
+    for parent in parents:
+        below = read(home, parent.owner, parent.name)
+        if below is not None and _narrower(below.label, label):
+            raise Refused(
+                f"{below} is {below.label.visibility}, so what extends it cannot be {label.visibility}",
+                f"first: haienv config set {below.name} visibility {label.visibility}",
+            )
+
+
+def _narrower(parent: Label, child: Label) -> bool:
+    order = VISIBILITIES.index
+    if parent.visibility == child.visibility == "group":
+        return parent.group != child.group
+    return order(parent.visibility) < order(child.visibility)
+
+
+def open_layer(home: Home, layer_id: str, *more: Label) -> None:
+    """Let those see a layer who see an environment that uses it."""
+    users = [e.label for e in of_owner(home, home.user) if layer_id in _layers(e)]
+    show(home.layer(home.user, layer_id), widest([*users, *more]))
+
+
+def _layers(environment: Environment) -> tuple[str, ...]:
+    below = environment.layer.parents if environment.layer else ()
+    return (environment.layer_id, *(p.layer for p in below if p.owner == environment.owner))
+
+
+def widest(labels: list[Label]) -> Label:
+    """The label that shows most."""
+    return max(labels, key=lambda each: VISIBILITIES.index(each.visibility), default=Label())
+
+
+def show(path: Path, label: Label) -> None:
+    """Set mode and group of a directory; nothing below needs it."""
+    if label.visibility == "group":
+        os.chown(path, -1, group_id(label.group))
+    path.chmod(MODES[label.visibility])

@@ -1,0 +1,117 @@
+"""What makes changes whole: a place to build in that nobody reads, one rename to publish, a lease while it happens."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from haienv.errors import Busy, Denied
+from haienv.layout import BUILDING, LOCK, TRASH, Home
+
+_PATIENCE_SECONDS = 60
+_LEASE_SECONDS = 20
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+
+
+def make_own(home: Home) -> None:
+    """The caller's directory; others may walk through it, names and layers say who sees what."""
+    try:
+        home.own.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Denied(
+            f"{home.own} cannot be made: {error.strerror}", "set HAIENV_HOME to a place of yours"
+        ) from error
+
+
+@contextmanager
+def building(home: Home) -> Iterator[Path]:
+    """An empty directory that is gone afterwards, with what was not renamed out of it."""
+    work = fresh(home, BUILDING)
+    try:
+        yield work
+    finally:
+        delete(work)
+
+
+def fresh(home: Home, kind: str) -> Path:
+    """A new private directory. Its name tells whose it is, so that remains of dead processes can be told."""
+    make_own(home)
+    name = f"{platform.node() or 'host'}-{os.getpid()}-{secrets.token_hex(4)}"
+    path = home.own / kind / name
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o700)
+    except PermissionError as error:
+        raise Denied(f"{home.own} is not yours to change") from error
+    return path
+
+
+@contextmanager
+def committing(home: Home) -> Iterator[None]:
+    """The only critical section: what decides which name means what. Milliseconds, never a build."""
+    from filelock import SoftFileLease, Timeout
+
+    lease = SoftFileLease(home.own / LOCK, lease_duration=_LEASE_SECONDS, timeout=_PATIENCE_SECONDS)
+    try:
+        with lease:
+            yield
+    except Timeout as error:
+        raise Busy(
+            f"somebody holds {home.own / LOCK} for a minute", "`haienv doctor` says who"
+        ) from error
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file as a whole: a reader sees the old one or the new one."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(beside, "x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def replace_link(path: Path, target: str) -> None:
+    """Let a link point elsewhere at once."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        beside.symlink_to(target)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def publish(source: Path, target: Path) -> bool:
+    """Rename a complete directory to its place; False: there is one already."""
+    target.parent.mkdir(mode=0o711, exist_ok=True)
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True
+
+
+def discard(home: Home, path: Path) -> None:
+    """Out of sight at once, then deleted."""
+    trash = fresh(home, TRASH)
+    path.rename(trash / "it")
+    delete(trash)
+
+
+def delete(path: Path) -> None:
+    """A whole tree; directories that were made read-only are opened first."""
+    for folder, _, _ in os.walk(path):
+        if not os.access(folder, os.W_OK):
+            os.chmod(folder, 0o700)
+    shutil.rmtree(path, ignore_errors=True)

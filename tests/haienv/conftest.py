@@ -1,0 +1,199 @@
+"""A wheelhouse made of nothing, a root of its own for each test, and one call that runs a command line here."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haienv.cli.main import main
+from haienv.layout import Home
+from haienv.registry import Environment, read
+
+USER = "ann"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command line has left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        return json.loads(self.err)["error"]
+
+
+@dataclass(frozen=True)
+class Haienv:
+    """A root, a user, and the command."""
+
+    home: Home
+    monkeypatch: pytest.MonkeyPatch
+
+    def __call__(self, line: str, *more: str | Path) -> Result:
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main([*shlex.split(line), *map(str, more)])
+        return Result(code, out.getvalue(), err.getvalue())
+
+    def ok(self, line: str, *more: str | Path) -> Result:
+        result = self(line, *more)
+        assert result.code == 0, result.err
+        return result
+
+    def get(self, name: str) -> Environment:
+        found = read(self.home, self.home.user, name)
+        assert found is not None, f"no environment {name}"
+        return found
+
+    def run(self, name: str, code: str) -> str:
+        """What a Python program prints in an environment."""
+        python = self.get(name).path / "bin" / "python"
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def as_user(self, user: str) -> Haienv:
+        self.monkeypatch.setenv("HAIENV_USER", user)
+        return Haienv(Home(self.home.root, user), self.monkeypatch)
+
+
+@pytest.fixture
+def haienv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheelhouse: Path, cache: Path
+) -> Haienv:
+    """The command in a root of its own; packages come from the wheelhouse, never from the network."""
+    root = tmp_path / "ro ot"  # a blank: paths may have some
+    for name in ("HF_ENV_NAME", "HF_ENV_OWNER", "HAIENV_PY", "CONDA_PREFIX", "UV_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HAIENV_HOME", str(root))
+    monkeypatch.setenv("HAIENV_USER", USER)
+    monkeypatch.setenv("UV_FIND_LINKS", str(wheelhouse))
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(cache))
+    monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "no-profile.toml"))
+    return Haienv(Home(root, USER), monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small packages with the troubles of large ones.
+
+    fast 1.0 and 2.0; torchy is compiled and needs fast<2; tool has a console script; app needs tool and fast;
+    greedy needs fast>=2.
+    """
+    place = tmp_path_factory.mktemp("wheels")
+    wheel(place, "fast", "1.0")
+    wheel(place, "fast", "2.0")
+    wheel(place, "plain", "1.0")
+    wheel(place, "plain", "2.0")
+    wheel(place, "torchy", "1.0", requires=["fast"], compiled=True)
+    wheel(place, "tool", "1.0", script="tool")
+    wheel(place, "app", "1.0", requires=["tool", "fast"], script="app")
+    wheel(place, "greedy", "1.0", requires=["fast>=2"])
+    return place
+
+
+def wheel(
+    place: Path,
+    name: str,
+    version: str,
+    requires: Sequence[str] = (),
+    script: str = "",
+    compiled: bool = False,
+) -> Path:
+    """A wheel whose module tells its version and whose script tells which modules it sees."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}/__init__.py": f"VERSION = {version!r}\n\n\ndef main():\n    import sys, {name}\n"
+        "    for word in sys.argv[1:]:\n        module = __import__(word)\n"
+        "        print(word, module.VERSION)\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        + "".join(f"Requires-Dist: {each}\n" for each in requires),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    if compiled:
+        files[f"{name}/_core.cpython-311-x86_64-linux-gnu.so"] = "not really\n"
+    if script:
+        files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{script} = {name}:main\n"
+    path = place / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in files.items():
+            archive.writestr(file, text)
+        lines = [f"{f},sha256={_digest(t)},{len(t)}" for f, t in files.items()]
+        archive.writestr(f"{info}/RECORD", "\n".join([*lines, f"{info}/RECORD,,", ""]))
+    return path
+
+
+def _digest(text: str) -> str:
+    return urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+@pytest.fixture
+def make_wheel(tmp_path: Path) -> Callable[..., Path]:
+    """Makes wheels beside those of the wheelhouse."""
+    place = tmp_path / "wheels"
+    place.mkdir()
+    return lambda *args, **kwargs: wheel(place, *args, **kwargs)
+
+
+@pytest.fixture
+def other_python() -> str:
+    """A Python of another minor version."""
+    from shutil import which
+
+    for minor in range(9, 16):
+        for name in (*_pyenv(minor), f"python3.{minor}"):
+            found = which(name)
+            works = found and subprocess.run([found, "-V"], capture_output=True).returncode == 0
+            if found and works and minor != sys.version_info.minor:
+                return found
+    pytest.skip("only one minor version of Python is installed")
+
+
+def _pyenv(minor: int) -> list[str]:
+    root = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    return [str(path / "bin" / "python3") for path in sorted(root.glob(f"3.{minor}.*"))]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """A hash of every file and link below."""
+    return {
+        str(path.relative_to(folder)): os.readlink(path)
+        if path.is_symlink()
+        else sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if not path.is_dir() and "__pycache__" not in path.parts
+    }
+
+
+@pytest.fixture
+def digest() -> Callable[[Path], dict[str, str]]:
+    """Tells whether a tree changed."""
+    return digests

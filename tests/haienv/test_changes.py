@@ -1,0 +1,123 @@
+"""What changes an environment: install, uninstall, upgrade, roll back, rename, clone, remove."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+NEWEST = "import fast; print(fast.VERSION)"
+
+
+def test_install_keeps_what_is_there_and_upgrade_renews_it(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast==1.0")
+    haienv.ok("install one tool")
+    assert haienv.run("one", NEWEST) == "1.0"
+    haienv.ok("install one 'fast>=1'")
+    assert haienv.run("one", NEWEST) == "1.0"
+    haienv.ok("upgrade one")
+    assert haienv.run("one", NEWEST) == "2.0"
+    haienv.ok("upgrade one --rollback")
+    assert haienv.run("one", NEWEST) == "1.0"
+
+
+def test_uninstall_takes_what_only_it_needed(haienv: Any) -> None:
+    haienv.ok("create one --no_extend app plain")
+    haienv.ok("uninstall one app")
+    assert set(haienv.ok("freeze one --json").json) == {"plain"}
+
+
+def test_a_parents_package_cannot_be_taken_out(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast")
+    haienv.ok("create top --extend base plain")
+    refused = haienv("uninstall top fast")
+    assert refused.code == 1
+    assert "belongs to a parent" in refused.err
+
+
+def test_upgrade_follows_the_parent(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0")
+    haienv.ok("create top --extend base tool")
+    haienv.ok("install base fast==2.0")
+    assert haienv.run("top", NEWEST) == "1.0"
+    assert haienv.ok("info top --json").json["parent_changed"]
+    haienv.ok("upgrade top --keep-versions")
+    assert haienv.run("top", NEWEST) == "2.0"
+    assert not haienv.ok("info top --json").json["parent_changed"]
+
+
+def test_an_older_layer_runs_on_while_the_environment_changes(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast==1.0")
+    old = haienv.get("one").path
+    haienv.ok("install one fast==2.0")
+    assert old != haienv.get("one").path
+    assert (old / "bin" / "python").exists()
+
+
+def test_rename_and_clone(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast==1.0")
+    haienv.ok("create top --extend one tool")
+    haienv.ok("rename one other")
+    haienv.ok("clone other copy")
+    assert haienv.run("top", NEWEST) == "1.0"
+    haienv.ok("install copy fast==2.0")
+    assert haienv.run("other", NEWEST) == "1.0"
+    assert haienv.ok("list --names").out.split() == ["copy", "other", "top"]
+    assert haienv("rename other copy").code == 1
+
+
+def test_remove_refuses_what_others_extend(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast --visibility public")
+    bob = haienv.as_user("bob")
+    bob.ok("create his --extend 'base[ann]' tool")
+    haienv.as_user("ann")
+    refused = haienv("remove base --yes")
+    assert refused.code == 1
+    assert "his[bob]" in refused.err
+    haienv.ok("remove base --yes --force")
+    assert bob.run("his", "import fast, tool; print('on')") == "on"
+    assert bob.get("his").ready
+
+
+def test_scripts_must_say_yes(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    haienv.ok("create one --no_extend")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert haienv("remove one").code == 2
+    assert haienv.get("one").ready
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        pytest.param("create ../x --no_extend", 2, id="a name that climbs"),
+        pytest.param("create .x --no_extend", 2, id="a name of ours"),
+        pytest.param("create x/y --no_extend", 2, id="a name with a slash"),
+        pytest.param("create 'x y' --no_extend", 2, id="a name with a blank"),
+        pytest.param("info 'x[../../etc]'", 2, id="an owner that climbs"),
+        pytest.param("info nothing", 3, id="no such environment"),
+        pytest.param("create one --no_extend", 1, id="a name that is taken"),
+        pytest.param("create two --no_extend 'no thing'", 2, id="not a requirement"),
+        pytest.param("create two --no_extend nowhere-to-be-found", 1, id="no such package"),
+        pytest.param("create two --extend nothing", 3, id="no such parent"),
+        pytest.param("create two --no_extend --extra-environment PATH=x", 2, id="a variable of ours"),
+        pytest.param("remove 'one[bob]' --yes", 3, id="somebody else's that is not there"),
+        pytest.param("nonsense", 2, id="no such command"),
+        pytest.param("list --nonsense", 2, id="no such option"),
+    ],
+)  # fmt: skip
+def test_errors_have_codes_and_leave_everything(haienv: Any, line: str, code: int) -> None:
+    haienv.ok("create one --no_extend")
+    result = haienv(line, "--json")
+    assert result.code == code, result.err
+    assert result.error["message"]
+    assert haienv.ok("list --names").out == "one\n"
+    assert [*(haienv.home.own / ".building").iterdir()] == []
+
+
+def test_nobody_changes_what_belongs_to_another(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast --visibility public")
+    bob = haienv.as_user("bob")
+    for line in ("remove 'base[ann]' --yes", "install 'base[ann]' tool", "rename 'base[ann]' mine",
+                 "config set 'base[ann]' description mine", "clone 'base[ann]' mine"):  # fmt: skip
+        assert bob(line).code == 4, line

@@ -1,0 +1,155 @@
+"""Layers: a child sees its parents, brings what is missing, and changes nothing below."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VERSIONS = "import {0}; print({0}.VERSION, {0}.__file__)"
+
+
+def test_a_child_sees_its_parents_and_brings_only_the_difference(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0 tool")
+    haienv.ok("create middle --extend base plain==1.0")
+    haienv.ok("create top --extend middle app")
+    assert haienv.run("top", "import app, tool, fast, plain; print(fast.VERSION)") == "1.0"
+    assert haienv.ok("freeze top --own --json").json == {"app": "1.0"}
+    assert set(haienv.ok("freeze top --json").json) == {"app", "tool", "fast", "plain"}
+    assert [p.name for p in haienv.get("top").layer.parents] == ["middle", "base"]
+
+
+def test_nothing_in_a_child_changes_a_parent(haienv: Any, digest: Callable[..., Any]) -> None:
+    haienv.ok("create base --no_extend fast==1.0 plain==1.0")
+    before = digest(haienv.get("base").path)
+    haienv.ok("create top --extend base plain==2.0 tool")
+    haienv.ok("install top app")
+    haienv.ok("uninstall top tool")
+    haienv.ok("upgrade top")
+    assert haienv.run("top", "import plain; print(plain.VERSION)") == "2.0"
+    assert haienv.run("base", "import plain; print(plain.VERSION)") == "1.0"
+    haienv.ok("remove top --yes")
+    assert digest(haienv.get("base").path) == before
+
+
+def test_a_parents_program_runs_with_the_childs_view(haienv: Any) -> None:
+    haienv.ok("create base --no_extend tool fast==1.0")
+    haienv.ok("create middle --extend base")
+    haienv.ok("create top --extend middle plain fast==2.0")
+    tool = haienv.get("top").path / "bin" / "tool"
+    told = subprocess.run([tool, "plain", "fast"], capture_output=True, text=True, check=True)
+    assert told.stdout == "plain 2.0\nfast 2.0\n"
+
+
+def test_pth_files_and_projects_in_place_of_a_parent_are_seen(haienv: Any, tmp_path: Path) -> None:
+    project = tmp_path / "proj"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "inplace.py").write_text("VERSION = 'here'\n")
+    haienv.ok("create base --no_extend fast")
+    site = haienv.get("base").sites[0]
+    site.chmod(0o755)
+    (site / "project.pth").write_text(f"{project / 'src'}\n")
+    haienv.ok("create top --extend base")
+    assert haienv.run("top", VERSIONS.format("inplace")).startswith("here")
+
+
+def test_what_compiled_packages_of_a_parent_need_is_not_shadowed(haienv: Any) -> None:
+    haienv.ok("create base --no_extend torchy fast==1.0")
+    refused = haienv("create top --extend base fast==2.0 --json")
+    assert refused.code == 1
+    assert refused.error["reason"] == "REFUSED"
+    assert "torchy" in refused.error["message"]
+    assert haienv.ok("list --json").json["own"][0]["name"] == "base"
+    haienv.ok("create top --extend base fast==2.0 --force")
+    assert haienv.run("top", "import fast; print(fast.VERSION)") == "2.0"
+
+
+def test_a_requirement_that_does_not_fit_the_parent_is_told(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0")
+    refused = haienv("create top --extend base greedy")
+    assert refused.code == 1
+    assert "--force" in refused.err
+    haienv.ok("create top --extend base greedy --force")
+    assert haienv.run("top", "import fast; print(fast.VERSION)") == "2.0"
+
+
+def test_another_minor_version_is_refused(haienv: Any, other_python: str) -> None:
+    haienv.ok("create base --no_extend fast")
+    refused = haienv(f"create top --extend base -p {other_python}")
+    assert refused.code == 1
+    assert "cannot extend base" in refused.err
+    version = subprocess.run([other_python, "-V"], capture_output=True, text=True).stdout.split()[1]
+    minor = ".".join(version.split(".")[:2])
+    assert "cannot extend" in haienv(f"create top --extend base -p {minor}").err
+    assert haienv.ok("list --names").out == "base\n"
+
+
+def test_the_root_may_be_mounted_elsewhere(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0 tool")
+    haienv.ok("create top --extend base plain")
+    elsewhere = haienv.home.root.with_name("else where")
+    shutil.move(haienv.home.root, elsewhere)
+    haienv.monkeypatch.setenv("HAIENV_HOME", str(elsewhere))
+    bin_ = elsewhere / "ann" / "top" / "current" / "bin"
+    told = subprocess.run([bin_ / "tool", "plain", "fast"], capture_output=True, text=True)
+    assert told.stdout == "plain 2.0\nfast 1.0\n"
+    assert haienv.ok("list --json").json["own"][1]["state"] == "READY"
+
+
+def test_what_no_index_has_counts_all_the_same(
+    haienv: Any, make_wheel: Callable[..., Path]
+) -> None:
+    ours = make_wheel("fast", "1.5+lab")
+    haienv.ok("create base --no_extend", f"fast @ {ours.as_uri()}")
+    haienv.ok("create top --extend base app")
+    assert haienv.run("top", "import fast; print(fast.VERSION)") == "1.5+lab"
+    assert haienv.ok("freeze top --own --json").json == {"app": "1.0", "tool": "1.0"}
+
+
+def test_a_python_outside_haienv_can_be_extended(haienv: Any, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run(["uv", "venv", "-q", venv], check=True)
+    subprocess.run(["uv", "pip", "install", "-q", "-p", venv, "tool", "fast==1.0"], check=True)
+    haienv.monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    haienv.ok("create top app plain")
+    assert haienv.ok("freeze top --own --json").json == {"app": "1.0", "plain": "2.0"}
+    told = subprocess.run([haienv.get("top").path / "bin" / "tool", "app", "fast"],
+                          capture_output=True, text=True)  # fmt: skip
+    assert told.stdout == "app 1.0\nfast 1.0\n"
+
+
+def test_the_same_contents_are_one_layer_and_files_are_shared(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast tool")
+    haienv.ok("create two --no_extend fast tool")
+    haienv.ok("create three --no_extend fast")
+    one, two, three = (haienv.get(name) for name in ("one", "two", "three"))
+    assert one.path == two.path
+    file = "fast/__init__.py"
+    assert (one.sites[0] / file).stat().st_ino == (three.sites[0] / file).stat().st_ino
+    haienv.ok("remove one --yes")
+    assert haienv.run("two", "import fast, tool; print('still')") == "still"
+
+
+def test_files_are_closed_against_editing(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast")
+    path = haienv.get("base").path
+    files = [p for p in path.rglob("*") if p.is_file() and not p.is_symlink()]
+    assert [p for p in files if p.name != "layer.toml" and p.stat().st_mode & 0o222] == []
+    assert haienv.get("base").sites[0].stat().st_mode & 0o222 == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["create top --extend base --dry-run app", "install base app --dry-run"]
+)
+def test_a_dry_run_tells_and_changes_nothing(
+    haienv: Any, line: str, digest: Callable[..., Any]
+) -> None:
+    haienv.ok("create base --no_extend fast==1.0")
+    before = digest(haienv.home.root)
+    plan = {step["name"]: step["action"] for step in haienv.ok(f"{line} --json").json["plan"]}
+    assert plan["app"] == "install"
+    assert digest(haienv.home.root) == before
