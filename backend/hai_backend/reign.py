@@ -52,7 +52,6 @@ from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.goodput import Goodput, goodput
 from hai_backend.tasks.limits import Limits
-from hai_backend.workspaces.rooms import Rooms
 
 log = structlog.get_logger(__name__)
 
@@ -156,9 +155,8 @@ class Reign:
 
     def _workspaces(self) -> Workspaces:
         settings = self.settings
-        rooms = Rooms(settings.common / "workspaces", lambda user: self.directory.user(user).uid)
-        quota = settings.workspace_bytes
-        return Workspaces(rooms, self.ledger, self.directory, self.clock, quota)
+        root, quota = settings.common / "workspaces", settings.workspace_bytes
+        return Workspaces(root, self.ledger, self.directory, self.clock, quota)
 
     def _recorder(self) -> Recording | None:
         if not self.settings.record_decisions:

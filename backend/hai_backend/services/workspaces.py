@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
@@ -19,12 +20,12 @@ from hai_backend.workspaces.rooms import Key, Room, Rooms
 
 
 class Workspaces:
-    """What may not be seen does not exist. `quota_bytes`: what a user's workspaces may hold together; 0: no limit."""
+    """What may not be seen does not exist. `root` is where they lie; `quota_bytes`: what a user's workspaces may hold together; 0: no limit."""
 
     def __init__(
-        self, rooms: Rooms, ledger: Ledger, directory: Directory, clock: Clock, quota_bytes: int
+        self, root: Path, ledger: Ledger, directory: Directory, clock: Clock, quota_bytes: int = 0
     ) -> None:
-        self.rooms = rooms
+        self.rooms = Rooms(root, lambda user: directory.user(user).uid)
         self.leases = Leases()
         self.clock = clock
         self._ledger = ledger

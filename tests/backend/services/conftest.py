@@ -51,7 +51,6 @@ from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import History, goodput
 from hai_backend.testing import ManualClock
 from hai_backend.testing.databases import usual_store
-from hai_backend.workspaces.rooms import Rooms
 
 PEOPLE = {
     "root": User("root", Role.ADMIN),
@@ -121,8 +120,8 @@ class Platform:
     _channels: list[aio.Channel] = field(default_factory=list)
 
     @cached_property
-    def rooms(self) -> Rooms:
-        return Rooms(self.home / "workspaces", lambda user: 0)
+    def workspaces(self) -> Workspaces:
+        return Workspaces(self.home / "workspaces", self.ledger, self.directory, self.clock)
 
     async def start(self) -> None:
         await self.directory.load()
@@ -142,7 +141,7 @@ class Platform:
             cluster=self.cluster,
             logs=self.logs,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
-            workspaces=Workspaces(self.rooms, self.ledger, self.directory, self.clock, 0),
+            workspaces=self.workspaces,
             agents=AgentService(self._agent_ports()),
             registries=self.registries,
             image_check=self.image_check,
@@ -185,7 +184,7 @@ class Platform:
             await channel.close()
         if self.service is not None:
             await self.service.stop(0)
-        await self.rooms.close()
+        await self.workspaces.rooms.close()
 
 
 class Caller:

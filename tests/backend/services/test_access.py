@@ -201,8 +201,8 @@ async def a_registry(platform: Any, thing: Thing) -> None:
 async def a_workspace(platform: Any, thing: Thing) -> None:
     """With one revision; of the thing's user, and of those who ask for their own."""
     for user in {thing.user, "ada", "olga", "root"}:
-        await platform.rooms.create((user, "w"), 1.0, "the same")
-        async with platform.rooms.open((user, "w")) as room:
+        await platform.workspaces.rooms.create((user, "w"), 1.0, "the same")
+        async with platform.workspaces.rooms.open((user, "w")) as room:
             (room.files.tree / "directory").mkdir(exist_ok=True)
             looking.look(room.files, Author("tasks", 1.0))
 
