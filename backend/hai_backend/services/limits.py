@@ -32,7 +32,7 @@ QUEUE_TASKS = 2000  # in one answer of ListQueue
 UNFINISHED_TASKS = 10_000
 PRIORITY_SECONDS = 10.0  # between two changes of one task's priority by its user
 BUNDLE_BYTES = 1024 * 1024  # one message of a stream
-PAGE_BYTES = 256 * 1024  # a page of a log that is read towards its beginning
+LOG_PAGE_BYTES = 256 * 1024  # a page of a log that is read towards its beginning
 PAGE_BYTES = 3 * 1024 * 1024  # one page; clients take 4 MiB
 
 

@@ -65,7 +65,7 @@ class LogService(LogServiceServicer):
             ranks=tuple(request.ranks),
             run=request.run,
             cursor=request.cursor,
-            max_bytes=limits.PAGE_BYTES,
+            max_bytes=limits.LOG_PAGE_BYTES,
         )
         return pb.TailLogsResponse(lines=map(_line, lines), cursor=end, begin=begin)
 
