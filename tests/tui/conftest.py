@@ -17,14 +17,14 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.services.admission import Admission
-from hai_backend.testing.server import RunningServer, running_server
+from hai_backend.testing.server import RunningServer, ServerProcess, running_server
 from hai_tui.app import HaiApp, Options
 
 _VARIABLES = [
     *("LC_ALL", "LC_MESSAGES", "HAI_LANG", "HAI_PROFILE", "HAI_SERVER", "HAI_TOKEN", "HAI_HOME"),
     *("MARSV2_SERVER", "MARSV2_USER_TOKEN", "NO_COLOR"),
 ]
-_PATIENCE = 20.0
+_PATIENCE = 8.0
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,9 @@ async def client(server: RunningServer) -> AsyncIterator[Client]:
         yield made
 
 
-def program(name: str, *command: str, nodes: int = 1, priority: int = 10, **more: Any) -> TaskSpec:
+def a_program(
+    name: str, *command: str, nodes: int = 1, priority: int = 10, **more: Any
+) -> TaskSpec:
     """A task that runs a command."""
     entrypoint, *parameters = command or ("sleep", "60")
     return TaskSpec(
@@ -122,10 +124,10 @@ def drive() -> Drive:
     return driving
 
 
-async def finished(client: Client, *specs: TaskSpec) -> list[Task]:
-    """Submit and wait for the ends."""
-    tasks = [await client.tasks.create(spec) for spec in specs]
-    return list(await asyncio.gather(*(client.tasks.wait(t.id, timeout=60) for t in tasks)))
+@pytest.fixture
+def program() -> Callable[..., TaskSpec]:
+    """Makes specs: `program("name", "sleep", "60")`."""
+    return a_program
 
 
 @pytest.fixture
@@ -133,7 +135,7 @@ def submit(client: Client) -> Callable[..., Awaitable[Task]]:
     """Submits a command: `await submit("name", "sleep", "60")`."""
 
     async def submitting(name: str, *command: str, **more: Any) -> Task:
-        return await client.tasks.create(program(name, *command, **more))
+        return await client.tasks.create(a_program(name, *command, **more))
 
     return submitting
 
@@ -147,3 +149,15 @@ def open_streams() -> Callable[[], int]:
         return sum(sum(each._streams.values()) for each in counters)
 
     return count
+
+
+@pytest.fixture
+async def process(tmp_path: Path) -> AsyncIterator[ServerProcess]:
+    """A server in a process of its own, to be killed; not started yet."""
+    home = tmp_path / "process"
+    home.mkdir()
+    made = ServerProcess(home, "--nodes", "1")
+    yield made
+    if made.running:
+        await asyncio.to_thread(made.end)
+    made.sweep()

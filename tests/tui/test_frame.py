@@ -44,7 +44,7 @@ async def test_a_line_that_opens_nothing_says_why(server, drive, line: str, told
 
 
 async def test_the_keys_of_the_page_are_one_key_away(server, drive) -> None:
-    async with drive(server.profile, size=(100, 40)) as tui:
+    async with drive(server.profile, size=(100, 100)) as tui:
         await tui.press("?")
         await tui.shows("on this page", "everywhere", ":tasks", "● RUNNING")
         await tui.press("escape")
@@ -64,6 +64,6 @@ async def test_without_a_profile_the_first_start_asks_for_one(server, drive, tmp
 async def test_quitting_leaves_no_stream_open(server, drive, open_streams) -> None:
     async with drive(server.profile) as tui:
         await tui.shows("● live")
-        assert open_streams() == 1
+        await tui.until(lambda: open_streams() == 1)
         await tui.press("q")
     assert open_streams() == 0

@@ -80,7 +80,8 @@ _SHOWN = {
 
 
 def key_label(key: str) -> str:
-    """How a key stands in footer and help: ^d for ctrl+d."""
+    """How a key stands in footer and help: ^d for ctrl+d; of several the first."""
+    key = key if len(key) == 1 else key.split(",")[0]
     if key.startswith("ctrl+"):
         return f"^{key.removeprefix('ctrl+')}"
     if key.startswith("shift+"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -26,6 +26,10 @@ from hai_tui.session import Connect, Session, _connect
 from hai_tui.state import State, state_path
 from hai_tui.widgets.bars import Heading
 from hai_tui.widgets.prompt import Question
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Task, Waiting
+    from hai_tui.batch import Undo
 
 REPAINT_SECONDS = 0.1
 """Changes of tasks reach the pages at most this often."""
@@ -60,6 +64,7 @@ class HaiApp(App[int]):
         self.options = options or Options()
         self.state = State.load(state_path())
         self.session = Session(Profile(), self.options.clock)
+        self._undos: list[Undo] = []
         self._gathered = Gathered(self._tasks_changed, REPAINT_SECONDS, self.call_later_in)
         for each in theme.THEMES:
             self.register_theme(each)
@@ -133,6 +138,24 @@ class HaiApp(App[int]):
             Action("q", "quit", "action.quit", self.leave),
         ]
         return here + [_opens(self, page) for page in PAGES if not page.needs_words]
+
+    def remember(self, undo: Undo, good: set[int]) -> None:
+        """How to take back what was done to these tasks; a failure has nothing to take back."""
+        verbs = tuple((id, verb) for id, verb in undo.verbs if id in good or len(good) < 2)
+        self._undos.append(replace(undo, verbs=verbs))
+
+    def forget_undo(self) -> Undo | None:
+        """The last action that can be taken back; it is not offered again."""
+        return self._undos.pop() if self._undos else None
+
+    def waiting(self, task: Task) -> Waiting:
+        """Why a task waits, as far as is known now."""
+        model = self.session.tasks
+        return model.waiting(task) if model else task.waiting
+
+    def look_at_queue(self) -> None:
+        """Places have moved."""
+        self.session.look_at_queue()
 
     # Life.
 
@@ -213,8 +236,8 @@ class HaiApp(App[int]):
 
     def reframe(self) -> None:
         """Draw the frame of the page on top again."""
-        if isinstance(self.screen, Page):
-            self.screen.reframe()
+        if pages := self._pages():
+            pages[-1].reframe()  # also when a question lies over it
 
     def _tick(self) -> None:
         if self._connected and not self.session.link.state.live:

@@ -27,6 +27,9 @@ Connect = Callable[["Profile"], "Client"]
 HEARTBEAT_SECONDS = 10.0
 """How often the server is asked for a sign of life: a silent watch says nothing of a dead server."""
 
+QUEUE_SECONDS = 5.0
+"""The queue is asked for at most this often; a change of some task makes it worth asking."""
+
 HISTORY = 2000
 """Finished tasks that are loaded at once, the newest; a filter asks the server for more."""
 
@@ -60,6 +63,7 @@ class Session:
         self._model: TaskModel | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._ready = asyncio.Event()
+        self._queue_moved = asyncio.Event()
 
     @property
     def tasks(self) -> TaskModel | None:
@@ -102,6 +106,7 @@ class Session:
         self.spawn(self._heartbeat())
         self.spawn(self._watch())
         self.spawn(self._history())
+        self.spawn(self._queue())
 
     async def _watch(self) -> None:
         from hai_tui.feed.stream import Pump
@@ -115,10 +120,17 @@ class Session:
         await Pump(self.link, reopen, self._take).run()
 
     def _take(self, answer: WatchTasksResponse) -> None:
+        from hai.client.errors import Unreachable
+
         assert self._model is not None
+        if self._model.is_of_another_store(answer):
+            self._model.forget()
+            self.spawn(self._history())
+            raise Unreachable("the server has other data than before")
         first = not self._model.loaded
         changed = self._model.apply(answer)
         if changed or first:
+            self._queue_moved.set()
             self._changed(changed)
 
     async def _history(self) -> None:
@@ -138,6 +150,22 @@ class Session:
         if changed := self._model.merge(tasks):  # type: ignore[arg-type]
             self._changed(changed)
 
+    def look_at_queue(self) -> None:
+        """Places have moved: ask for them again soon."""
+        self._queue_moved.set()
+
+    async def _queue(self) -> None:
+        """Places and predicted starts change without any change of a task: ask when something moved."""
+        client = await self.client()
+        while True:
+            await self._queue_moved.wait()
+            self._queue_moved.clear()
+            queue = await self.insist(client.tasks.queue)
+            assert self._model is not None
+            if changed := self._model.take_queue(queue):
+                self._changed(changed)
+            await asyncio.sleep(QUEUE_SECONDS)
+
     async def _heartbeat(self) -> None:
         """Who we are, once; then a sign of life now and then."""
         client = await self.client()
@@ -150,14 +178,17 @@ class Session:
             await self.link.wait(HEARTBEAT_SECONDS)
 
     async def insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Ask until there is an answer; the link says how it goes."""
+        """Ask until there is an answer; the link says how it goes. Raises what asking again can not mend."""
         from hai.client.backoff import delays
         from hai.client.errors import HaiError
-        from hai_tui.feed.stream import pause
+        from hai_tui.feed.stream import FINAL, pause
 
         for delay in delays():
             try:
                 answer = await ask()
+            except FINAL:
+                self.link.heard()
+                raise
             except HaiError as error:
                 await pause(self.link, error, delay)
             else:

@@ -12,7 +12,7 @@ from hai_tui.feed.link import Link
 
 Answer = TypeVar("Answer")
 
-_FINAL = (Invalid, NotFound)
+FINAL = (Invalid, NotFound)
 """Errors that trying again can not mend; they are the reader's to show."""
 
 
@@ -42,7 +42,7 @@ class Pump(Generic[Answer]):
                         waits = delays()
                         self._take(answer)
                 return
-            except _FINAL:
+            except FINAL:
                 raise
             except HaiError as error:
                 await pause(self._link, error, next(waits))

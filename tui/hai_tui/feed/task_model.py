@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from hai.v1.task_pb2 import Task
+from hai.v1.task_pb2 import Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
 
 
@@ -21,6 +21,7 @@ class TaskModel:
         self._tasks: dict[int, Task] = {}
         self.version = 0
         self.loaded = False  # the first answer of the watch is here
+        self._waits: dict[int, Waiting] = {}
 
     @property
     def tasks(self) -> Mapping[int, Task]:
@@ -30,6 +31,27 @@ class TaskModel:
     def get(self, id: int) -> Task | None:
         """One task, if it was heard of."""
         return self._tasks.get(id)
+
+    def waiting(self, task: Task) -> Waiting:
+        """Why a task waits and its place: of the last look at the queue, if it was in it then."""
+        return self._waits.get(task.id, task.waiting)
+
+    def take_queue(self, queue: Iterable[Task]) -> set[int]:
+        """Take an answer of ListQueue: places change without any change of the tasks themselves."""
+        waits = {task.id: task.waiting for task in queue}
+        changed = {
+            id for id in waits.keys() | self._waits.keys() if waits.get(id) != self._waits.get(id)
+        }
+        self._waits = waits
+        return changed
+
+    def is_of_another_store(self, answer: WatchTasksResponse) -> bool:
+        """True when versions have gone back: the server was given other data."""
+        return 0 < answer.version < self.version
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.__init__()  # type: ignore[misc]
 
     def apply(self, answer: WatchTasksResponse) -> set[int]:
         """Take an answer of the watch; the ids that are not as they were."""

@@ -105,8 +105,13 @@ class Page(Screen[None]):
             return
         self.query_one(TopLine).show(self.hai.heading())
         self.query_one(Banner).say(self.hai.banner())
-        items = [(a, not self.refusal(a)) for a in self.all_actions() if a.shown and a.key]
-        self.query_one(KeyLine).show(items)
+        self.reframe_keys()
+
+    def reframe_keys(self) -> None:
+        """Draw the keys again: others may be allowed now."""
+        shown = [action for action in self.all_actions() if action.shown and action.key]
+        shown.sort(key=lambda action: action.name != "help")  # the key to all others comes first
+        self.query_one(KeyLine).show([(action, not self.refusal(action)) for action in shown])
 
     def all_actions(self) -> list[Action]:
         """Those of the page, then those of the app; of one key the page's own counts."""
@@ -120,6 +125,8 @@ class Page(Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Keys that no widget wanted are actions."""
+        if self._bound_below(event.key):
+            return
         key = pressed(event.key, event.character)
         for action in self.all_actions():
             if key in (action.key, *(action.key.split(",") if len(action.key) > 1 else ())):
@@ -128,21 +135,37 @@ class Page(Screen[None]):
                 self.perform(action)
                 return
 
+    def _bound_below(self, key: str) -> bool:
+        """True when the widget that has the keyboard, or one around it, has the key for itself."""
+        widget: Widget | None = self.focused
+        while widget is not None and widget is not self:
+            if key in widget._bindings.key_to_bindings:
+                return True
+            widget = widget.parent if isinstance(widget.parent, Widget) else None
+        return False
+
     def perform(self, action: Action) -> None:
         """Do it, or say why not; ask first where that is wanted."""
         if told := self.refusal(action):
             self.hai.say(told, warning=True)
             return
-        self.run_worker(self._perform(action), group="actions", name=action.name)
-
-    async def _perform(self, action: Action) -> None:
         question = action.confirm() if action.confirm else ""
-        if question and not await self.confirm(question):
+        if question:
+            self.run_worker(self._after(question, action), group="actions", name=action.name)
             return
-        try:
+        done = action.handler()  # at once: what is typed next belongs to a prompt that it opens
+        if isawaitable(done):
+            self.run_worker(self._finish(done), group="actions", name=action.name)
+
+    async def _after(self, question: str, action: Action) -> None:
+        if await self.confirm(question):
             done = action.handler()
             if isawaitable(done):
-                await done
+                await self._finish(done)
+
+    async def _finish(self, done: Awaitable[None]) -> None:
+        try:
+            await done
         except HaiError as error:
             self.hai.fail(error)
 

@@ -11,7 +11,7 @@ from hai_tui.look import look
 from hai_tui.widgets.columns import Cell, Column
 
 if TYPE_CHECKING:
-    from hai.v1.task_pb2 import Task
+    from hai.v1.task_pb2 import Task, Waiting
 
 
 def status_of(task: Task) -> str:
@@ -29,12 +29,19 @@ def status_cell(task: Task, now: float) -> Cell:
     return Cell(f"{seen.glyph} {short}", seen.tone)
 
 
-def _why(task: Task, now: float) -> str:
-    return task.waiting.message or task.waiting.reason or task.reason or task.run.reason
+def _cells_of(waiting: Callable[[Task], Waiting]) -> dict[str, Callable[[Any, float], str]]:
+    """Cells of what changes without the task: place, start and why it waits."""
+    from hai_tui.cli.start_view import short
 
+    def why(task: Task, now: float) -> str:
+        waits = waiting(task)
+        return waits.message or waits.reason or task.reason or task.run.reason
 
-def _place(task: Task, now: float) -> str:
-    return str(task.waiting.queue_place or "")
+    return {
+        "place": lambda task, now: str(waiting(task).queue_place or ""),
+        "start": lambda task, now: short(waiting(task).predicted_start, now).strip("-"),
+        "why": why,
+    }
 
 
 def _group(task: Task, now: float) -> str:
@@ -53,12 +60,17 @@ def _place_key(task: Task) -> int:
     return task.waiting.queue_place or 1 << 30
 
 
-def columns() -> tuple[Column, ...]:
+def columns(waiting: Callable[[Task], Waiting]) -> tuple[Column, ...]:
     """All columns in the user's language; those that are optional come when they are chosen."""
+    own = _cells_of(waiting)
     return tuple(
-        Column(key, text(f"col.{key}"), width, cell, sort=sort, **more)
+        Column(key, text(f"col.{key}"), width, own.get(key, cell), sort=sort, **more)
         for key, width, cell, sort, more in _TABLE
     )
+
+
+def _empty(task: Task, now: float) -> str:
+    return ""
 
 
 def _is(field: str) -> Callable[[Task], Any]:
@@ -78,8 +90,9 @@ _TABLE: tuple[tuple[str, int, Callable[[Any, float], Cell | str], Any, dict[str,
     ("runs", 4, lambda t, now: str(t.run_count), _is("run_count"), {"drop": 4, **_RIGHT}),
     ("age", 7, _age, lambda t: -t.create_time.seconds, _RIGHT),
     ("used", 7, lambda t, now: span(t.run_seconds), _is("run_seconds"), {"drop": 7, **_RIGHT}),
-    ("place", 5, _place, _place_key, {"drop": 8, **_RIGHT}),
-    ("why", 40, _why, None, {"drop": 9}),
+    ("place", 5, _empty, _place_key, {"drop": 8, **_RIGHT}),
+    ("start", 13, _empty, None, {"drop": 10}),
+    ("why", 40, _empty, None, {"drop": 9, "flex": True}),
     ("type", 10, lambda t, now: t.task_type, _is("task_type"), _LATER),
     ("tags", 16, lambda t, now: ",".join(t.tags), lambda t: list(t.tags), _LATER),
     ("life", 6, lambda t, now: str(t.whole_life_state), _is("whole_life_state"), _LATER | _RIGHT),

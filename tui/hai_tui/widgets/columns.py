@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,8 +41,18 @@ def fitting(columns: Sequence[Column], width: int, *, all: bool = False) -> tupl
     kept = list(columns)
     while not all and _total(kept) > width and any(c.drop for c in kept):
         kept.remove(max(reversed(kept), key=lambda c: c.drop))
-    spare = max(0, width - _total(kept))
-    return tuple(replace(c, width=c.width + spare) if c.flex else c for c in kept)
+    return tuple(_widened(kept, max(0, width - _total(kept))))
+
+
+def _widened(columns: Sequence[Column], spare: int) -> Iterator[Column]:
+    """The spare cells go to the flexible columns, more to the last (it tells the longest story)."""
+    left = sum(c.flex for c in columns)
+    for column in columns:
+        if column.flex:
+            extra = spare if left == 1 else spare // 4
+            spare, left = spare - extra, left - 1
+            column = replace(column, width=column.width + extra)
+        yield column
 
 
 def _total(columns: Sequence[Column]) -> int:

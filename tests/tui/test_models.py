@@ -1,0 +1,89 @@
+"""What streams say, kept as values: nothing doubled, nothing missed, whatever the order of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai.v1.task_pb2 import Task, Waiting
+from hai.v1.task_service_pb2 import WatchTasksResponse
+from hai_tui.feed.shown import Shown
+from hai_tui.feed.task_model import TaskModel
+from hai_tui.feed.ticks import Gathered
+
+tasks = st.builds(
+    Task, id=st.integers(1, 6), version=st.integers(1, 40), name=st.sampled_from("abc")
+)
+answers = st.lists(st.lists(tasks, max_size=4), max_size=12)
+
+
+@given(answers, st.randoms())
+def test_the_latest_version_wins_in_any_order_and_with_repeats(bundles, random) -> None:
+    latest: dict[int, int] = {}
+    for task in (task for bundle in bundles for task in bundle):
+        latest[task.id] = max(latest.get(task.id, 0), task.version)
+    model, again = TaskModel(), [*bundles, *bundles]
+    random.shuffle(again)
+    for bundle in again:
+        model.merge(bundle)
+    assert {id: task.version for id, task in model.tasks.items()} == latest
+
+
+def test_a_change_is_told_once() -> None:
+    model = TaskModel()
+    answer = WatchTasksResponse(tasks=[Task(id=1, version=5)], version=5)
+    assert model.apply(answer) == {1}
+    assert model.apply(answer) == set()
+    assert (model.version, model.loaded) == (5, True)
+
+
+def test_a_server_with_other_data_is_noticed() -> None:
+    model = TaskModel()
+    model.apply(WatchTasksResponse(version=9))
+    assert not model.is_of_another_store(WatchTasksResponse(version=0))
+    assert model.is_of_another_store(WatchTasksResponse(version=3))
+    model.forget()
+    assert model.version == 0
+
+
+def test_places_in_the_queue_are_those_of_the_last_look() -> None:
+    model, task = TaskModel(), Task(id=1, version=1, waiting=Waiting(queue_place=4))
+    assert model.waiting(task).queue_place == 4
+    assert model.take_queue([Task(id=1, waiting=Waiting(queue_place=2))]) == {1}
+    assert model.waiting(task).queue_place == 2
+    assert model.take_queue([]) == {1}
+
+
+steps = st.lists(
+    st.dictionaries(st.integers(1, 9), st.integers(0, 3), max_size=5), min_size=1, max_size=8
+)
+
+
+@given(steps, st.booleans())
+def test_looking_at_changes_gives_the_order_of_looking_at_everything(steps, reverse) -> None:
+    def fresh() -> Shown[int]:
+        made: Shown[int] = Shown()
+        made.choose(lambda value: value > 0, lambda value: value, reverse)
+        return made
+
+    things: dict[int, int] = {}
+    kept = fresh()
+    for changes in steps:
+        things |= changes
+        order = list(kept.look_at(things, changes))
+        assert order == fresh().look_at_all(things)
+
+
+def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:
+    given: list[set[int]] = []
+    timers: list[Callable[[], None]] = []
+    gathered = Gathered(given.append, 0.1, lambda seconds, call: timers.append(call))
+    for id in range(5):
+        gathered.add({id})
+    assert given == [{0}]
+    timers.pop()()
+    assert given == [{0}, {1, 2, 3, 4}]
+    timers.pop()()
+    assert len(given) == 2

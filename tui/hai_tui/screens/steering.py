@@ -1,0 +1,314 @@
+"""What can be done to tasks: stop, suspend, resume, priority, order, tags, stars — to one or to many, with undo.
+
+Mixed into the pages that show tasks; `chosen_ids` says which ones are meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hai.client.errors import HaiError
+from hai_tui.actions import Action
+from hai_tui.cli.human import PRIORITIES
+from hai_tui.i18n import text
+from hai_tui.screens.page import Page
+from hai_tui.widgets.choose import Choice, Choose
+from hai_tui.widgets.prompt import Question
+from hai_tui.widgets.results import Result, Results
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.task_pb2 import Task
+    from hai_tui.batch import Outcome, Undo, Verb
+
+_DELAYS = {"10m": 600.0, "2h": 7200.0}
+_TYPED_FROM = 20
+"""So many tasks are only stopped when the number is typed."""
+_NAMED = 5
+
+
+class TaskPageBase(Page):
+    """A page on which tasks are chosen."""
+
+    def chosen_ids(self) -> list[int]:
+        """The tasks that an action is for."""
+        raise NotImplementedError
+
+    def chosen_tasks(self) -> list[Task]:
+        """Those that are known."""
+        model = self.hai.session.tasks
+        found = [model.get(id) for id in self.chosen_ids()] if model else []
+        return [task for task in found if task is not None]
+
+    def steering(self) -> list[Action]:
+        """The actions, for both pages."""
+        return [
+            self._steer("ctrl+d", "stop", self._stop),
+            self._steer("u", "suspend", self._suspend),
+            self._steer("r", "resume", self._resume),
+            self._steer("p", "priority", self._priority),
+            self._steer("t", "tag", self._tag, shown=False),
+            self._steer("*", "star", self._star, shown=False),
+            self._steer("K", "up", self._up, shown=False),
+            self._steer("J", "down", self._down, shown=False),
+            self._steer("F", "first", self._first, shown=False),
+            Action("z", "undo", "action.undo", self._undo, writes=True, shown=False),
+        ]
+
+    def _steer(self, key: str, name: str, handler: object, *, shown: bool = True) -> Action:
+        return Action(
+            key,
+            name,
+            f"action.{name}",
+            handler,  # type: ignore[arg-type]
+            writes=True,
+            shown=shown,
+            why_not=lambda: self._not_mine(name),
+        )
+
+    def _not_mine(self, name: str) -> str:
+        caller, tasks = self.hai.caller, self.chosen_tasks()
+        if not tasks:
+            return text("none.chosen")
+        others = [task.user for task in tasks if task.user != caller.name]
+        if not others or caller.has("manage_tasks"):
+            return ""
+        facts = {"owner": others[0], "user": caller.name, "role": caller.role.lower()}
+        return text("refused.others", action=text(f"action.{name}"), **facts)
+
+    def what(self, tasks: Sequence[Task]) -> str:
+        """How tasks are called in a question: by id and name, the first few of many."""
+        if len(tasks) == 1:
+            return text("what.one", id=tasks[0].id, name=tasks[0].name)
+        named = ", ".join(f"{t.id} {t.name}" for t in tasks[:_NAMED])
+        more = " …" if len(tasks) > _NAMED else ""
+        return text("what.many", count=len(tasks), names=named + more)
+
+    async def do(
+        self, label: str, verbs: Sequence[tuple[int, Verb]], undo: Undo | None = None
+    ) -> list[Outcome]:
+        """Do it to each, show what became of it, remember how to take it back."""
+        from hai_tui.batch import on_each
+
+        client: Client = await self.hai.session.client()
+        outcomes = await on_each(client, verbs)
+        self.hai.session.merge([each.task for each in outcomes if each.task is not None])
+        good = {each.id for each in outcomes if each.task is not None}
+        if undo is not None and good:
+            self.hai.remember(undo, good)
+        self._tell(label, outcomes)
+        return outcomes
+
+    def _tell(self, label: str, outcomes: Sequence[Outcome]) -> None:
+        bad = [each for each in outcomes if each.error is not None]
+        if len(outcomes) == 1 and bad:
+            assert isinstance(bad[0].error, HaiError)
+            self.hai.fail(bad[0].error)
+        elif len(outcomes) == 1:
+            self.hai.say(_one(label, outcomes[0].task))
+        elif not bad:
+            self.hai.say(text("done.many", label=label, count=len(outcomes)))
+        else:
+            facts = {"label": label, "good": len(outcomes) - len(bad), "bad": len(bad)}
+            self.hai.push_screen(Results(text("results.title", **facts), _results(outcomes)))
+
+    async def choose(self, title: str, choices: Sequence[Choice], about: str = "") -> str:
+        """Ask for one of a few."""
+        return await self.hai.push_screen_wait(Choose(title, choices, about))
+
+    async def _stop(self) -> None:
+        from hai.v1.task_pb2 import TaskOutcome
+
+        tasks = self.chosen_tasks()
+        kinds = ("plain", "succeeded", "failed")
+        choices = [Choice(kind, kind[0], text(f"stop.{kind}")) for kind in kinds]
+        question = text("stop.ask", what=self.what(tasks))
+        how = await self.choose(text("action.stop"), choices, question)
+        many = len(tasks) >= _TYPED_FROM
+        if not how or (many and not await self.confirm(question, str(len(tasks)))):
+            return
+        wanted = TaskOutcome.Value(
+            f"TASK_OUTCOME_{'UNSPECIFIED' if how == 'plain' else how.upper()}"
+        )
+        verbs = [(t.id, lambda client, id: client.tasks.stop(id, wanted)) for t in tasks]
+        await self.do(text("action.stop"), verbs)
+
+    async def _suspend(self) -> None:
+        from hai_tui.batch import Undo
+
+        tasks = self.chosen_tasks()
+        kinds = (("turn", "t"), ("hold", "h"), ("10m", "1"), ("2h", "2"))
+        choices = [Choice(kind, key, text(f"suspend.{kind}")) for kind, key in kinds]
+        how = await self.choose(text("suspend.how", what=self.what(tasks)), choices)
+        if not how:
+            return
+        hold, delay = how == "hold", _DELAYS.get(how, 0.0)
+        verbs = [(t.id, lambda client, id: client.tasks.suspend(id, hold, delay)) for t in tasks]
+        back = tuple((t.id, lambda client, id: client.tasks.resume(id)) for t in tasks)
+        label = text("action.suspend")
+        await self.do(label, verbs, Undo(label, back) if hold else None)
+
+    async def _resume(self) -> None:
+        from hai_tui.batch import Undo
+
+        tasks = self.chosen_tasks()
+        verbs = [(t.id, lambda client, id: client.tasks.resume(id)) for t in tasks]
+        held = [t for t in tasks if t.held]
+        back = tuple((t.id, lambda client, id: client.tasks.suspend(id, True)) for t in held)
+        label = text("action.resume")
+        await self.do(label, verbs, Undo(label, back) if back else None)
+
+    async def _priority(self) -> None:
+        from hai_tui.batch import Undo
+
+        tasks = self.chosen_tasks()
+        keys = "123456780"
+        levels = list(PRIORITIES.items())
+        choices = [
+            Choice(str(number), key, text("priority.auto") if number < 0 else f"{name} {number}")
+            for key, (name, number) in zip(keys, levels, strict=True)
+        ]
+        how = await self.choose(text("priority.how", what=self.what(tasks)), choices)
+        if not how:
+            return
+        verbs = [(t.id, lambda client, id: client.tasks.set_priority(id, int(how))) for t in tasks]
+        back = tuple((t.id, _to_priority(t.priority)) for t in tasks)
+        label = text("action.priority")
+        await self.do(label, verbs, Undo(label, back))
+
+    def _tag(self) -> None:
+        tasks = self.chosen_tasks()
+        model = self.hai.session.tasks
+        known = sorted({tag for task in model.tasks.values() for tag in task.tags}) if model else []
+        label = text("tag.label", what=self.what(tasks))
+        mine = " ".join(tasks[0].tags) if len(tasks) == 1 else ""
+        self.ask_line(Question(label, self._tagged, placeholder=mine, words=known))
+
+    def _tagged(self, line: str) -> None:
+        words = line.replace(",", " ").split()
+        remove = [word[1:] for word in words if word.startswith("-") and len(word) > 1]
+        add = [word.removeprefix("+") for word in words if not word.startswith("-")]
+        if add or remove:
+            self.run_worker(self._change_tags(add, remove), group="actions")
+
+    async def _change_tags(self, add: list[str], remove: list[str]) -> None:
+        from hai_tui.batch import Undo
+
+        tasks = self.chosen_tasks()
+        verbs = [(t.id, lambda client, id: client.tasks.tag(id, add, remove)) for t in tasks]
+        back = tuple(
+            (t.id, _to_tags(set(remove) & set(t.tags), set(add) - set(t.tags))) for t in tasks
+        )
+        label = text("action.tag")
+        await self.do(label, verbs, Undo(label, back))
+
+    async def _star(self) -> None:
+        from hai_tui.batch import Undo
+
+        tasks = self.chosen_tasks()
+        wanted = not all(task.starred for task in tasks)
+        verbs = [(t.id, lambda client, id: client.tasks.star(id, wanted)) for t in tasks]
+        back = tuple((t.id, _to_star(t.starred)) for t in tasks)
+        label = text("action.star")
+        await self.do(label, verbs, Undo(label, back))
+
+    def _own_queue(self, task: Task) -> list[int]:
+        """Its owner's waiting tasks of the same group and priority, in order."""
+        model = self.hai.session.tasks
+        assert model is not None
+        same = (
+            t
+            for t in model.tasks.values()
+            if (t.user, t.group, t.priority) == (task.user, task.group, task.priority)
+            and model.waiting(t).queue_place
+        )
+        return [t.id for t in sorted(same, key=lambda t: (model.waiting(t).queue_place, t.id))]
+
+    async def _up(self) -> None:
+        await self._move(-1)
+
+    async def _down(self) -> None:
+        await self._move(1)
+
+    async def _first(self) -> None:
+        await self._move(None)
+
+    async def _move(self, step: int | None) -> None:
+        from hai_tui.batch import Undo
+
+        task = self.chosen_tasks()[0]
+        order = self._own_queue(task)
+        if task.id not in order:
+            self.hai.say(text("move.none", id=task.id), warning=True)
+            return
+        place = order.index(task.id)
+        to = 0 if step is None else place + step
+        if not 0 <= to < len(order) or to == place:
+            self.hai.say(text("move.edge", id=task.id), warning=True)
+            return
+        verb, back = _moves(order, place, to)
+        label = text("move.label", id=task.id)
+        await self.do(label, [verb], Undo(label, back))
+        self.hai.look_at_queue()
+
+    async def _undo(self) -> None:
+        from hai_tui.batch import on_each
+
+        undo = self.hai.forget_undo()
+        if undo is None:
+            self.hai.say(text("undo.none"), warning=True)
+            return
+        client = await self.hai.session.client()
+        outcomes = await on_each(client, undo.verbs, at_once=1)  # a move back is several, in order
+        self.hai.session.merge([each.task for each in outcomes if each.task is not None])
+        self._tell(text("undo.label", label=undo.label), outcomes)
+        self.hai.look_at_queue()
+
+
+def _one(label: str, task: Task | None) -> str:
+    from hai_tui.cli.task_view import status
+
+    assert task is not None
+    facts = {"label": label, "id": task.id, "name": task.name, "status": status(task)}
+    return text("done.one", **facts)
+
+
+def _results(outcomes: Sequence[Outcome]) -> list[Result]:
+    from hai_tui.cli.task_view import status
+
+    lines = []
+    for each in outcomes:
+        if each.task is not None:
+            lines.append(Result(f"{each.id} {each.task.name}", True, status(each.task)))
+        else:
+            hint = f" {each.error.hint}" if each.error and each.error.hint else ""
+            lines.append(Result(str(each.id), False, f"{each.error}{hint}"))
+    return lines
+
+
+def _to_priority(level: int) -> Verb:
+    return lambda client, id: client.tasks.set_priority(id, level)
+
+
+def _to_tags(add: set[str], remove: set[str]) -> Verb:
+    return lambda client, id: client.tasks.tag(id, sorted(add), sorted(remove))
+
+
+def _to_star(starred: bool) -> Verb:
+    return lambda client, id: client.tasks.star(id, starred)
+
+
+def _before(other: int) -> Verb:
+    return lambda client, id: client.tasks.move(id, other)
+
+
+def _moves(
+    order: Sequence[int], place: int, to: int
+) -> tuple[tuple[int, Verb], tuple[tuple[int, Verb], ...]]:
+    """The one move that brings a task to another place, and the moves that bring it back."""
+    id = order[place]
+    if to == place + 1:
+        return (order[to], _before(id)), ((id, _before(order[to])),)
+    passed = order[to:place]
+    return (id, _before(order[to])), tuple((other, _before(id)) for other in passed)
