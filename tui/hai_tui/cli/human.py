@@ -132,3 +132,16 @@ def deadline(value: str, now: float) -> datetime:
         return datetime.fromisoformat(value).astimezone()
     except ValueError:
         return datetime.fromtimestamp(now, tz=UTC) + timedelta(seconds=seconds(value))
+
+
+def ranks(value: str) -> tuple[int, ...]:
+    """Numbers in all (none), 0, 0-3 or 0-3,7. Raises BadParameter."""
+    if value.strip() == "all":
+        return ()
+    found: set[int] = set()
+    for part in value.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None:
+            raise click.BadParameter(f"{part!r} is no rank; write all, 0, 0-3 or 0-3,7")
+        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from hai_tui.cli.texts import TEXTS, language
 
-TABLES = ("frame", "tasks", "task", "wizard")
+TABLES = ("frame", "tasks", "task", "wizard", "logs")
 """Modules of this package; each has TEXTS: key -> (English, Chinese)."""
 
 _TEXTS: dict[str, tuple[str, str]] = {
@@ -18,7 +18,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
 }
 
 
-def text(key: str, **values: object) -> str:
+def text(key: str, /, **values: object) -> str:
     """The sentence of that key in the user's language."""
     sentence = _TEXTS[key][language() == "zh"]
     return sentence.format(**values) if values else sentence

@@ -9,7 +9,7 @@ import click
 
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.follow import Lines, follow, print_lines
-from hai_tui.cli.human import moment
+from hai_tui.cli.human import moment, ranks
 from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -32,15 +32,7 @@ Examples:
 
 
 def _ranks(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
-    if value == "all":
-        return ()
-    ranks: set[int] = set()
-    for part in value.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if match is None:
-            raise click.BadParameter(f"{part!r} is no rank; write all, 0, 0-3 or 0-3,7")
-        ranks |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return tuple(sorted(ranks))
+    return ranks(value)
 
 
 def _pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:

@@ -1,0 +1,191 @@
+"""Keeps a window on one task's log: follows its end, reads older and newer pages, looks for text beyond the window.
+
+It holds at most one stream. While somebody reads further up and the window is full, the stream is let go (`attached` is
+False then) and what came meanwhile is read by cursor, when they come back down: nothing is lost, nothing is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hai_tui.feed.link import Link
+from hai_tui.logs.search import Test
+from hai_tui.logs.window import Change, Line, Window
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.log_service_pb2 import LogLine, TailLogsResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Whose lines: a task's, of some ranks (empty: all), of one run (0: all)."""
+
+    task: int
+    ranks: tuple[int, ...] = ()
+    run: int = 0
+
+    @property
+    def labelled(self) -> bool:
+        """True when lines of several ranks may be mixed."""
+        return len(self.ranks) != 1
+
+
+def lines_of(messages: Iterable[LogLine]) -> list[Line]:
+    """The same lines as values."""
+    return [
+        Line(m.run, m.rank, m.time.seconds + m.time.nanos / 1e9, m.text, m.redraw) for m in messages
+    ]
+
+
+class Reader:
+    """`changed` hears of each step; None: everything is other than before."""
+
+    def __init__(
+        self,
+        client: Client,
+        link: Link,
+        source: Source,
+        *,
+        changed: Callable[[Change | None], None],
+        following: Callable[[], bool],
+        window: Window | None = None,
+    ) -> None:
+        self._client, self._link, self.source = client, link, source
+        self._changed, self._following = changed, following
+        self.window = Window() if window is None else window
+        self.attached = False  # new lines come by themselves
+        self.ended = False  # the task is over and everything was read
+        self.error = ""  # why nothing comes any more
+        self._job: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+
+    async def last(self) -> None:
+        """The end of the log, and what comes after it."""
+        async with self._lock:
+            self._detach()
+            page = await self._page("")
+            self._show(lines_of(page.lines), page.begin, page.cursor)
+            self._attach()
+
+    async def first(self) -> None:
+        """The beginning of the log."""
+        async with self._lock:
+            self._detach()
+            page = await self._page("", back=False)
+            self._show(lines_of(page.lines), "", page.cursor)
+
+    async def older(self) -> bool:
+        """A page before the window; False: there is none."""
+        async with self._lock:
+            if not self.window.begin:
+                return False
+            page = await self._page(self.window.begin)
+            if not page.lines:
+                return False
+            change = self.window.prepend(lines_of(page.lines), page.begin)
+            if change.lost_after:
+                self._detach()
+            self._changed(change)
+            return True
+
+    async def newer(self) -> bool:
+        """A page after the window; False: there is none, and the stream goes on from here."""
+        async with self._lock:
+            if self.attached or not self.window.end:
+                return False
+            page = await self._page(self.window.end, back=False)
+            if page.lines:
+                self._changed(self.window.append(lines_of(page.lines), page.cursor))
+                return True
+            self._attach()
+            return False
+
+    async def find(
+        self, test: Test, *, back: bool, told: Callable[[int], None] = lambda lines: None
+    ) -> Line | None:
+        """The nearest line beyond the window that passes; the window moves there. Reads as far as need be."""
+        async with self._lock:
+            cursor, seen = (self.window.begin if back else self.window.end), 0
+            while cursor:
+                page = await self._page(cursor, back=back)
+                lines = lines_of(page.lines)
+                if not lines:
+                    return None
+                hits = [line for line in lines if test(line)]
+                if hits:
+                    self._detach()
+                    self._show(lines, page.begin if back else cursor, page.cursor)
+                    return hits[-1 if back else 0]
+                cursor, seen = (page.begin if back else page.cursor), seen + len(lines)
+                told(seen)
+            return None
+
+    async def everything(self) -> AsyncGenerator[list[Line], None]:
+        """The whole log as it is now, page by page."""
+        source = self.source
+        stream = self._client.logs.tail(source.task, ranks=source.ranks, run=source.run)
+        async for answer in stream:
+            yield lines_of(answer.lines)
+
+    async def close(self) -> None:
+        """Let the stream go."""
+        job = self._job
+        self._detach()
+        if job is not None:
+            await asyncio.gather(job, return_exceptions=True)
+
+    async def _page(self, cursor: str, *, back: bool = True) -> TailLogsResponse:
+        source = self.source
+        return await self._client.logs.page(
+            source.task, cursor, ranks=source.ranks, run=source.run, back=back
+        )
+
+    def _show(self, lines: Sequence[Line], begin: str, end: str) -> None:
+        self.window.clear()
+        self.window.append(lines, end, begin)
+        self._changed(None)
+
+    def _attach(self) -> None:
+        self.attached = True
+        self._job = asyncio.ensure_future(self._follow())
+
+    def _detach(self) -> None:
+        self.attached = False
+        if self._job is not None:
+            self._job.cancel()
+            self._job = None
+
+    async def _follow(self) -> None:
+        from hai.client.errors import HaiError
+        from hai_tui.feed.stream import Pump
+
+        def reopen() -> AsyncGenerator[TailLogsResponse, None]:
+            source, cursor = self.source, self.window.end
+            return self._client.logs.tail(
+                source.task,
+                ranks=source.ranks,
+                run=source.run,
+                cursor=cursor,
+                follow=True,
+                patience=0.0,
+            )
+
+        try:
+            await Pump(self._link, reopen, self._take).run()
+            self.ended = True
+        except (
+            HaiError
+        ) as error:  # the task or its visibility is gone: there is nothing to wait for
+            self.error = error.message
+        self._changed(Change())
+
+    def _take(self, answer: TailLogsResponse) -> None:
+        if self.window.full and not self._following():
+            self._detach()
+            self._changed(Change())
+        elif answer.lines:
+            self._changed(self.window.append(lines_of(answer.lines), answer.cursor))

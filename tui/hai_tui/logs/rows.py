@@ -1,0 +1,69 @@
+"""From lines to rows of a screen: separators between runs, only what a filter lets pass, long lines folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import ceil
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from hai_tui.logs.harmless import plain
+from hai_tui.logs.search import Test
+from hai_tui.logs.window import Line
+
+
+class Row(NamedTuple):
+    """One row: part `piece` of a line, or, with `begins`, the beginning of the line's run."""
+
+    line: Line
+    piece: int = 0
+    begins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How lines are shown. `wrap` is a width in cells, 0: long lines go on to the right."""
+
+    wrap: int = 0
+    times: bool = False
+    labels: bool = False
+    only: Test | None = None
+
+    def prefix(self, line: Line) -> str:
+        """What stands before a line."""
+        time = datetime.fromtimestamp(line.time, UTC).astimezone() if self.times else None
+        shown = f"{time:%H:%M:%S}.{time.microsecond // 1000:03} " if time else ""
+        return f"{shown}{line.rank:>3}│ " if self.labels else shown
+
+
+def rows_of(lines: Iterable[Line], look: Look, run: int = 0) -> list[Row]:
+    """Rows of lines that follow a line of `run` (0: they are the first)."""
+    rows: list[Row] = []
+    for line in lines:
+        if look.only is not None and not look.only(line):
+            continue
+        if line.run != run:
+            rows.append(Row(line, begins=True))
+            run = line.run
+        rows.append(Row(line))
+        if look.wrap:
+            rows += (Row(line, piece) for piece in range(1, _pieces(line, look)))
+    return rows
+
+
+def _pieces(line: Line, look: Look) -> int:
+    if len(line.text) * 2 <= look.wrap - 18:  # fits for sure, whatever stands before it
+        return 1
+    return max(1, ceil(cells(line, look) / look.wrap))
+
+
+def cells(line: Line, look: Look) -> int:
+    """How wide a line is."""
+    return len(look.prefix(line)) + cell_len(plain(line.text))
+
+
+Describe = Callable[[int], str]
+"""What stands in the separator before a run."""

@@ -1,0 +1,167 @@
+"""The part of a log that is held: pages between two cursors, bounded in bytes, growing at either end.
+
+A log may have any size; the window has not. What leaves it at one end can be read again by the cursor there. A line
+that ended with a carriage return (a progress bar) is replaced by the next one of its rank: a bar costs one line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+MOST_BYTES = 4 * 1024 * 1024
+_PART_BYTES = 64 * 1024
+_LINE_BYTES = 120  # what a line costs beside its text
+
+
+class Line(NamedTuple):
+    """One line as the server tells it."""
+
+    run: int
+    rank: int
+    time: float
+    text: str
+    redraw: bool = False
+
+
+@dataclass(slots=True)
+class _Part:
+    """Lines between two cursors."""
+
+    begin: str
+    end: str
+    lines: list[Line] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a step did to the lines of the window, counted; `replaced` are places of lines that look otherwise now."""
+
+    before: int = 0  # lines that came before the first one
+    after: int = 0
+    lost_before: int = 0  # lines that left at the beginning
+    lost_after: int = 0
+    replaced: tuple[int, ...] = ()
+
+    def __add__(self, later: Change) -> Change:
+        """Both, one after the other."""
+        return Change(
+            self.before + later.before,
+            self.after + later.after,
+            self.lost_before + later.lost_before,
+            self.lost_after + later.lost_after,
+            self.replaced + later.replaced,
+        )
+
+
+class Window:
+    """Lines of a log between `begin` and `end`. With `fold` progress bars are drawn in place."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES, *, fold: bool = True) -> None:
+        self.most_bytes = most_bytes
+        self.fold = fold
+        self._parts: deque[_Part] = deque()
+        self._bars: dict[tuple[int, int], tuple[_Part, int]] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return sum(len(part.lines) for part in self._parts)
+
+    def __iter__(self) -> Iterator[Line]:
+        return (line for part in self._parts for line in part.lines)
+
+    @property
+    def begin(self) -> str:
+        """The cursor before the first line; empty: nothing is before it."""
+        return self._parts[0].begin if self._parts else ""
+
+    @property
+    def end(self) -> str:
+        """The cursor after the last line."""
+        return self._parts[-1].end if self._parts else ""
+
+    @property
+    def full(self) -> bool:
+        """True when the next lines push out others."""
+        return self.bytes >= self.most_bytes
+
+    def clear(self) -> None:
+        """Hold nothing."""
+        self._parts.clear()
+        self._bars.clear()
+        self.bytes = 0
+
+    def append(self, lines: Iterable[Line], end: str, begin: str | None = None) -> Change:
+        """Lines after the last one; what is too much leaves at the beginning."""
+        if not self._parts or self._parts[-1].bytes > _PART_BYTES:
+            self._parts.append(_Part(self.end if begin is None else begin, end))
+        part = self._parts[-1]
+        part.end = end
+        first, old = len(self) - len(part.lines), len(part.lines)
+        replaced = [place for line in lines if (place := self._add(part, line)) is not None]
+        after = len(part.lines) - old
+        lost = self._shrink(first=True)
+        kept = tuple(i - lost for i in replaced if lost <= i < first + old)
+        return Change(after=after, lost_before=lost, replaced=kept)
+
+    def prepend(self, lines: Sequence[Line], begin: str) -> Change:
+        """Lines before the first one; what is too much leaves at the end."""
+        part = _Part(begin, self.begin, self._final(lines))
+        part.bytes = sum(map(_size, part.lines))
+        self._parts.appendleft(part)
+        self.bytes += part.bytes
+        return Change(before=len(part.lines), lost_after=self._shrink(first=False))
+
+    def _add(self, part: _Part, line: Line) -> int | None:
+        """The place of the bar that the line has replaced; None when it stands at the end."""
+        key = (line.run, line.rank)
+        bar = self._bars.pop(key, None) if self.fold else None
+        where, index = bar or (part, len(part.lines))
+        size = _size(line)
+        if bar is None:
+            where.lines.append(line)
+        else:
+            size -= _size(where.lines[index])
+            where.lines[index] = line
+        where.bytes += size
+        self.bytes += size
+        if line.redraw and self.fold:
+            self._bars[key] = (where, index)
+        return None if bar is None else self._before(where) + index
+
+    def _before(self, wanted: _Part) -> int:
+        count = 0
+        for part in self._parts:
+            if part is wanted:
+                break
+            count += len(part.lines)
+        return count
+
+    def _final(self, lines: Sequence[Line]) -> list[Line]:
+        """Without bars that something of their rank has replaced."""
+        if not self.fold:
+            return list(lines)
+        followed = {(line.run, line.rank) for line in self} if lines else set()
+        kept: list[Line] = []
+        for line in reversed(lines):
+            if not line.redraw or (line.run, line.rank) not in followed:
+                kept.append(line)
+            followed.add((line.run, line.rank))
+        return kept[::-1]
+
+    def _shrink(self, *, first: bool) -> int:
+        """How many lines have left. One part always stays."""
+        lost = 0
+        while self.bytes > self.most_bytes and len(self._parts) > 1:
+            part = self._parts.popleft() if first else self._parts.pop()
+            self.bytes -= part.bytes
+            lost += len(part.lines)
+            self._bars = {k: bar for k, bar in self._bars.items() if bar[0] is not part}
+        return lost
+
+
+def _size(line: Line) -> int:
+    return len(line.text) + _LINE_BYTES

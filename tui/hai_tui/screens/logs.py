@@ -1,0 +1,402 @@
+"""Logs, several below one another: live, searched, filtered, saved. `:logs 12`, `:logs 12 0-3`, `:logs train`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from hai_tui.actions import Action
+from hai_tui.cli import human
+from hai_tui.i18n import text
+from hai_tui.logs.harmless import harmless
+from hai_tui.logs.reader import Reader, Source
+from hai_tui.logs.search import matches, pattern
+from hai_tui.logs.window import Line
+from hai_tui.screens.page import Page
+from hai_tui.widgets.log_pane import LogPane
+from hai_tui.widgets.log_view import LogView
+from hai_tui.widgets.prompt import Question
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+
+MOST_LOGS = 5
+
+
+class LogsPage(Page):
+    """Opened with a task's number or name, and ranks: all, 0, 0-3,7."""
+
+    DEFAULT_CSS = "LogsPage Vertical#content { height: 1fr; }"
+
+    def __init__(self, task: str = "", ranks: str = "all") -> None:
+        super().__init__()
+        self._asked, self._ranks = task, ranks
+        self._history: list[str] = []
+
+    def content(self) -> Widget:
+        """The logs, below one another."""
+        return Vertical()
+
+    def opened(self) -> None:
+        """Open the log that the page was asked for."""
+        self.run_worker(self._reported(self._open(self._asked, self._ranks)))
+
+    @property
+    def panes(self) -> list[LogPane]:
+        """The open logs."""
+        return list(self.query(LogPane))
+
+    @property
+    def pane(self) -> LogPane | None:
+        """The one that has the keyboard."""
+        return next((p for p in self.panes if p.has_focus_within), next(iter(self.panes), None))
+
+    def actions(self) -> Sequence[Action]:
+        """Those of the log that has the keyboard."""
+        one = len(self.panes) < 2
+        return (
+            Action("/", "search", "logs.search", self._ask_search),
+            Action("n", "next-hit", "logs.next", lambda: self._next(back=False)),
+            Action(
+                "N", "previous-hit", "logs.previous", lambda: self._next(back=True), shown=False
+            ),
+            Action("&", "only", "logs.only", self._ask_only),
+            Action("r", "ranks", "logs.ranks", self._ask_ranks),
+            Action("G,end", "end", "logs.end", self._end),
+            Action("g,home", "top", "logs.top", self._top),
+            Action("f", "follow", "logs.follow", self._follow, shown=False),
+            Action("w", "wrap", "logs.wrap", self._each(LogPane.toggle_wrap)),
+            Action("t", "times", "logs.times", self._each(LogPane.toggle_times)),
+            Action("]", "next-run", "logs.run.next", lambda: self._run(back=False), shown=False),
+            Action(
+                "[", "previous-run", "logs.run.previous", lambda: self._run(back=True), shown=False
+            ),
+            Action("b", "bars", "logs.bars", self._bars, shown=False),
+            Action("s", "save", "logs.save", self._ask_save),
+            Action("p", "pager", "logs.pager", self._pager),
+            Action("c", "copy", "logs.copy", self._copy, shown=False),
+            Action("d", "task", "logs.task", self._to_task, shown=False),
+            Action("+", "add", "logs.add", self._ask_add, shown=False),
+            Action("tab", "switch", "logs.switch", self._switch, shown=not one),
+            Action("x", "close", "logs.close", self._close, shown=not one),
+        )
+
+    # What lines do.
+
+    async def on_log_view_end(self, event: LogView.End) -> None:
+        """The window ends here; the log may go on."""
+        pane = next(p for p in self.panes if p.view is event.view)
+        reader = pane.reader
+        if reader is not None:
+            work = reader.older() if event.first else reader.newer()
+            self.run_worker(self._reported(work), group=f"page-{id(pane)}")
+
+    def on_log_pane_changed(self, event: LogPane.Changed) -> None:
+        """Tell how much is held."""
+        if event.pane is self.pane:
+            self._tell()
+
+    def on_descendant_focus(self) -> None:
+        """Another log has the keyboard."""
+        self._tell()
+
+    def shown_again(self) -> None:
+        """The task may have had another run meanwhile."""
+        for pane in self.panes:
+            self.run_worker(self._reported(self._runs(pane)))
+
+    # Opening.
+
+    async def _open(self, task: str, ranks: str) -> None:
+        session = self.hai.session
+        client = await session.client()
+        chosen = human.ranks(ranks)
+        id = int(task) if task.isdecimal() else await client.tasks.resolve(task)
+        pane = LogPane(Source(id, chosen))
+        await self.query_one("#content").mount(pane)
+        pane.view.focus()
+        await self._read(pane, client)
+        self.reframe()
+
+    async def _read(self, pane: LogPane, client: Client) -> None:
+        if pane.reader is not None:
+            await pane.reader.close()
+        session = self.hai.session
+        pane.reader = Reader(
+            client,
+            session.link,
+            pane.source,
+            changed=pane.changed,
+            following=lambda: pane.view.following,
+            window=pane.window,
+        )
+        pane.head()
+        await session.insist(pane.reader.last)
+        await self._runs(pane)
+
+    async def _runs(self, pane: LogPane) -> None:
+        client = await self.hai.session.client()
+        task = await client.tasks.get(pane.source.task)
+        pane.task_name, pane.runs = task.name, await client.tasks.runs(pane.source.task)
+        pane.head()
+        pane.view.refresh()
+
+    async def _reported(self, work: Awaitable[object]) -> None:
+        from hai.client.errors import HaiError
+
+        try:
+            await work
+        except HaiError as error:
+            self.hai.fail(error)
+        except click.BadParameter as error:
+            self.hai.say(error.message, warning=True)
+
+    # Moving.
+
+    async def _end(self) -> None:
+        pane = self.pane
+        if pane is None or pane.reader is None:
+            return
+        pane.view.following = True
+        if not pane.reader.attached:
+            await pane.reader.last()
+        pane.flush()
+        pane.view.to_end()
+
+    async def _top(self) -> None:
+        pane = self.pane
+        if pane is None or pane.reader is None:
+            return
+        pane.view.following = False
+        if pane.window.begin and await pane.reader.older():
+            await pane.reader.first()
+        pane.flush()
+        pane.view.to_start()
+
+    async def _follow(self) -> None:
+        pane = self.pane
+        if pane is not None and pane.view.following:
+            pane.view.following = False
+            pane.head()
+        else:
+            await self._end()
+
+    async def _run(self, *, back: bool) -> None:
+        pane = self.pane
+        if pane is None or pane.reader is None:
+            return
+        line, seen = pane.find_run(back=back), pane.seen_run()
+        if line is None:
+            there = (lambda x: x.run < seen) if back else (lambda x: x.run > seen)
+            line = await pane.reader.find(there, back=back)
+            pane.flush()
+        if line is None:
+            self.hai.say(text("logs.no_run"))
+        else:
+            pane.view.show_line(line)
+
+    # Looking for text.
+
+    def _ask_search(self) -> None:
+        question = Question(
+            text("logs.ask.search"), self._search, changed=self._mark, history=tuple(self._history)
+        )
+        self.ask_line(question)
+
+    def _mark(self, words: str) -> None:
+        if self.pane is not None:
+            self._tell(self.pane.search(words))
+
+    def _search(self, words: str) -> None:
+        self._mark(words)
+        if words:
+            self._history = [words, *(each for each in self._history if each != words)][:50]
+            self.run_worker(self._reported(self._next(back=False)), group="actions")
+
+    async def _next(self, *, back: bool) -> None:
+        pane = self.pane
+        if pane is None or pane.reader is None:
+            return
+        wanted = pane.wanted
+        if wanted is None:
+            self.hai.say(text("logs.no_words"))
+            return
+        if pane.view.next_hit(back=back):
+            return
+
+        def told(lines: int) -> None:
+            self.status(text("logs.looking", wanted=wanted.pattern, lines=f"{lines:,}"))
+
+        line = await pane.reader.find(matches(wanted), back=back, told=told)
+        pane.flush()
+        self._tell()
+        if line is None:
+            self.hai.say(text("logs.no_more_hits", wanted=wanted.pattern))
+        else:
+            pane.view.show_hit(line)
+
+    def _ask_only(self) -> None:
+        if self.pane is not None:
+            only = self.pane.only
+            self.ask_line(Question(text("logs.ask.only"), self._only, only, changed=self._only))
+
+    def _only(self, words: str) -> None:
+        if self.pane is not None:
+            self.pane.set_only(words)
+            self._tell()
+
+    # Which lines.
+
+    def _ask_ranks(self) -> None:
+        if self.pane is not None:
+            shown = ",".join(map(str, self.pane.source.ranks)) or "all"
+            hint = text("logs.ask.ranks.hint")
+            self.ask_line(Question(text("logs.ask.ranks"), self._choose, shown, hint))
+
+    def _choose(self, words: str) -> None:
+        pane = self.pane
+        if pane is None:
+            return
+        try:
+            ranks = human.ranks(words)
+        except click.BadParameter as error:
+            self.hai.say(error.message, warning=True)
+            return
+        pane.source = Source(pane.source.task, ranks)
+        pane.view.set_labels(pane.source.labelled)
+        pane.view.following = True
+        self.run_worker(self._reported(self._reread(pane)))
+
+    async def _reread(self, pane: LogPane) -> None:
+        await self._read(pane, await self.hai.session.client())
+
+    def _bars(self) -> None:
+        pane = self.pane
+        if pane is not None:
+            pane.window.fold = not pane.window.fold
+            self.hai.say(text("logs.bars.place" if pane.window.fold else "logs.bars.lines"))
+            self.run_worker(self._reported(self._reread(pane)))
+
+    def _each(self, change: Callable[[LogPane], None]) -> Callable[[], None]:
+        """The same for every open log."""
+
+        def handler() -> None:
+            for pane in self.panes:
+                change(pane)
+
+        return handler
+
+    # Several logs.
+
+    def _ask_add(self) -> None:
+        if len(self.panes) >= MOST_LOGS:
+            self.hai.say(text("logs.too_many", most=MOST_LOGS), warning=True)
+            return
+        shown = f"{self.pane.source.task} " if self.pane else ""
+        hint = text("logs.ask.add.hint")
+        self.ask_line(Question(text("logs.ask.add"), self._add, shown, hint))
+
+    def _add(self, words: str) -> None:
+        task, _, ranks = words.strip().partition(" ")
+        if task:
+            self.run_worker(self._reported(self._open(task, ranks.strip() or "all")))
+
+    def _switch(self) -> None:
+        panes, pane = self.panes, self.pane
+        if pane is not None:
+            panes[(panes.index(pane) + 1) % len(panes)].view.focus()
+
+    async def _close(self) -> None:
+        panes, pane = self.panes, self.pane
+        if pane is None or len(panes) < 2:
+            return
+        if pane.reader is not None:
+            await pane.reader.close()
+        await pane.remove()
+        self.panes[0].view.focus()
+        self.reframe()
+
+    def _to_task(self) -> None:
+        if self.pane is not None:
+            self.hai.goto(f"task {self.pane.source.task}")
+
+    # Taking lines elsewhere.
+
+    def _copy(self) -> None:
+        if self.pane is not None:
+            self.app.copy_to_clipboard(self.pane.view.visible_text())
+            self.hai.say(text("said.copied", what=text("logs.copy")))
+
+    def _ask_save(self) -> None:
+        if self.pane is not None:
+            path = f"task-{self.pane.source.task}.log"
+            self.ask_line(Question(text("logs.ask.save"), self._save, path))
+
+    def _save(self, name: str) -> None:
+        if name.strip() and self.pane is not None:
+            work = self._save_to(self.pane, Path(name.strip()).expanduser())
+            self.run_worker(self._reported(work), group="actions")
+
+    async def _save_to(self, pane: LogPane, path: Path) -> None:
+        if await asyncio.to_thread(path.exists) and not await self.confirm(
+            text("logs.exists", path=path)
+        ):
+            return
+        try:
+            count = await self._write(pane, path, lambda line: line.text)
+            self.hai.say(text("logs.saved", path=path, lines=f"{count:,}"))
+        except OSError as error:
+            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
+        self._tell()
+
+    async def _write(self, pane: LogPane, path: Path, form: Callable[[Line], str]) -> int:
+        """The whole log, or with a filter the lines that pass; how many."""
+        assert pane.reader is not None
+        count, wanted = 0, pattern(pane.only)
+        passes = matches(wanted) if wanted else None
+        with await asyncio.to_thread(path.open, "w", encoding="utf-8") as file:
+            async for lines in pane.reader.everything():
+                kept = [form(x) + "\n" for x in lines if passes is None or passes(x)]
+                await asyncio.to_thread(file.writelines, kept)
+                count += len(kept)
+                self.status(text("logs.saving", path=path, lines=f"{count:,}"))
+        return count
+
+    async def _pager(self) -> None:
+        pane = self.pane
+        if pane is None or pane.reader is None:
+            return
+        pager = shlex.split(os.environ.get("PAGER") or "less -R")
+        with tempfile.TemporaryDirectory(prefix="hai-log-") as directory:
+            path = Path(directory) / f"task-{pane.source.task}.log"
+            await self._write(pane, path, lambda line: harmless(line.text))
+            try:
+                with self.app.suspend():
+                    subprocess.run([*pager, str(path)], check=False)  # noqa: ASYNC221 - the screen is the pager's
+            except OSError:
+                self.hai.say(text("logs.no_pager", pager=pager[0]), warning=True)
+        self._tell()
+
+    def _tell(self, hits: int | None = None) -> None:
+        pane = self.pane
+        if pane is None:
+            return
+        rows, top = pane.view.rows, pane.view.scroll_offset.y
+        place = f"{min(top + 1, len(rows)):,}"
+        parts = [text("logs.status", lines=f"{len(pane.window):,}", place=place)]
+        if pane.only:
+            parts.append(text("logs.status.only", only=pane.only))
+        if hits is not None and pane.wanted is not None:
+            facts = {"hits": hits, "wanted": pane.wanted.pattern}
+            parts.append(text("logs.status.hits", **facts))
+        self.status(" · ".join(parts))

@@ -1,0 +1,193 @@
+"""One open log on a page: a heading, its lines, and the reader that brings them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widget import Widget
+
+from hai_tui.cli.table import printable
+from hai_tui.feed.ticks import Gathered
+from hai_tui.i18n import text
+from hai_tui.logs.reader import Reader, Source
+from hai_tui.logs.runs import separator
+from hai_tui.logs.search import matches, pattern
+from hai_tui.logs.window import Change, Line, Window
+from hai_tui.theme import tones
+from hai_tui.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Run
+
+REPAINT_SECONDS = 0.1
+_TONES = {
+    "following": "good",
+    "reading": "held",
+    "more": "waits",
+    "ended": "quiet",
+    "failed": "bad",
+    "loading": "busy",
+}
+
+
+class _Heading(Widget):
+    DEFAULT_CSS = "_Heading { height: 1; background: $surface; padding: 0 1; }"
+    line = Text()
+
+    def say(self, line: Text) -> None:
+        """Show another line."""
+        self.line = line
+        self.refresh()
+
+    def render(self) -> Text:
+        """Cut to its line."""
+        self.line.no_wrap, self.line.overflow = True, "ellipsis"
+        return self.line
+
+
+class LogPane(Vertical):
+    """A log of one task. The page gives it a reader; it tells the page by `Changed`."""
+
+    DEFAULT_CSS = """
+    LogPane { height: 1fr; }
+    LogPane:focus-within _Heading { background: $primary 30%; }
+    """
+
+    class Changed(Message):
+        """Other lines, or another state."""
+
+        def __init__(self, pane: LogPane) -> None:
+            super().__init__()
+            self.pane = pane
+
+    def __init__(self, source: Source, name: str = "") -> None:
+        super().__init__()
+        self.source, self.task_name = source, name
+        self.reader: Reader | None = None
+        self.window = Window()
+        self.runs: Sequence[Run] = ()
+        self.only = ""
+        self._pending: list[Change | None] = []
+        self.view = LogView(self.window, self._describe, labels=source.labelled)
+        self._soon = Gathered(self._flush, REPAINT_SECONDS, self._after)
+
+    def compose(self) -> ComposeResult:
+        """Heading and lines."""
+        yield _Heading()
+        yield self.view
+
+    def on_mount(self) -> None:
+        """Nothing is there yet."""
+        self.head()
+
+    async def on_unmount(self) -> None:
+        """No stream stays open."""
+        if self.reader is not None:
+            await self.reader.close()
+
+    @property
+    def state(self) -> str:
+        """loading, following, reading, more, ended, failed."""
+        reader = self.reader
+        if reader is None or not (reader.attached or self.window.end):
+            return "loading"
+        if reader.error:
+            return "failed"
+        if not reader.attached:
+            return "more"
+        if reader.ended:
+            return "ended"
+        return "following" if self.view.following else "reading"
+
+    def changed(self, change: Change | None) -> None:
+        """The window is other than it was; drawn soon, several changes together."""
+        self._pending.append(change)
+        self._soon.add(set())
+
+    def flush(self) -> None:
+        """Draw what has changed now."""
+        self._flush(set())
+
+    def search(self, words: str) -> int:
+        """Mark what is wanted; how many lines of the window have it."""
+        wanted = pattern(words)
+        self.view.search(wanted)
+        return sum(map(matches(wanted), self.window)) if wanted else 0
+
+    @property
+    def wanted(self) -> re.Pattern[str] | None:
+        """What is looked for."""
+        return self.view.wanted
+
+    def set_only(self, words: str) -> None:
+        """Show only lines with these words; empty: all."""
+        self.only = words
+        wanted = pattern(words)
+        self._look(only=matches(wanted) if wanted else None)
+
+    def toggle_wrap(self) -> None:
+        """Fold long lines, or let them go on to the right."""
+        self.view.set_look(self.view.look, wraps=not self.view.wraps)
+
+    def toggle_times(self) -> None:
+        """When each line came."""
+        self._look(times=not self.view.look.times)
+
+    def find_run(self, *, back: bool) -> Line | None:
+        """The first line of the next run in the window, or of the one that is seen, or the one before it."""
+        rows, top = self.view.rows, self.view.scroll_offset.y
+        places = [i for i, row in enumerate(rows) if row.begins and (i < top if back else i > top)]
+        return rows[places[-1 if back else 0]].line if places else None
+
+    def seen_run(self) -> int:
+        """The run of the first line that is seen; 0: nothing is."""
+        rows, top = self.view.rows, self.view.scroll_offset.y
+        return rows[min(top, len(rows) - 1)].line.run if rows else 0
+
+    def head(self) -> None:
+        """Draw the heading again."""
+        heading, ranks = self.query_one(_Heading), ",".join(map(str, self.source.ranks))
+        kind = "all" if not self.source.ranks else "one" if len(self.source.ranks) == 1 else "some"
+        shown = text(f"logs.{kind}", ranks=ranks)
+        name = f"{printable(self.task_name)} " if self.task_name else ""
+        line = Text(text("logs.head", id=self.source.task, name=name, ranks=shown), "bold")
+        error = self.reader.error if self.reader else ""
+        told = text(f"logs.state.{self.state}", error=error)
+        line.append("  ").append(told, tones(self.app.current_theme)[_TONES[self.state]])
+        heading.say(line)
+
+    def _look(self, **options: object) -> None:
+        self.view.set_look(replace(self.view.look, **options), wraps=self.view.wraps)  # type: ignore[arg-type]
+        self._told()
+
+    def _describe(self, run: int) -> str:
+        return separator(self.runs, run)
+
+    def _after(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.set_timer(seconds, callback)
+
+    def _flush(self, _: set[int]) -> None:
+        pending, self._pending = self._pending, []
+        if not self.is_mounted:
+            return
+        if None in pending:
+            self.view.apply(None)
+        elif pending:
+            total = Change()
+            for change in pending:
+                total += change or Change()
+            self.view.apply(total)
+        self._told()
+
+    def _told(self) -> None:
+        only = text("logs.nothing.only", only=self.only)
+        self.view.empty = only if self.only and len(self.window) else text("logs.nothing")
+        self.head()
+        self.post_message(self.Changed(self))
