@@ -50,8 +50,9 @@ class Transport(Protocol):
         request: Request,
         *,
         retry: bool = False,
+        deadline: float | None = None,
     ) -> Answer:
-        """One call, within the deadline; repeated when the server is away only if `retry`."""
+        """One call, within its or the usual deadline; repeated when the server is away only if `retry`."""
 
     def stream(
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
@@ -73,13 +74,13 @@ class Connection:
     """The transport that speaks to a real server."""
 
     def __init__(self, profile: Profile, *, deadline: float = DEADLINE_SECONDS) -> None:
-        self._profile = profile
+        self.profile = profile
         self._deadline = deadline
         self._metadata = (("authorization", f"Bearer {profile.token}"),) if profile.token else ()
 
     @cached_property
     def _channel(self) -> Roving:  # made on first use: it belongs to the running event loop
-        profile = self._profile
+        profile = self.profile
         return Roving(
             profile.addresses, lambda server: open_channel(replace(profile, server=server))
         )
@@ -94,10 +95,11 @@ class Connection:
         request: Request,
         *,
         retry: bool = False,
+        deadline: float | None = None,
     ) -> Answer:
         """One call. The deadline covers all attempts together."""
         loop = asyncio.get_running_loop()
-        ends = loop.time() + self._deadline
+        ends = loop.time() + (self._deadline if deadline is None else deadline)
         await self._channel.connect()
         for attempt, delay in enumerate(delays(), start=1):
             left = ends - loop.time()
@@ -150,7 +152,7 @@ class Connection:
     def _error(self, error: aio.AioRpcError) -> HaiError:
         from hai.client.status import to_error  # most programs never see an error
 
-        failure = to_error(error, self._profile.server)
+        failure = to_error(error, self.profile.server)
         if isinstance(failure, Unreachable | TimedOut):
             self._channel.move_on()
         return failure

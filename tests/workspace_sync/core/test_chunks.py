@@ -1,0 +1,40 @@
+"""Chunks: the same content is cut the same, and an insertion moves few of them."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_sync.core.chunks import BLOCK_BYTES, LARGEST, SMALLEST, cut, digest_of
+
+DATA = random.Random(1).randbytes(BLOCK_BYTES * 2 + 12_345)
+
+
+def pieces(data: bytes) -> list[tuple[bytes, int, int]]:
+    return [(p.digest, p.offset, p.size) for p, _ in cut(io.BytesIO(data).read)]
+
+
+@pytest.mark.parametrize("size", [0, 1, SMALLEST, LARGEST, BLOCK_BYTES, BLOCK_BYTES + 1])
+def test_all_bytes_are_in_one_chunk_each(size: int) -> None:
+    found = list(cut(io.BytesIO(DATA[:size]).read))
+    assert b"".join(bytes(data) for _, data in found) == DATA[:size]
+    assert all(digest_of(DATA[p.offset : p.offset + p.size]) == p.digest for p, _ in found)
+    assert all(p.size <= LARGEST for p, _ in found)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 3_000_000))
+def test_how_it_is_read_does_not_matter(step: int) -> None:
+    stream = io.BytesIO(DATA)
+    few = [(p.digest, p.offset, p.size) for p, _ in cut(lambda n: stream.read(min(n, step)))]
+    assert few == pieces(DATA)
+
+
+def test_an_insertion_leaves_most_chunks_alone() -> None:
+    changed = DATA[:1_000_000] + b"x" * 4096 + DATA[1_000_000:]
+    new = {digest for digest, _, _ in pieces(changed)} - {digest for digest, _, _ in pieces(DATA)}
+    assert len(new) <= 4

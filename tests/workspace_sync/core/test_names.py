@@ -1,0 +1,105 @@
+"""Which names may travel."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_sync.core.entry import DIRECTORY, Entry, Kind
+from hai_sync.core.names import clashes, copy_name, fault, link_fault, reserved, tree_fault
+
+FILE = Entry(Kind.FILE, b"1" * 32, 1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("/etc/passwd", id="absolute"),
+        pytest.param("..", id="the parent"),
+        pytest.param("a/../b", id="the parent in between"),
+        pytest.param("a/./b", id="a dot"),
+        pytest.param("a//b", id="an empty part"),
+        pytest.param("a/", id="a slash at the end"),
+        pytest.param("a\0b", id="NUL"),
+        pytest.param("\udcff", id="not UTF-8"),
+        pytest.param("e\u0301", id="decomposed"),
+        pytest.param("x" * 256, id="a name of 256 bytes"),
+        pytest.param("/".join(["x" * 200] * 20), id="4 019 bytes"),
+        pytest.param("/".join("x" * 101), id="101 parts"),
+    ],
+)
+def test_refused(path: str) -> None:
+    assert fault(path)
+
+
+@pytest.mark.parametrize("path", ["a", "a b", "...", "..a", "é", "文件", "a/b/c", "x" * 255])
+def test_taken(path: str) -> None:
+    assert fault(path) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "inside"),
+    [
+        ("l", "a", True),
+        ("d/l", "../a", True),
+        ("d/l", "../../a", False),
+        ("l", "..", False),
+        ("l", "/etc/passwd", False),
+        ("l", "a/../..", False),
+        ("l", "", False),
+        ("l", "a\0b", False),
+        ("d/e/l", "./../x", True),
+    ],
+)
+def test_links_stay_inside(path: str, target: str, inside: bool) -> None:
+    assert (link_fault(path, target) == "") is inside
+
+
+@given(st.text("ab./", max_size=12), st.text("ab./", max_size=12))
+def test_a_link_that_is_taken_leads_inside(path: str, target: str) -> None:
+    if fault(path) == "" and link_fault(path, target) == "":
+        depth = 0
+        for part in [*path.split("/")[:-1], *target.split("/")]:
+            depth += -1 if part == ".." else part not in ("", ".")
+            assert depth >= 0
+
+
+def test_clashes_name_the_other() -> None:
+    assert clashes(["Makefile", "makefile", "a/B", "a/b", "ß", "ss", "x"]) == {
+        "makefile": "Makefile",
+        "a/b": "a/B",
+        "ß": "ss",
+    }
+
+
+@pytest.mark.parametrize("path", ["con", "a/NUL.txt", "a.", "b ", "com1"])
+def test_reserved_names_are_told(path: str) -> None:
+    assert reserved(path)
+    assert not reserved("console.py")
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param({"a/b": FILE}, id="a file without its directory"),
+        pytest.param({"a": FILE, "a/b": FILE}, id="a file in a file"),
+        pytest.param({"a": Entry(Kind.SYMLINK, target="."), "a/b": FILE}, id="a file in a link"),
+        pytest.param({"../x": FILE}, id="outside"),
+        pytest.param({".hfai": DIRECTORY}, id="what is ours"),
+        pytest.param({"l": Entry(Kind.SYMLINK, target="../x")}, id="a link out of it"),
+    ],
+)
+def test_trees_that_are_none(tree: dict[str, Entry]) -> None:
+    assert tree_fault(tree)
+
+
+def test_a_tree() -> None:
+    assert tree_fault({"a": DIRECTORY, "a/b": FILE, "l": Entry(Kind.SYMLINK, target="a")}) == ""
+
+
+def test_copies_are_named_after_their_content_and_stay_short() -> None:
+    assert copy_name("d/a.py", FILE, lambda p: False) == "d/a.conflict-31313131.py"
+    assert copy_name(".bashrc", FILE, lambda p: False) == ".bashrc.conflict-31313131"
+    assert len(copy_name("文" * 85, FILE, lambda p: False).encode()) <= 255

@@ -1,0 +1,338 @@
+# ruff: noqa: E501 (tables: one case a line)
+"""Who wins: a table of named cases in each mode, policies, and what holds for all trees.
+
+An outcome is written as one line, sorted: R+a R~a R-a (created, modified, removed remotely), L… the
+same here, !a a conflict, .a held, #a a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_sync.core.diff import Change, apply, diff, in_order
+from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, parent
+from hai_sync.core.reconcile import differing, rebase, reconcile
+from hai_sync.core.rules import Mode, Outcome, Policy, Rules
+
+Builder = Callable[[str], Tree]
+SIGN = {"create": "+", "modify": "~", "remove": "-"}
+
+# name, base, local, remote, and what sync, push and pull do
+TABLE = [
+    ("nothing anywhere", "", "", "", "", "", ""),
+    ("all the same", "a=1", "a=1", "a=1", "", "", ""),
+    ("the same directory", "d/ d/x=1", "d/ d/x=1", "d/ d/x=1", "", "", ""),
+    ("first sync, equal on both sides", "", "a=1", "a=1", "", "", ""),
+    ("both made the same change", "a=1", "a=2", "a=2", "", "", ""),
+    ("both removed it", "a=1", "", "", "", "", ""),
+    ("both removed a directory", "d/ d/x=1", "", "", "", "", ""),
+    ("only times differ", "a=1@1", "a=1@2", "a=1@3", "", "", ""),
+    ("we created", "", "a=1", "", "R+a", "R+a", ".a"),
+    ("they created", "", "", "a=1", "L+a", ".a", "L+a"),
+    ("we modified", "a=1", "a=2", "a=1", "R~a", "R~a", ".a"),
+    ("they modified", "a=1", "a=1", "a=2", "L~a", ".a", "L~a"),
+    ("we removed", "a=1", "", "a=1", "R-a", "R-a", ".a"),
+    ("they removed", "a=1", "a=1", "", "L-a", ".a", "L-a"),
+    ("we made it executable", "a=1", "a*=1", "a=1", "R~a", "R~a", ".a"),
+    ("they made it executable", "a=1", "a=1", "a*=1", "L~a", ".a", "L~a"),
+    ("both modified", "a=1", "a=2", "a=3", "!a", "!a", "!a"),
+    ("both created differently", "", "a=1", "a=2", "!a", "!a", "!a"),
+    ("mode here, content there", "a=1", "a*=1", "a=2", "!a", "!a", "!a"),
+    ("we modified, they removed", "a=1", "a=2", "", "!a", "!a", "!a"),
+    ("we removed, they modified", "a=1", "", "a=2", "!a", "!a", "!a"),
+    ("we created a directory", "", "d/", "", "R+d", "R+d", ".d"),
+    ("they created a directory", "", "", "d/", "L+d", ".d", "L+d"),
+    ("we created a full directory", "", "d/ d/x=1", "", "R+d R+d/x", "R+d R+d/x", ".d .d/x"),
+    ("they created a full directory", "", "", "d/ d/x=1", "L+d L+d/x", ".d .d/x", "L+d L+d/x"),
+    ("both created a directory", "", "d/ d/x=1", "d/ d/y=2", "L+d/y R+d/x", ".d/y R+d/x", ".d/x L+d/y"),
+    ("both created a member", "d/", "d/ d/x=1", "d/ d/x=2", "!d/x", "!d/x", "!d/x"),
+    ("an empty directory went here", "d/", "", "d/", "R-d", "R-d", ".d"),
+    ("an empty directory went there", "d/", "d/", "", "L-d", ".d", "L-d"),
+    ("a full directory went here", "d/ d/x=1", "", "d/ d/x=1", "R-d R-d/x", "R-d R-d/x", ".d/x"),
+    ("a full directory went there", "d/ d/x=1", "d/ d/x=1", "", "L-d L-d/x", ".d/x", "L-d L-d/x"),
+    ("it went here, a member is new there", "d/ d/x=1", "", "d/ d/x=1 d/y=2", "L+d L+d/y R-d/x", ".d/y R-d/x", ".d/x L+d L+d/y"),
+    ("it went there, a member is new here", "d/ d/x=1", "d/ d/x=1 d/y=2", "", "L-d/x R+d R+d/y", ".d/x R+d R+d/y", ".d/y L-d/x"),
+    ("it went here, a member changed there", "d/ d/x=1", "", "d/ d/x=2", "!d/x", "!d/x", "!d/x"),
+    ("it went there, a member changed here", "d/ d/x=1", "d/ d/x=2", "", "!d/x", "!d/x", "!d/x"),
+    ("a deep directory went here, new below there", "d/ d/e/ d/e/x=1", "", "d/ d/e/ d/e/x=1 d/e/y=2", "L+d L+d/e L+d/e/y R-d/e/x", ".d/e/y R-d/e/x", ".d/e/x L+d L+d/e L+d/e/y"),
+    ("two deep directories went", "d/ d/e/ d/e/x=1", "", "d/ d/e/ d/e/x=1", "R-d R-d/e R-d/e/x", "R-d R-d/e R-d/e/x", ".d/e/x"),
+    ("a file became a directory here", "a=1", "a/ a/x=2", "a=1", "R+a/x R~a", "R+a/x R~a", ".a .a/x"),
+    ("a file became a directory there", "a=1", "a=1", "a/ a/x=2", "L+a/x L~a", ".a .a/x", "L+a/x L~a"),
+    ("a directory became a file here", "d/ d/x=1", "d=2", "d/ d/x=1", "R-d/x R~d", "R-d/x R~d", ".d .d/x"),
+    ("a directory became a file there", "d/ d/x=1", "d/ d/x=1", "d=2", "L-d/x L~d", ".d .d/x", "L-d/x L~d"),
+    ("file here, directory there", "", "a=1", "a/ a/x=2", "!a", "!a", "!a"),
+    ("directory became a file here, changed there", "d/ d/x=1", "d=2", "d/ d/x=3", "!d", "!d", "!d"),
+    ("directory became a file there, new member here", "d/", "d/ d/x=1", "d=2", "!d", "!d", "!d"),
+    ("file became directory here, went there", "a=1", "a/ a/x=2", "", "!a", "!a", "!a"),
+    ("file went here, became directory there", "a=1", "", "a/ a/x=2", "!a", "!a", "!a"),
+    ("we created a link", "", "l>a", "", "R+l", "R+l", ".l"),
+    ("they turned a link", "l>a", "l>a", "l>b", "L~l", ".l", "L~l"),
+    ("both turned a link", "l>a", "l>b", "l>c", "!l", "!l", "!l"),
+    ("a link became a file here", "l>a", "l=1", "l>a", "R~l", "R~l", ".l"),
+    ("a member went there, a file in its place here", "d/ d/x=1", "d=2", "d/", "R~d", "R~d", ".d"),
+    ("link here, file there", "", "l>a", "l=1", "!l", "!l", "!l"),
+    ("a problem here, nothing there", "", "p!", "", "#p", "#p", "#p"),
+    ("a problem here, known there", "p=1", "p!", "p=1", "#p", "#p", "#p"),
+    ("a problem here, changed there", "p=1", "p!", "p=2", "#p", "#p", "#p"),
+    ("a problem here, removed there", "p=1", "p!", "", "#p", "#p", "#p"),
+    ("a problem is no removal of what is below", "d/ d/x=1", "d!", "d/ d/x=1", "#d", "#d", "#d"),
+    ("a problem in a new directory", "", "d/ d/p! d/x=1", "", "#d/p R+d R+d/x", "#d/p R+d R+d/x", ".d .d/p .d/x"),
+    ("a problem in a directory that went there", "d/ d/x=1", "d/ d/p! d/x=1", "", "#d/p L-d/x", "#d/p .d/x", "#d/p L-d/x"),
+    ("beside a problem all goes on", "p=1 a=1", "p! a=2", "p=1 a=1", "#p R~a", "#p R~a", "#p .a"),
+    ("no base, one differs, one is new", "", "a=1 b=1", "a=2 c=3", "!a L+c R+b", "!a .c R+b", "!a .b L+c"),
+    ("both work in different files", "a=1 b=1", "a=2 b=1", "a=1 b=2", "L~b R~a", ".b R~a", ".a L~b"),
+    ("a rename here", "a=1", "b=1", "a=1", "R+b R-a", "R+b R-a", ".a .b"),
+    ("a rename here, a change there", "a=1", "b=1", "a=2", "!a R+b", "!a R+b", "!a .b"),
+    ("the same rename on both sides", "a=1", "b=1", "b=1", "", "", ""),
+    ("names that begin alike", "d/ d/x=1 d.x=1", "d.x=1", "d/ d/x=1 d.x=2", "L~d.x R-d R-d/x", ".d.x R-d R-d/x", ".d/x L~d.x"),
+]  # fmt: skip
+
+CASES = [
+    pytest.param(base, local, remote, mode, expected, id=f"{name} ({mode})")
+    for name, base, local, remote, sync, push, pull in TABLE
+    for mode, expected in ((Mode.SYNC, sync), (Mode.PUSH, push), (Mode.PULL, pull))
+]
+
+# name, rules, base, local, remote, outcome
+RULED = [
+    ("ours wins a sync", Rules(policy=Policy.LOCAL), "a=1", "a=2", "a=3", "R~a"),
+    ("theirs wins a sync", Rules(policy=Policy.REMOTE), "a=1", "a=2", "a=3", "L~a"),
+    ("ours wins a push", Rules(Mode.PUSH, Policy.LOCAL), "a=1", "a=2", "a=3", "R~a"),
+    ("theirs wins a push: nothing is written", Rules(Mode.PUSH, Policy.REMOTE), "a=1", "a=2", "a=3", ".a"),
+    ("theirs wins a pull", Rules(Mode.PULL, Policy.REMOTE), "a=1", "a=2", "a=3", "L~a"),
+    ("ours wins a pull: nothing is written", Rules(Mode.PULL, Policy.LOCAL), "a=1", "a=2", "a=3", ".a"),
+    ("our removal wins", Rules(policy=Policy.LOCAL), "a=1", "", "a=3", "R-a"),
+    ("their removal wins", Rules(policy=Policy.REMOTE), "a=1", "a=2", "", "L-a"),
+    ("the newer is ours", Rules(policy=Policy.NEWER), "a=1", "a=2@9", "a=3@5", "R~a"),
+    ("the newer is theirs", Rules(policy=Policy.NEWER), "a=1", "a=2@5", "a=3@9", "L~a"),
+    ("of the same age: nobody", Rules(policy=Policy.NEWER), "a=1", "a=2@5", "a=3@5", "!a"),
+    ("what is left is newer than a removal", Rules(policy=Policy.NEWER), "a=1", "", "a=3@5", "L+a"),
+    ("the newest member of a directory counts", Rules(policy=Policy.NEWER), "", "a=1@5", "a/ a/x=1@2 a/y=1@7", "L+a/x L+a/y L~a"),
+    ("both are kept", Rules(policy=Policy.KEEP_BOTH), "a.py=1", "a.py=2", "a.py=3", "L+a.conflict-C.py L~a.py R+a.conflict-C.py"),
+    ("both are kept by a push", Rules(Mode.PUSH, Policy.KEEP_BOTH), "a.py=1", "a.py=2", "a.py=3", "R+a.conflict-C.py"),
+    ("both are kept by a pull", Rules(Mode.PULL, Policy.KEEP_BOTH), "a.py=1", "a.py=2", "a.py=3", "L+a.conflict-C.py L~a.py"),
+    ("of an edit and a removal the edit is kept", Rules(policy=Policy.KEEP_BOTH), "a=1", "", "a=2", "L+a"),
+    ("of a removal and an edit too", Rules(policy=Policy.KEEP_BOTH), "a=1", "a=2", "", "R+a"),
+    ("a directory is kept beside a file", Rules(policy=Policy.KEEP_BOTH), "", "a/ a/x=1", "a=2", "L+a.conflict-directory L+a.conflict-directory/x L-a/x L~a R+a.conflict-directory R+a.conflict-directory/x"),
+    ("a path has a policy of its own", Rules(per_path=(("d", Policy.LOCAL),)), "", "d/ d/x=1 y=1", "d/ d/x=2 y=2", "!y R~d/x"),
+    ("the innermost policy counts", Rules(per_path=(("d", Policy.LOCAL), ("d/e", Policy.REMOTE))), "", "d/ d/e/ d/e/x=1", "d/ d/e/ d/e/x=2", "L~d/e/x"),
+    ("a mirror removes what only they have", Rules(Mode.PUSH, mirror=True), "", "a=1", "b=2", "R+a R-b"),
+    ("a pulled mirror removes what only we have", Rules(Mode.PULL, mirror=True), "", "a=1", "b=2", "L+b L-a"),
+    ("a mirror does not overwrite", Rules(Mode.PUSH, mirror=True), "a=1", "a=1", "a=2", ".a"),
+    ("overwriting takes back their change", Rules(Mode.PUSH, overwrite=True), "a=1", "a=1", "a=2", "R~a"),
+    ("overwriting takes back our change", Rules(Mode.PULL, overwrite=True), "a=1", "a=2", "a=1", "L~a"),
+    ("overwriting brings back what we removed", Rules(Mode.PULL, overwrite=True), "a=1", "", "a=1", "L+a"),
+    ("overwriting brings back what they removed", Rules(Mode.PUSH, overwrite=True), "a=1", "a=1", "", "R+a"),
+    ("overwriting keeps what only they have", Rules(Mode.PUSH, overwrite=True), "", "", "a=1", ".a"),
+    ("without removals nothing goes", Rules(removals=False), "a=1 b=1", "b=1", "a=1", ".a .b"),
+    ("without removals a directory stays", Rules(removals=False), "d/ d/x=1", "", "d/ d/x=1", ".d/x"),
+    ("a pulled mirror leaves a problem", Rules(Mode.PULL, mirror=True), "", "d/ d/p!", "", "#d/p"),
+]  # fmt: skip
+
+
+def line(outcome: Outcome) -> str:
+    """An outcome in one line; the digest of a conflict copy is written C."""
+    words = [_word("R", change) for change in outcome.to_remote]
+    words += [_word("L", change) for change in outcome.to_local]
+    words += ["!" + conflict.path for conflict in outcome.conflicts]
+    words += ["." + path for path in outcome.held] + ["#" + path for path in outcome.problems]
+    return " ".join(sorted(words))
+
+
+def _word(side: str, change: Change) -> str:
+    return side + SIGN[change.verb] + change.path
+
+
+@pytest.mark.parametrize(("base", "local", "remote", "mode", "expected"), CASES)
+def test_modes(
+    base: str, local: str, remote: str, mode: Mode, expected: str, tree: Builder
+) -> None:
+    found = reconcile(tree(base), tree(local), tree(remote), Rules(mode))
+    assert line(found) == " ".join(sorted(expected.split()))
+
+
+@pytest.mark.parametrize(
+    ("rules", "base", "local", "remote", "expected"),
+    [pytest.param(*row[1:], id=row[0]) for row in RULED],
+)
+def test_rules(
+    rules: Rules, base: str, local: str, remote: str, expected: str, tree: Builder
+) -> None:
+    ours = tree(local)
+    found = line(reconcile(tree(base), ours, tree(remote), rules))
+    for entry in ours.values():
+        found = found.replace(entry.digest.hex()[:8], "C") if entry.digest else found
+    assert found == " ".join(sorted(expected.split()))
+
+
+def test_a_conflict_holds_both_sides_with_what_lies_below(tree: Builder) -> None:
+    (conflict,) = reconcile({}, tree("a=1"), tree("a/ a/x=2 b=1"), Rules()).conflicts
+    assert (set(conflict.local), set(conflict.remote)) == ({"a"}, {"a", "a/x"})
+
+
+def test_a_taken_name_of_a_copy_gets_a_number(tree: Builder) -> None:
+    rules = Rules(policy=Policy.KEEP_BOTH)
+    first = reconcile({}, tree("a=1"), tree("a=2"), rules).to_remote[0].path
+    again = reconcile({}, {**tree("a=1"), first: tree("a=9")["a"]}, tree("a=2"), rules)
+    assert {c.path for c in again.to_remote} == {first, first + "-2"}
+
+
+# Properties over all small trees: three names, two deep, files of three contents, links, directories.
+
+CONTENTS = st.sampled_from(["1", "2", "3"])
+LEAVES = st.one_of(
+    CONTENTS.map(lambda c: Entry(Kind.FILE, c.encode() * 32, 1)),
+    st.just(Entry(Kind.SYMLINK, target="a")),
+)
+
+
+@st.composite
+def trees(draw: st.DrawFn, problems: bool = False) -> Tree:
+    """A tree in which every path lies in a directory."""
+    found: dict[str, Entry] = {}
+    leaves = LEAVES | st.just(Entry(Kind.PROBLEM, target="x")) if problems else LEAVES
+    for path in ("a", "b", "a/a", "a/b", "a/a/a", "b/a"):
+        if parent(path) and found.get(parent(path)) != DIRECTORY:
+            continue
+        choice = draw(st.sampled_from(["none", "leaf", "directory"]))
+        if choice != "none":
+            found[path] = draw(leaves) if choice == "leaf" else DIRECTORY
+    return found
+
+
+RULES = st.builds(
+    Rules,
+    st.sampled_from(Mode),
+    st.sampled_from(Policy),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+def valid(tree: Tree) -> bool:
+    return all(tree.get(up) == DIRECTORY for path in tree for up in ancestors(path))
+
+
+def after(base: Tree, local: Tree, remote: Tree, rules: Rules) -> tuple[Tree, Tree, Tree]:
+    """Base, local and remote once everything has been done."""
+    found = reconcile(base, local, remote, rules)
+    paths = differing(base, local, remote)
+    ours, theirs = apply(local, found.to_local), apply(remote, found.to_remote)
+    paths |= {c.path for c in (*found.to_local, *found.to_remote)}
+    return rebase(base, ours, theirs, paths), ours, theirs
+
+
+@given(trees(), trees(problems=True), trees(), RULES)
+def test_both_sides_stay_trees(base: Tree, local: Tree, remote: Tree, rules: Rules) -> None:
+    _, ours, theirs = after(base, local, remote, rules)
+    assert valid(ours)
+    assert valid(theirs)
+
+
+@given(trees(), trees(problems=True), trees(), RULES)
+def test_each_mode_writes_its_side_only(
+    base: Tree, local: Tree, remote: Tree, rules: Rules
+) -> None:
+    found = reconcile(base, local, remote, rules)
+    assert not (rules.mode is Mode.PUSH and found.to_local)
+    assert not (rules.mode is Mode.PULL and found.to_remote)
+
+
+@given(trees(), trees(problems=True), trees(), RULES)
+def test_changes_say_truly_what_was_there(
+    base: Tree, local: Tree, remote: Tree, rules: Rules
+) -> None:
+    found = reconcile(base, local, remote, rules)
+    assert all(change.old == local.get(change.path) for change in found.to_local)
+    assert all(change.old == remote.get(change.path) for change in found.to_remote)
+
+
+@given(trees(), trees(problems=True), trees(), RULES)
+def test_a_second_time_changes_nothing(base: Tree, local: Tree, remote: Tree, rules: Rules) -> None:
+    base, local, remote = after(base, local, remote, rules)
+    again = reconcile(base, local, remote, rules)
+    if rules.policy is not Policy.KEEP_BOTH or rules.mode is Mode.SYNC:
+        assert (again.to_local, again.to_remote) == ((), ())
+
+
+@given(trees(), trees(), trees())
+def test_a_sync_without_conflicts_converges(base: Tree, local: Tree, remote: Tree) -> None:
+    found = reconcile(base, local, remote, Rules())
+    agreed, ours, theirs = after(base, local, remote, Rules())
+    if not found.conflicts:
+        assert ours == theirs == agreed
+
+
+@given(trees(), trees(), trees(), st.sampled_from([Policy.LOCAL, Policy.REMOTE, Policy.KEEP_BOTH]))
+def test_a_policy_leaves_no_conflict(base: Tree, local: Tree, remote: Tree, policy: Policy) -> None:
+    _, ours, theirs = after(base, local, remote, Rules(policy=policy))
+    assert ours == theirs
+
+
+@given(trees(), trees(), trees())
+def test_refusing_loses_no_content_that_one_side_alone_has_changed(
+    base: Tree, local: Tree, remote: Tree
+) -> None:
+    """What somebody has written since the base is still on a side."""
+    _, ours, theirs = after(base, local, remote, Rules())
+    old = set(base.values())
+    for tree in (local, remote):
+        written = {e for p, e in tree.items() if base.get(p) != e and e not in old}
+        assert written <= set(ours.values()) | set(theirs.values())
+
+
+@given(trees(), trees(), trees())
+def test_keeping_both_loses_no_content_at_all(base: Tree, local: Tree, remote: Tree) -> None:
+    _, ours, theirs = after(base, local, remote, Rules(policy=Policy.KEEP_BOTH))
+    left = set(ours.values()) | set(theirs.values())
+    for tree in (local, remote):
+        assert {e for p, e in tree.items() if base.get(p) != e} <= left | set(base.values())
+
+
+@given(trees(), trees(), trees())
+def test_a_sync_is_the_same_from_both_ends(base: Tree, local: Tree, remote: Tree) -> None:
+    one = reconcile(base, local, remote, Rules())
+    other = reconcile(base, remote, local, Rules())
+    assert (one.to_local, one.to_remote) == (other.to_remote, other.to_local)
+    assert [c.path for c in one.conflicts] == [c.path for c in other.conflicts]
+
+
+@given(trees(), trees(), trees(), st.sampled_from([Mode.PUSH, Mode.PULL]))
+def test_push_and_pull_are_mirror_images(base: Tree, local: Tree, remote: Tree, mode: Mode) -> None:
+    other = Mode.PULL if mode is Mode.PUSH else Mode.PUSH
+    one = reconcile(base, local, remote, Rules(mode))
+    back = reconcile(base, remote, local, Rules(other))
+    assert (one.to_local, one.to_remote) == (back.to_remote, back.to_local)
+
+
+@given(trees(), trees())
+def test_without_a_base_nothing_is_removed(local: Tree, remote: Tree) -> None:
+    found = reconcile({}, local, remote, Rules())
+    assert all(c.new is not None for c in (*found.to_local, *found.to_remote))
+
+
+@given(trees(), trees())
+def test_applying_a_difference_makes_the_other(old: Tree, new: Tree) -> None:
+    assert apply(old, diff(old, new)) == new
+    assert apply(new, diff(new, old)) == old
+
+
+@given(trees(), trees())
+def test_every_step_on_the_way_is_a_tree(old: Tree, new: Tree) -> None:
+    """Removals from the leaves, then creations from the root."""
+    tree = dict(old)
+    for change in in_order(diff(old, new)):
+        if change.path in tree and (
+            change.new is None or DIRECTORY in (tree[change.path], change.new)
+        ):
+            del tree[change.path]
+        elif change.new is not None:
+            tree[change.path] = change.new
+        assert valid(tree)
+    if not any(c.old and c.new and c.old.kind != c.new.kind for c in diff(old, new)):
+        assert tree == new

@@ -1,0 +1,1 @@
+"""The commands `haiworkspace` and `hai workspace`."""

@@ -1,0 +1,99 @@
+"""`haiworkspace diff`: the three trees compared, nothing changed."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hai_sync.cli.opening import with_session
+from hai_sync.cli.options import common, filter_of, filters, note_unused
+from hai_sync.cli.telling import change_facts, event, size_of
+from hai_sync.core.diff import Change
+from hai_sync.core.diff import diff as difference
+from hai_sync.core.rules import Mode, Rules
+from hai_sync.remote.fetching import Download, fetch
+from hai_sync.session.session import Session
+from hai_sync.session.wish import Report, Wish
+
+_TEXT_BYTES = 1 << 20
+
+
+@click.command()
+@click.argument("path", default="")
+@click.option("--stat", is_flag=True, help="Only how many and how much.")
+@click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only.")
+@click.option("-l", "--list_timeout", type=click.IntRange(5, 7200), hidden=True)
+@filters
+@common
+def diff(path: str, stat: bool, no_checksum: bool, **options: Any) -> int:
+    """What differs between here and the cluster; with a PATH, line by line. Exits with 1 if anything does."""
+    note_unused(options)
+    wish = Wish(
+        Rules(Mode.SYNC), filter_of(options), dry_run=True, by_size=no_checksum, purpose="diff"
+    )
+
+    async def work(session: Session) -> tuple[Report, str]:
+        report = await session.sync(wish)
+        return report, await _text(session, report, path) if path else ""
+
+    report, text = with_session(options["profile"], work)
+    if path:
+        click.echo(text, nl=False)
+        return 1 if text else 0
+    changes = _differences(report)
+    if options["as_json"] or options["output"] == "json":
+        event("diff", changes=[change_facts(change) for change in changes])
+    elif stat:
+        click.echo(_stat(changes))
+    else:
+        for change in changes:
+            click.echo(f"{_SIDES[change.verb]:13} {change.path}")
+    return 1 if changes else 0
+
+
+_SIDES = {"create": "local only", "remove": "cluster only", "modify": "differs"}
+
+
+def _differences(report: Report) -> list[Change]:
+    outcome = report.outcome
+    paths = {c.path for c in (*outcome.to_local, *outcome.to_remote)}
+    for conflict in outcome.conflicts:
+        paths |= conflict.local.keys() | conflict.remote.keys()
+    return [change for change in difference(report.remote, report.local) if change.path in paths]
+
+
+def _stat(changes: list[Change]) -> str:
+    rows = []
+    for verb, name in _SIDES.items():
+        mine = [change for change in changes if change.verb == verb]
+        size = sum(e.size for change in mine if (e := change.new or change.old) is not None)
+        rows.append(f"{name:13} {len(mine):6} paths  {size_of(size)}")
+    return "\n".join(rows)
+
+
+async def _text(session: Session, report: Report, path: str) -> str:
+    """A unified difference of one small file: the cluster's version first."""
+    entry = report.remote.get(path)
+    old = b""
+    if entry is not None and entry.size <= _TEXT_BYTES:
+        folder = session.place.own / "tmp"
+        download = Download(report.revision, {path: entry}, folder)
+        await fetch(session.remote, download, lambda files, size: None)
+        old = await asyncio.to_thread(download.place(entry.digest).read_bytes)
+        await asyncio.to_thread(download.place(entry.digest).unlink)
+    here = session.place.root / path
+    new = await asyncio.to_thread(_read, here)
+    lines = difflib.unified_diff(_lines(old), _lines(new), f"cluster/{path}", f"local/{path}")
+    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").splitlines(keepends=True)

@@ -1,0 +1,59 @@
+"""The table of commands, with a sentence about each, so that help imports none of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+COMMANDS = {
+    "init": ("init:init", "Make a directory a workspace."),
+    "push": ("push:push", "Bring local changes to the cluster."),
+    "pull": ("pull:pull", "Bring the cluster's changes here."),
+    "sync": ("sync:sync", "Both at once."),
+    "diff": ("diff:diff", "What differs, and who changed it."),
+    "status": ("status:status", "Where this workspace stands."),
+    "list": ("listing:listing", "Your workspaces."),
+    "remove": ("remove:remove", "Remove a workspace, or files of it, from the cluster."),
+    "download": ("download:download", "Get files of the cluster."),
+    "check-ignore": ("check_ignore:check_ignore", "Which rule leaves a path out."),
+    "resolve": ("resolve:resolve", "Settle conflicts."),
+    "snapshots": ("snapshots:snapshots", "Revisions on the cluster, versions kept here."),
+    "restore": ("restore:restore", "Bring older versions back."),
+    "watch": ("watch:watch", "Keep in sync while you work: start, stop, status, flush."),
+}
+
+
+class LazyGroup(click.Group):
+    """Commands of the table."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name][0].split(":")
+        found: Any = getattr(import_module(f"hai_sync.cli.{module}"), name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+_HELP = """Keep a directory here and on the cluster's storage the same.
+
+\b
+  haiworkspace init NAME     make this directory a workspace
+  haiworkspace push          bring what you changed to the cluster
+  haiworkspace pull          bring what tasks wrote back
+  haiworkspace watch start   do both all the time
+"""
+
+GROUP = LazyGroup("workspace", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,0 +1,76 @@
+"""From a directory to a session with its server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from hai.client.connection import Connection
+from hai.client.profile import load
+from hai_sync.index import Index
+from hai_sync.place import Place, find
+from hai_sync.remote.endpoint import Remote
+from hai_sync.session.session import Session
+from hai_sync.session.wish import Listener, Silent
+
+Answer = TypeVar("Answer")
+
+
+@asynccontextmanager
+async def opened(profile: str | None, listener: Listener | None = None) -> AsyncIterator[Session]:
+    """The session of the workspace that we stand in."""
+    place = find()
+    async with connected(profile) as connection:
+        session = open_session(place, connection, listener)
+        try:
+            yield session
+        finally:
+            session.index.close()
+
+
+def open_session(place: Place, connection: Connection, listener: Listener | None = None) -> Session:
+    """Of a place."""
+    index = Index(place.state / "index.sqlite")
+    return Session(place, index, Remote(connection, place.name), listener or Silent())
+
+
+@asynccontextmanager
+async def connected(profile: str | None) -> AsyncIterator[Connection]:
+    """A connection to the server of a profile."""
+    connection = Connection(load(profile))
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+def with_session(
+    profile: str | None,
+    work: Callable[[Session], Awaitable[Answer]],
+    listener: Listener | None = None,
+) -> Answer:
+    """Open, work, close."""
+
+    async def whole() -> Answer:
+        async with opened(profile, listener) as session:
+            return await work(session)
+
+    return asyncio.run(whole())
+
+
+def with_connection(profile: str | None, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    """Connect, work, disconnect."""
+
+    async def whole() -> Answer:
+        async with connected(profile) as connection:
+            return await work(connection)
+
+    return asyncio.run(whole())
+
+
+def relative(place: Place, path: str) -> str:
+    """A path of the command line, as it is called in the workspace."""
+    return str(Path(path).absolute().relative_to(place.root)) if path != "." else ""

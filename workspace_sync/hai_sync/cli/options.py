@@ -1,0 +1,154 @@
+"""Options that several commands take. Those of HAI's client are accepted under their names.
+
+What has no meaning any more (parts, tokens and proxies of an object store) is accepted and said to be
+unused, so that scripts go on working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.scan import Filter
+from hai_sync.session.wish import Wish
+
+Command = Callable[..., Any]
+_UNUSED = {
+    "no_zip": "contents travel in chunks, compressed where that helps",
+    "no_diff": "the difference is always looked at; it is quick",
+    "list_timeout": "",
+    "cloud_connect_timeout": "",
+    "token_expires": "",
+    "part_mb_size": "",
+    "proxy": "the proxy of gRPC is $https_proxy",
+    "provider": "files go to the cluster itself; no object store is in between",
+}
+
+
+class _OutputOrSeconds(click.ParamType[str]):
+    """-o json, or HAI's -o SECONDS."""
+
+    name = "FORMAT"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        text = str(value)
+        if text not in ("table", "json") and not text.isdigit():
+            self.fail("must be table or json", param, ctx)
+        return text
+
+
+def common(command: Command) -> Command:
+    """Of every command."""
+    for option in reversed(
+        (
+            click.option("-o", "--output", type=_OutputOrSeconds(), help="table or json."),
+            click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
+            click.option("--profile", metavar="NAME", help="Which server to use."),
+            click.option("--debug", is_flag=True, help="Show a trace of errors."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def filters(command: Command) -> Command:
+    """What is left out."""
+    for option in reversed(
+        (
+            click.option("--include", multiple=True, metavar="PATTERN", help="Sync it after all."),
+            click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave it out."),
+            click.option(
+                "-i", "--no_hfignore", "--no-ignore", is_flag=True, help="Read no ignore files."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def transfer(command: Command) -> Command:
+    """Of push, pull and sync."""
+    for option in reversed(_TRANSFER):
+        command = option(command)
+    return common(filters(command))
+
+
+def _seconds(least: int, most: int) -> click.IntRange:
+    return click.IntRange(least, most)
+
+
+_TRANSFER = (
+    click.option("--dry-run", is_flag=True, help="Print the plan; exit with 1 if there is one."),
+    click.option("--force", is_flag=True, help="Overwrite what differs; old versions are kept."),
+    click.option(
+        "--conflict",
+        type=click.Choice([policy.value for policy in Policy]),
+        default=Policy.REFUSE.value,
+        show_default=True,
+        help="When both sides have changed a file.",
+    ),
+    click.option("--partial", is_flag=True, help="Do what is not in conflict."),
+    click.option("--delete", is_flag=True, help="Remove what only the written side has."),
+    click.option("--no-delete", is_flag=True, help="Remove nothing."),
+    click.option("--many-removals", is_flag=True, help="Removing over half of it is meant."),
+    click.option("--verify", is_flag=True, help="Look into every file, trust no times."),
+    click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only; misses edits."),
+    click.option("--break-lock", is_flag=True, help="Take the right to write from its holder."),
+    click.option("-q", "--quiet", is_flag=True, help="Only errors."),
+    click.option(
+        "-s",
+        "--sync_timeout",
+        type=_seconds(5, 21_600),
+        metavar="SECONDS",
+        help="Give up after so long.",
+    ),
+    click.option("-z", "--no_zip", is_flag=True, hidden=True),
+    click.option("-d", "--no_diff", is_flag=True, hidden=True),
+    click.option("-l", "--list_timeout", type=_seconds(5, 7200), hidden=True),
+    click.option("--cloud_connect_timeout", type=_seconds(60, 43_200), hidden=True),
+    click.option("-t", "--token_expires", type=_seconds(900, 43_200), hidden=True),
+    click.option("-p", "--part_mb_size", type=_seconds(10, 10_240), hidden=True),
+    click.option("--proxy", hidden=True),
+    click.option("--file_type", hidden=True),
+    click.option("--env_provider", hidden=True),
+    click.option("--env_local_path", hidden=True),
+    click.option("--env_remote_path", hidden=True),
+)
+
+
+def note_unused(options: Mapping[str, Any]) -> None:
+    """Say what is accepted and does nothing."""
+    for name, why in _UNUSED.items():
+        if options.get(name):
+            click.echo(f"--{name} is not needed any more" + (f": {why}" if why else ""), err=True)
+
+
+def filter_of(options: Mapping[str, Any]) -> Filter:
+    """What is left out."""
+    return Filter(options["include"], options["exclude"], not options["no_hfignore"])
+
+
+def wish_of(mode: Mode, options: Mapping[str, Any]) -> Wish:
+    """What the options ask for."""
+    force = options["force"]
+    winner = {Mode.PUSH: Policy.LOCAL, Mode.PULL: Policy.REMOTE}.get(mode)
+    if force and winner is None:
+        raise click.UsageError("--force does not say who wins a sync: use --conflict")
+    policy = winner if force and winner else Policy(options["conflict"])
+    rules = Rules(mode, policy, options["delete"], force, not options["no_delete"])
+    return Wish(
+        rules,
+        filter_of(options),
+        dry_run=options["dry_run"],
+        partial=options["partial"],
+        many_removals=options["many_removals"],
+        verify=options["verify"],
+        by_size=options["no_checksum"],
+        break_lease=options["break_lock"],
+        purpose=mode.value,
+    )

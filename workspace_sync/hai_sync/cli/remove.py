@@ -1,0 +1,90 @@
+"""`haiworkspace remove NAME`."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from hai.client.connection import Connection
+from hai.client.errors import NotFound, UsageError
+from hai_sync.cli.opening import with_connection
+from hai_sync.cli.options import common
+from hai_sync.core.diff import Change, in_order
+from hai_sync.core.entry import Entry, below
+from hai_sync.core.names import fault
+from hai_sync.place import find
+from hai_sync.remote.endpoint import Remote, holder
+from hai_sync.remote.sending import Order, push
+
+
+@click.command()
+@click.argument("name")
+@click.option("-f", "--files", multiple=True, metavar="PATH", help="Only these; globs work.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would go.")
+@common
+def remove(name: str, files: tuple[str, ...], yes: bool, dry_run: bool, **options: Any) -> int:
+    """Remove the workspace NAME from the cluster, or some files of it. Nothing here is touched."""
+    profile = options["profile"]
+    if wrong := [path for path in files if fault(path.rstrip("/"))]:
+        raise UsageError(f"{wrong[0]!r} is no path inside a workspace")
+    if not files:
+        if dry_run:
+            click.echo(f"the workspace {name} with all its files and revisions")
+            return 0
+        _confirm(yes, f"Remove the workspace {name} with all its files on the cluster?")
+        with_connection(profile, lambda connection: Remote(connection, name).delete())
+        click.echo(f"the workspace {name} is removed from the cluster; your files here stay")
+        return 0
+    gone = with_connection(profile, lambda connection: _chosen(connection, name, files))
+    if dry_run or not gone:
+        for path in gone:
+            click.echo(path)
+        return 0 if gone else _nothing(files)
+    _confirm(yes, f"Remove {len(gone)} paths of {name} on the cluster?")
+    with_connection(profile, lambda connection: _remove(connection, name, files))
+    click.echo(f"{len(gone)} paths are removed; `haiworkspace restore` brings them back")
+    return 0
+
+
+def _nothing(files: Sequence[str]) -> int:
+    raise NotFound(f"nothing on the cluster is called {' or '.join(files)}")
+
+
+def _confirm(yes: bool, question: str) -> None:
+    if not yes:
+        click.confirm(question, abort=True, err=True)
+
+
+async def _chosen(connection: Connection, name: str, files: Sequence[str]) -> list[str]:
+    _, tree = await Remote(connection, name).tree({}, 0)
+    return matching(tree, files)
+
+
+def matching(tree: dict[str, Entry], patterns: Sequence[str]) -> list[str]:
+    """Paths that fit, with all that lies below them."""
+    tops = [p for p in tree if any(fnmatch.fnmatchcase(p, each.rstrip("/")) for each in patterns)]
+    return sorted({path for path in tree if any(below(path, top) for top in tops)})
+
+
+async def _remove(connection: Connection, name: str, files: Sequence[str]) -> None:
+    remote = Remote(connection, name)
+    async with remote.lease("remove") as token:
+        revision, tree = await remote.tree({}, 0)
+        changes = in_order(Change(path, tree[path], None) for path in matching(tree, files))
+        here = find_root()
+        order = Order(here, changes, revision, token, holder("remove"), allow_many_removals=True)
+        await push(remote, order, lambda files, size: None)
+
+
+def find_root() -> Any:
+    """Removing reads no files, so that any directory will do."""
+    from pathlib import Path
+
+    try:
+        return find().root
+    except NotFound:
+        return Path.cwd()

@@ -1,0 +1,67 @@
+"""`haiworkspace resolve`: conflicts, one, several or all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hai_sync.cli.opening import with_session
+from hai_sync.cli.options import common
+from hai_sync.cli.telling import conflict_facts, conflict_line, event, tell_report
+from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.session.session import Session
+from hai_sync.session.wish import Report, Wish
+
+_POLICIES = {
+    "local": Policy.LOCAL,
+    "remote": Policy.REMOTE,
+    "newer": Policy.NEWER,
+    "both": Policy.KEEP_BOTH,
+}
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--keep", type=click.Choice(list(_POLICIES)), help="Which version stays.")
+@click.option("--all", "everything", is_flag=True, help="All conflicts.")
+@common
+def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **options: Any) -> int:
+    """List conflicts, or settle them.
+
+    \b
+      haiworkspace resolve                          list them
+      haiworkspace resolve train.py --keep local    take ours
+      haiworkspace resolve --all --keep both        theirs keeps its name, ours becomes a copy
+    """
+    as_json = options["as_json"] or options["output"] == "json"
+    if keep is None:
+        return _list(options["profile"], as_json)
+    if bool(paths) == everything:
+        raise click.UsageError("name the paths, or say --all")
+    wish = _wish(paths, _POLICIES[keep])
+
+    async def work(session: Session) -> Report:
+        return await session.sync(wish)
+
+    return tell_report(with_session(options["profile"], work), as_json, quiet=False)
+
+
+def _wish(paths: tuple[str, ...], policy: Policy) -> Wish:
+    if not paths:
+        return Wish(Rules(Mode.SYNC, policy), purpose="resolve")
+    per_path = tuple((path.rstrip("/"), policy) for path in paths)
+    rules = Rules(Mode.SYNC, per_path=per_path)
+    return Wish(rules, paths=tuple(path for path, _ in per_path), purpose="resolve")
+
+
+def _list(profile: str | None, as_json: bool) -> int:
+    async def work(session: Session) -> Report:
+        return await session.sync(Wish(Rules(Mode.SYNC), dry_run=True, purpose="resolve"))
+
+    conflicts = with_session(profile, work).outcome.conflicts
+    if as_json:
+        event("conflicts", conflicts=[conflict_facts(conflict) for conflict in conflicts])
+    for conflict in conflicts if not as_json else ():
+        click.echo(conflict_line(conflict))
+    return 1 if conflicts else 0

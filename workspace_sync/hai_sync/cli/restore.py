@@ -1,0 +1,76 @@
+"""`haiworkspace restore`: a revision of the cluster, or a version that was kept here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import click
+
+from hai.client.errors import NotFound
+from hai_sync.cli.opening import with_session
+from hai_sync.cli.options import common
+from hai_sync.cli.telling import event, tell_report
+from hai_sync.core.names import fault
+from hai_sync.core.rules import Mode, Rules
+from hai_sync.kept import Kept
+from hai_sync.place import find
+from hai_sync.session.session import Session
+from hai_sync.session.wish import Report, Wish
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("-r", "--revision", type=click.IntRange(1), help="Of the cluster.")
+@click.option("--local", "stamp", is_flag=False, flag_value="", help="What was kept here.")
+@click.option("--no-pull", is_flag=True, help="Only on the cluster.")
+@common
+def restore(
+    paths: tuple[str, ...], revision: int | None, stamp: str | None, no_pull: bool, **options: Any
+) -> int:
+    """Bring older versions back.
+
+    \b
+      haiworkspace restore -r 12                 everything, as in revision 12
+      haiworkspace restore -r 12 train.py data   only these
+      haiworkspace restore train.py --local      the version that the last sync overwrote here
+    """
+    if (revision is None) == (stamp is None):
+        raise click.UsageError("say -r REVISION, or --local")
+    if stamp is not None:
+        return _restore_here(paths, stamp)
+
+    async def work(session: Session) -> tuple[int, Report | None]:
+        async with session.remote.lease("restore") as token:
+            made = await session.remote.restore(revision or 0, paths, token)
+        if no_pull:
+            return made.number, None
+        rules = Rules(Mode.PULL)
+        return made.number, await session.sync(Wish(rules, many_removals=True, purpose="restore"))
+
+    number, report = with_session(options["profile"], work)
+    as_json = options["as_json"] or options["output"] == "json"
+    if as_json:
+        event("restored", revision=number, of=revision)
+    else:
+        click.echo(f"revision {number} is as revision {revision} was")
+    return tell_report(report, as_json, quiet=False) if report else 0
+
+
+def _restore_here(paths: tuple[str, ...], stamp: str) -> int:
+    if not paths:
+        raise click.UsageError("name the paths; `haiworkspace snapshots --local` lists them")
+    place = find()
+    kept = Kept(place.state / "kept")
+    for path in paths:
+        found = None if fault(path) else kept.find(path, stamp)
+        if found is None:
+            raise NotFound(f"no version of {path!r} was kept here")
+        target = place.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(target):
+            kept.keep(str(target), path)
+        shutil.copy2(found, target, follow_symlinks=False)
+        click.echo(f"{path} is back")
+    return 0

@@ -1,0 +1,227 @@
+"""What a sync says: the plan, progress, and what came of it; for people or, one JSON object a line, programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from hai_sync.core.diff import Change
+from hai_sync.core.entry import Entry, Kind
+from hai_sync.core.rules import Conflict
+from hai_sync.session.wish import Refused, Report
+
+_SIGNS = {"create": "+", "modify": "~", "remove": "-"}
+_TOP = 10
+_LARGE_BYTES = 1 << 30
+_SHOWN_EVERY = 0.1
+
+
+def size_of(bytes_: float) -> str:
+    """For people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if bytes_ < 1024 or unit == "GiB":
+            return f"{bytes_:.0f} {unit}" if unit == "B" else f"{bytes_:.1f} {unit}"
+        bytes_ /= 1024
+    raise AssertionError("units end with GiB")
+
+
+def event(kind: str, /, **facts: Any) -> None:
+    """One line for programs."""
+    click.echo(json.dumps({"event": kind, **facts}, ensure_ascii=True))
+
+
+class Progress:
+    """Files, bytes, speed and time left, on one line of a terminal; or events."""
+
+    def __init__(self, as_json: bool, quiet: bool) -> None:
+        self._json = as_json
+        self._bar = sys.stderr.isatty() and not quiet and not as_json
+        self._name, self._files, self._size = "", 0, 0
+        self._done_files = self._done = 0
+        self._began = self._shown = 0.0
+
+    def stage(self, name: str, files: int, size: int) -> None:
+        """A part of the work begins."""
+        self._name, self._files, self._size = name, files, size
+        self._done_files = self._done = 0
+        self._began = self._shown = time.monotonic()
+        if self._json:
+            event("stage", name=name, files=files, bytes=size)
+
+    def progress(self, files: int, size: int) -> None:
+        """So much more is done."""
+        self._done_files += files
+        self._done += size
+        now = time.monotonic()
+        if now - self._shown < _SHOWN_EVERY:
+            return
+        self._shown = now
+        speed = self._done / max(now - self._began, 0.001)
+        left = max(0, self._size - self._done) / max(speed, 1.0)
+        if self._json:
+            facts = {"files": self._done_files, "bytes": self._done, "of_bytes": self._size}
+            event(
+                "progress", name=self._name, **facts, bytes_per_second=round(speed), eta=round(left)
+            )
+        elif self._bar:
+            click.echo(f"\r\x1b[K{self._line(speed, left)}", err=True, nl=False)
+
+    def _line(self, speed: float, left: float) -> str:
+        return (
+            f"{self._name}: {self._done_files}/{self._files} files, "
+            f"{size_of(self._done)} of {size_of(self._size)}, {size_of(speed)}/s, "
+            f"{left:.0f} s left"
+        )
+
+    def end(self) -> None:
+        """The line is free again."""
+        if self._bar and self._name:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def plan_lines(report: Report) -> Iterator[str]:
+    """The exact plan."""
+    for arrow, changes in (("->", report.outcome.to_remote), ("<-", report.outcome.to_local)):
+        for change in changes:
+            yield f"{arrow} {_SIGNS[change.verb]} {_about(change)}"
+    for conflict in report.outcome.conflicts:
+        yield f"!! {conflict_line(conflict)}"
+
+
+def _about(change: Change) -> str:
+    entry = change.new or change.old
+    assert entry is not None
+    if entry.kind is Kind.DIRECTORY:
+        return change.path + "/"
+    if entry.kind is Kind.SYMLINK:
+        return f"{change.path} -> {entry.target}"
+    return f"{change.path}  ({size_of(entry.size)})" if change.new else change.path
+
+
+def conflict_line(conflict: Conflict) -> str:
+    """Who has what."""
+    ours, theirs = conflict.local.get(conflict.path), conflict.remote.get(conflict.path)
+    return f"{conflict.path}  here: {_side(ours)}; cluster: {_side(theirs)}"
+
+
+def _side(entry: Entry | None) -> str:
+    if entry is None:
+        return "removed"
+    if entry.kind is not Kind.FILE:
+        return entry.kind.name.lower()
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.mtime_ns / 1e9))
+    return f"{size_of(entry.size)} of {when}, {entry.digest.hex()[:8]}"
+
+
+def conflict_facts(conflict: Conflict) -> Mapping[str, Any]:
+    """The same for programs."""
+    return {
+        "path": conflict.path,
+        "local": _entry_facts(conflict.local.get(conflict.path)),
+        "remote": _entry_facts(conflict.remote.get(conflict.path)),
+    }
+
+
+def _entry_facts(entry: Entry | None) -> Mapping[str, Any] | None:
+    if entry is None:
+        return None
+    return {
+        "kind": entry.kind.name.lower(),
+        "size": entry.size,
+        "mtime_ns": entry.mtime_ns,
+        "digest": entry.digest.hex(),
+    }
+
+
+def change_facts(change: Change) -> Mapping[str, Any]:
+    """One line of a plan for programs."""
+    return {
+        "path": change.path,
+        "verb": change.verb,
+        "old": _entry_facts(change.old),
+        "new": _entry_facts(change.new),
+    }
+
+
+def tell_plan(report: Report, as_json: bool) -> None:
+    """All of it."""
+    if not as_json:
+        for line in plan_lines(report):
+            click.echo(line)
+        return
+    outcome = report.outcome
+    event(
+        "plan",
+        to_remote=[change_facts(change) for change in outcome.to_remote],
+        to_local=[change_facts(change) for change in outcome.to_local],
+        conflicts=[conflict_facts(conflict) for conflict in outcome.conflicts],
+    )
+
+
+def tell_report(report: Report, as_json: bool, quiet: bool) -> int:
+    """What was done; the exit code."""
+    if as_json:
+        event("done", **report.as_dict())
+        return 0 if report.in_sync else 1
+    for path, why in report.problems.items():
+        click.echo(f"left alone: {_printable(path)}: {why}", err=True)
+    if report.refused is Refused.CONFLICTS:
+        _tell_conflicts(report)
+    elif report.refused is Refused.REMOVALS:
+        _tell_removals(report)
+    elif not quiet:
+        click.echo(_summary(report))
+    return 0 if report.in_sync else 1
+
+
+def _printable(path: str) -> str:
+    return path.encode(errors="backslashreplace").decode()
+
+
+def _tell_conflicts(report: Report) -> None:
+    click.echo("nothing was changed: both sides have changed these", err=True)
+    for conflict in report.outcome.conflicts:
+        click.echo(f"  {conflict_line(conflict)}", err=True)
+    click.echo(
+        "  hint: `haiworkspace resolve PATH --keep local|remote|newer|both`, --partial does the rest",
+        err=True,
+    )
+
+
+def _tell_removals(report: Report) -> None:
+    gone = [c for c in (*report.outcome.to_remote, *report.outcome.to_local) if c.new is None]
+    click.echo(f"nothing was changed: it would remove {len(gone)} paths, as", err=True)
+    for change in gone[:_TOP]:
+        click.echo(f"  {change.path}", err=True)
+    click.echo("  hint: --many-removals if that is meant, --no-delete to keep them", err=True)
+
+
+def _summary(report: Report) -> str:
+    outcome = report.outcome
+    parts = [f"in sync at revision {report.revision}"]
+    if outcome.conflicts:
+        parts = [f"revision {report.revision}, {len(outcome.conflicts)} conflicts left"]
+    if outcome.to_remote:
+        parts.append(f"{len(outcome.to_remote)} paths up ({size_of(report.wire_bytes)} sent)")
+    if outcome.to_local:
+        parts.append(f"{len(outcome.to_local)} paths down")
+    if outcome.held:
+        parts.append(f"{len(outcome.held)} changed on the other side only")
+    if report.ignored:
+        parts.append(f"{report.ignored} ignored")
+    return ", ".join(parts)
+
+
+def warn_if_large(report: Report) -> None:
+    """Before much is sent: what is the most of it?"""
+    up = [c for c in report.outcome.to_remote if c.new is not None and c.new.size]
+    if sum(c.new.size for c in up if c.new) < _LARGE_BYTES:
+        return
+    click.echo("this sends much; the largest are", err=True)
+    for change in sorted(up, key=lambda c: -(c.new.size if c.new else 0))[:_TOP]:
+        click.echo(f"  {_about(change)}", err=True)

@@ -1,0 +1,39 @@
+"""What push, pull and sync have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from hai_sync.cli.opening import with_session
+from hai_sync.cli.options import note_unused, wish_of
+from hai_sync.cli.telling import Progress, tell_plan, tell_report
+from hai_sync.core.rules import Mode
+from hai_sync.session.session import Session
+from hai_sync.session.wish import Report, Wish
+
+
+def transfer_files(mode: Mode, options: Mapping[str, Any], paths: tuple[str, ...] = ()) -> int:
+    """Sync as the options say; the exit code."""
+    as_json = options["as_json"] or options["output"] == "json"
+    note_unused(options)
+    wish = wish_of(mode, options)
+    progress = Progress(as_json, options["quiet"])
+
+    async def work(session: Session) -> Report:
+        async with asyncio.timeout(options["sync_timeout"]):
+            return await session.sync(wish)
+
+    try:
+        report = with_session(options["profile"], work, progress)
+    finally:
+        progress.end()
+    if wish.dry_run:
+        return _dry(report, wish, as_json)
+    return tell_report(report, as_json, options["quiet"])
+
+
+def _dry(report: Report, wish: Wish, as_json: bool) -> int:
+    tell_plan(report, as_json)
+    return 0 if report.outcome.idle and not report.problems else 1

@@ -1,0 +1,166 @@
+"""`haiworkspace watch start|stop|status|flush`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hai.client.errors import HaiError, TimedOut
+from hai_sync.cli.opening import connected, open_session
+from hai_sync.cli.options import common, filter_of, filters
+from hai_sync.cli.telling import event
+from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.place import Place, find
+from hai_sync.watch.control import ask
+
+_START_SECONDS = 20.0
+_LOG_BYTES = 1 << 20
+
+
+@click.group()
+def watch() -> None:
+    """Keep this workspace in sync while you work."""
+
+
+@watch.command()
+@click.option("--foreground", is_flag=True, help="Do not go to the background.")
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.SYNC.value,
+    show_default=True,
+    help="Which way.",
+)
+@click.option(
+    "--conflict", type=click.Choice([p.value for p in Policy]), default=Policy.REFUSE.value
+)
+@filters
+@common
+def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
+    """Start the daemon of this workspace. Conflicts are left to you; everything else goes on."""
+    place = find()
+    if (running := ask(place.own, {"verb": "status"}, timeout=5)) is not None:
+        click.echo(f"it runs already, as pid {running['pid']}")
+        return 0
+    if foreground:
+        return asyncio.run(_run(place, mode, conflict, options))
+    return _spawn(place)
+
+
+async def _run(place: Place, mode: str, conflict: str, options: dict[str, Any]) -> int:
+    from hai_sync.session.daemon import Daemon
+    from hai_sync.session.wish import Wish
+
+    async with connected(options["profile"]) as connection:
+        session = open_session(place, connection)
+        rules = Rules(Mode(mode), Policy(conflict))
+        daemon = Daemon(session, Wish(rules, filter_of(options)), _say)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, daemon.stop)
+        try:
+            await daemon.run()
+        finally:
+            session.index.close()
+    return 0
+
+
+def _say(line: str) -> None:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    print(f"{stamp} {line}", flush=True)
+
+
+def _spawn(place: Place) -> int:
+    """The same command again, with --foreground, in a session of its own."""
+    place.state.mkdir(parents=True, exist_ok=True)
+    path = place.state / "daemon.log"
+    if path.exists() and path.stat().st_size > _LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    arguments = [arg for arg in sys.argv[1:] if arg != "workspace"]
+    command = [sys.executable, "-m", "hai_sync.cli.main", *arguments, "--foreground"]
+    with path.open("ab") as log:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    began = time.monotonic()
+    while (answer := ask(place.own, {"verb": "status"}, timeout=5)) is None:
+        if child.poll() is not None or time.monotonic() - began > _START_SECONDS:
+            raise HaiError(f"the daemon did not start: {_last_words(path)}", hint=f"see {path}")
+        time.sleep(0.02)  # until it listens; it tells nobody
+    click.echo(f"watching {place.root} as pid {answer['pid']}; log: {path}")
+    return 0
+
+
+def _last_words(path: Path) -> str:
+    lines = path.read_text("utf-8", "replace").splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+@watch.command()
+@common
+def stop(**options: Any) -> int:
+    """Stop the daemon of this workspace."""
+    place = find()
+    if ask(place.own, {"verb": "stop"}, timeout=10) is None:
+        click.echo("no daemon runs here", err=True)
+        return 0
+    ends = time.monotonic() + 10
+    while place.socket.exists():
+        if time.monotonic() > ends:
+            raise TimedOut("the daemon does not stop; it may be in the middle of a large file")
+        time.sleep(0.02)
+    click.echo("stopped")
+    return 0
+
+
+@watch.command()
+@common
+def status(**options: Any) -> int:
+    """Tell what the daemon of this workspace does. Exits with 3 if there is none."""
+    answer = ask(find().own, {"verb": "status"}, timeout=5)
+    as_json = options["as_json"] or options["output"] == "json"
+    if as_json:
+        event("daemon", running=answer is not None, **(answer or {}))
+    elif answer is None:
+        click.echo("no daemon runs here")
+    else:
+        click.echo(_line(answer))
+    return 0 if answer is not None else 3
+
+
+def _line(answer: dict[str, Any]) -> str:
+    words = (
+        f"pid {answer['pid']}, {answer['mode']}, {answer['phase']}, revision {answer['revision']}"
+    )
+    words += f", {answer['syncs']} syncs, {answer['files']} files"
+    if answer["polling"]:
+        words += f"\nlooks every few seconds: {answer['polling']}"
+    if answer["error"]:
+        words += f"\ncannot sync now: {answer['error']}"
+    for path in answer["conflicts"]:
+        words += f"\nconflict: {path}"
+    return words
+
+
+@watch.command()
+@common
+def flush(**options: Any) -> int:
+    """Wait until everything that is saved now is on the other side."""
+    answer = ask(find().own, {"verb": "flush"})
+    if answer is None:
+        raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
+    if "error" in answer:
+        raise HaiError(f"the daemon cannot sync: {answer['error']}", reason=answer["reason"])
+    if options["as_json"] or options["output"] == "json":
+        click.echo(json.dumps({"event": "done", **answer}))
+    else:
+        click.echo(f"in sync at revision {answer['revision']}")
+    return 1 if answer["conflicts"] or answer["problems"] or answer["refused"] else 0

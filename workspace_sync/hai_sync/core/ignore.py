@@ -1,0 +1,168 @@
+"""Which paths are left out, by git's rules.
+
+Files of rules (.gitignore, .haiignore, .hfignore) count in their own directory and below; a deeper file
+beats a higher one, a later line an earlier one, `!` takes back. Nothing can be taken back inside a
+directory that is left out, so whoever walks a tree need not look into it. pathspec translates
+patterns; we match them ourselves, because git asks whether a pattern fits the path itself, not one above.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+from hai_sync.core.entry import ancestors, parent
+from hai_sync.core.names import is_own
+
+FILES = (".gitignore", ".haiignore", ".hfignore")
+"""Read in each directory; later ones win."""
+
+DEFAULTS = (
+    *(".git", ".hg/", ".svn/", "__pycache__/", "*.pyc", ".venv/", "node_modules/", "wandb/"),
+    *(
+        ".idea/",
+        ".vscode/",
+        ".ipynb_checkpoints/",
+        ".mypy_cache/",
+        ".pytest_cache/",
+        ".ruff_cache/",
+    ),
+    *(".DS_Store", "Thumbs.db", "*.swp", "*~", ".#*"),
+)
+"""Always there, below every file, so that a file can take them back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line."""
+
+    source: str  # the file, or "defaults"
+    line: int
+    text: str
+    negated: bool
+    for_directories: bool
+    regex: re.Pattern[str]
+
+    def fits(self, path: str, is_directory: bool) -> bool:
+        """Whether it speaks of this path, not merely of one above it."""
+        found = self.regex.match(path) if is_directory or not self.for_directories else None
+        return found is not None and not _went_on(found)
+
+
+def _went_on(found: re.Match[str]) -> bool:
+    """True when the pattern had fitted a directory above already."""
+    return "ps_d" in found.re.groupindex and found.start("ps_d") >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """The rules that stand in one directory; the last one that fits counts."""
+
+    rules: tuple[Rule, ...]
+    any_of_them: re.Pattern[str]  # most paths fit none: one look tells
+
+    def find(self, path: str, is_directory: bool) -> Rule | None:
+        """The rule that decides about a path relative to this directory."""
+        if self.any_of_them.match(path) is None:
+            return None
+        return next((r for r in reversed(self.rules) if r.fits(path, is_directory)), None)
+
+
+def rule_set(texts: Iterable[tuple[str, Iterable[str]]]) -> RuleSet | None:
+    """From the lines of one directory's files; None: nothing is said."""
+    rules = [rule for source, lines in texts for rule in _read(source, lines)]
+    if not rules:
+        return None
+    every = "|".join(f"(?:{_unnamed(rule.regex.pattern)})" for rule in rules)
+    return RuleSet(tuple(rules), re.compile(every, re.DOTALL))
+
+
+def _read(source: str, lines: Iterable[str]) -> Iterable[Rule]:
+    for number, line in enumerate(lines, 1):
+        text = line.removesuffix("\n").removesuffix("\r")
+        bare = _without_blanks(text)
+        name = bare.removesuffix("/")  # pathspec would let it fit what lies inside, too
+        try:
+            pattern = GitIgnoreSpecPattern(name)
+        except ValueError:
+            continue  # git passes over what it cannot read, too
+        if pattern.include is not None and pattern.regex is not None:
+            yield Rule(source, number, text, not pattern.include, name != bare, pattern.regex)
+
+
+def _without_blanks(text: str) -> str:
+    bare = text.rstrip(" ")
+    return bare + " " if bare.endswith("\\") and bare != text else bare
+
+
+def _unnamed(pattern: str | bytes) -> str:
+    return str(pattern).replace("(?P<ps_d>", "(?:")
+
+
+@dataclass(slots=True)
+class Ignore:
+    """The rules of a whole tree. `forced` (of the command line) beats all files."""
+
+    levels: Mapping[str, RuleSet] = field(default_factory=dict)
+    defaults: RuleSet | None = None
+    forced: RuleSet | None = None
+    _directories: dict[str, bool] = field(default_factory=dict)
+
+    def rule(self, path: str, is_directory: bool) -> Rule | None:
+        """The rule that decides about a path itself."""
+        if self.forced and (found := self.forced.find(path, is_directory)):
+            return found
+        if found := self._of_files(path, is_directory):
+            return found
+        return self.defaults.find(path, is_directory) if self.defaults else None
+
+    def _of_files(self, path: str, is_directory: bool) -> Rule | None:
+        if len(self.levels) > 1:
+            for folder in ancestors(path):
+                rules = self.levels.get(folder)
+                if rules and (found := rules.find(path[len(folder) + 1 :], is_directory)):
+                    return found
+        top = self.levels.get("")
+        return top.find(path, is_directory) if top else None
+
+    def skips(self, path: str, is_directory: bool) -> bool:
+        """True when the path itself is left out; whoever walks has asked for those above."""
+        if is_own(path):
+            return True
+        found = self.rule(path, is_directory)
+        return found is not None and not found.negated
+
+    def hides(self, path: str, is_directory: bool) -> bool:
+        """True when the path or a directory that it lies in is left out."""
+        return self._hides_directory(parent(path)) or self.skips(path, is_directory)
+
+    def _hides_directory(self, path: str) -> bool:
+        if not path:
+            return False
+        known = self._directories.get(path)
+        if known is None:
+            known = self._hides_directory(parent(path)) or self.skips(path, True)
+            self._directories[path] = known
+        return known
+
+    def why(self, path: str, is_directory: bool) -> tuple[str, Rule] | None:
+        """The topmost path that is left out, and the rule that says so."""
+        for each in reversed([path, *ancestors(path)]):
+            found = self.rule(each, is_directory or each != path)
+            if found is not None and not found.negated:
+                return each, found
+        return None
+
+
+def default_rules() -> RuleSet | None:
+    """What nobody wants to sync."""
+    return rule_set([("defaults", DEFAULTS)])
+
+
+def forced_rules(include: Sequence[str], exclude: Sequence[str]) -> RuleSet | None:
+    """Of the command line: what is included beats what is excluded."""
+    lines = [*exclude, *(f"!{pattern}" for pattern in include)]
+    return rule_set([("command line", lines)])

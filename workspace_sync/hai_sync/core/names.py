@@ -1,0 +1,121 @@
+"""Which names may travel, and how a conflict copy is called.
+
+A tree that is synced must fit every other machine: names that a case-blind or normalising file
+system takes for the same, that Windows reserves or that are too long are refused with a list before anything
+is sent. What a server says about names is trusted no more than what a disk says.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable
+
+from hai_sync.core.entry import Entry, Kind, Tree, parent
+
+NAME_BYTES = 255
+PATH_BYTES = 3000  # the server's root comes before it
+PARTS = 100
+OWN = ".hfai"
+"""The directory in a workspace's root that holds what is ours; never synced."""
+
+_RESERVED = frozenset(
+    ["con", "prn", "aux", "nul"] + [f"{p}{n}" for p in ("com", "lpt") for n in range(1, 10)]
+)
+
+
+def fault(path: str) -> str:
+    """Why a path must not travel; empty: it may."""
+    if not path or path.startswith("/"):
+        return "it is not a relative path"
+    if "\0" in path:
+        return "it has a NUL in it"
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        return "it has an empty part, . or .."
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8; rename it"
+    if not path.isascii() and not unicodedata.is_normalized("NFC", path):
+        return "its name is not in Unicode's normal form C; rename it"
+    return _too_long(path, encoded)
+
+
+def _too_long(path: str, encoded: bytes) -> str:
+    if len(encoded) > PATH_BYTES:
+        return f"its path is longer than {PATH_BYTES} bytes"
+    if path.count("/") >= PARTS:
+        return f"it lies in more than {PARTS - 1} directories"
+    if len(encoded) > NAME_BYTES and any(len(p.encode()) > NAME_BYTES for p in path.split("/")):
+        return f"its name is longer than {NAME_BYTES} bytes"
+    return ""
+
+
+def is_own(path: str) -> bool:
+    """True for what is the tool's and stays here."""
+    return path == OWN or path.startswith(OWN + "/")
+
+
+def link_fault(path: str, target: str) -> str:
+    """Why a symbolic link must not travel; empty: it may. Nothing is followed."""
+    if target.startswith("/"):
+        return f"it is a link to the absolute path {target}"
+    if not target or "\0" in target:
+        return "it is a link to nowhere"
+    depth = path.count("/")
+    for part in target.split("/"):
+        depth += -1 if part == ".." else 0 if part in ("", ".") else 1
+        if depth < 0:
+            return f"it is a link out of the workspace, to {target}"
+    return ""
+
+
+def clashes(paths: Iterable[str]) -> dict[str, str]:
+    """Paths that some file system takes for one, each with the first of them."""
+    first: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for path in sorted(paths):
+        key = path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
+        other = first.setdefault(key, path)
+        if other != path:
+            found[path] = other
+    return found
+
+
+def reserved(path: str) -> bool:
+    """True for names that Windows cannot hold; they travel, and are told."""
+    name = path.rpartition("/")[2]
+    return name.partition(".")[0].lower() in _RESERVED or name[-1:] in (".", " ")
+
+
+def tree_fault(tree: Tree) -> str:
+    """Why a tree that came from elsewhere is not one; empty: it is."""
+    for path, entry in tree.items():
+        why = fault(path) or (is_own(path) and "it is private to each side")
+        if entry.kind is Kind.SYMLINK:
+            why = why or link_fault(path, entry.target)
+        above = tree.get(parent(path)) if "/" in path else None
+        if "/" in path and (above is None or above.kind is not Kind.DIRECTORY):
+            why = why or f"{parent(path)} is not a directory"
+        if why:
+            return f"{path!r}: {why}"
+    return ""
+
+
+def copy_name(path: str, entry: Entry, taken: Callable[[str], bool]) -> str:
+    """A conflict copy's name: beside the original, the same for the same content."""
+    folder, name = parent(path), path.rpartition("/")[2]
+    stem, dot, suffix = name.rpartition(".")
+    if not stem:
+        stem, dot, suffix = name, "", ""
+    mark = f".conflict-{entry.digest.hex()[:8] or entry.kind.name.lower()}"
+    keep = NAME_BYTES - len((mark + dot + suffix).encode()) - 4
+    stem = stem.encode()[:keep].decode(errors="ignore")
+    return _free(folder + "/" if folder else "", f"{stem}{mark}", dot + suffix, taken)
+
+
+def _free(folder: str, stem: str, end: str, taken: Callable[[str], bool]) -> str:
+    path, number = f"{folder}{stem}{end}", 1
+    while taken(path):
+        number += 1
+        path = f"{folder}{stem}-{number}{end}"
+    return path

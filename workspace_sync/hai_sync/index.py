@@ -1,0 +1,196 @@
+"""What is remembered between two runs: the files as they were last seen, and the base of the last sync.
+
+One SQLite file per workspace, outside of it. It can be lost at any time: files are hashed again then,
+and without a base nothing is ever taken for removed. A damaged one is moved aside and begun anew.
+
+A signature packs what the file system says of a file: size, times, inode and mode. An equal one means
+equal content, unless the file changed so shortly before it was looked at that a second change could
+have left the same times; whoever reads signatures asks `racy`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
+
+Signature = bytes
+_PACK = struct.Struct("<qqqqI")
+_DIRECTORY_SIGNATURE = b"d"
+RACY_NS = 2_000_000_000
+"""Times of the coarsest file systems move in steps of two seconds."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS seen(path TEXT PRIMARY KEY, signature BLOB, digest BLOB, target TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS base(path TEXT PRIMARY KEY, kind INT, digest BLOB, size INT, executable INT,
+    target TEXT, mtime_ns INT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS theirs(path TEXT PRIMARY KEY, kind INT, digest BLOB, size INT, executable INT,
+    target TEXT, mtime_ns INT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+"""
+
+
+def signature(status: os.stat_result) -> Signature:
+    """Of what lstat says. Directories have none of interest: their members are looked at anyway."""
+    if stat.S_ISDIR(status.st_mode):
+        return _DIRECTORY_SIGNATURE
+    return _PACK.pack(
+        status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
+    )
+
+
+def racy(seen: Signature, looked_ns: int) -> bool:
+    """True when the file may have changed after it was looked at without showing it."""
+    if seen == _DIRECTORY_SIGNATURE:
+        return False
+    _, mtime_ns, ctime_ns, _, _ = _PACK.unpack(seen)
+    return bool(max(mtime_ns, ctime_ns) >= looked_ns - RACY_NS)
+
+
+def entry_of(seen: Signature, digest: bytes, target: str) -> Entry:
+    """What lies there, from its signature and what was read of it."""
+    if seen == _DIRECTORY_SIGNATURE:
+        return DIRECTORY
+    size, mtime_ns, _, _, mode = _PACK.unpack(seen)
+    if stat.S_ISLNK(mode):
+        return Entry(Kind.SYMLINK, target=target)
+    return Entry(Kind.FILE, digest, size, bool(mode & 0o100), mtime_ns=max(0, mtime_ns))
+
+
+class Index:
+    """One workspace's memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = self._open()
+        except sqlite3.DatabaseError:
+            os.replace(path, path.with_suffix(".damaged"))
+            self._db = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self._path, isolation_level=None, timeout=30, check_same_thread=False)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.executescript(_SCHEMA)
+        return db
+
+    def close(self) -> None:
+        """Done with it."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def signatures(self) -> dict[str, Signature]:
+        """What was seen where."""
+        return dict(self._db.execute("SELECT path, signature FROM seen"))
+
+    def entries(self, share: Tree) -> dict[str, Entry]:
+        """What was seen, read as entries. Equal ones of `share` are used again, for they are many."""
+        found: dict[str, Entry] = {}
+        for path, seen, digest, target in self._db.execute("SELECT * FROM seen"):
+            entry = entry_of(seen, digest, target)
+            other = share.get(path)
+            found[path] = other if other == entry and other.mtime_ns == entry.mtime_ns else entry
+        return found
+
+    def remember(
+        self, entries: Mapping[str, Entry], signatures: Mapping[str, Signature], gone: Iterable[str]
+    ) -> None:
+        """What was seen anew; files whose content is unknown are not worth remembering."""
+        rows = [
+            (path, signatures[path], entry.digest, entry.target)
+            for path, entry in entries.items()
+            if entry.hashed and entry.kind is not Kind.PROBLEM and path in signatures
+        ]
+        with self.transaction():
+            self._db.executemany("DELETE FROM seen WHERE path = ?", ((path,) for path in gone))
+            self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", rows)
+
+    def base(self) -> dict[str, Entry]:
+        """What both sides agreed on last time."""
+        return {path: entry for path, entry in self._rows("base") if entry is not None}
+
+    def remote(self, base: Tree) -> dict[str, Entry]:
+        """What the other side had last time; mostly the base."""
+        found = dict(base)
+        for path, entry in self._rows("theirs"):
+            if entry is None:
+                found.pop(path, None)
+            else:
+                found[path] = entry
+        return found
+
+    def _rows(self, table: str) -> Iterator[tuple[str, Entry | None]]:
+        rows = self._db.execute(
+            f"SELECT path, kind, digest, size, executable, target, mtime_ns FROM {table}"
+        )
+        for path, kind, digest, size, executable, target, mtime_ns in rows:
+            if kind == Kind.DIRECTORY:
+                yield path, DIRECTORY
+            elif kind:
+                yield path, Entry(Kind(kind), digest, size, bool(executable), target, mtime_ns)
+            else:
+                yield path, None
+
+    def agree(self, old: Tree, new: Tree, remote: Tree, facts: Mapping[str, str]) -> None:
+        """Make a new base of the old one, in one step with the other side's tree and facts about it."""
+        gone = [(path,) for path in old if path not in new]
+        rows = [_row(path, e) for path, e in new.items() if old.get(path) is not e]
+        theirs = [_row(path, e) for path, e in remote.items() if new.get(path) != e]
+        theirs += [_row(path, None) for path in new if path not in remote]
+        with self.transaction():
+            self._db.executemany("DELETE FROM base WHERE path = ?", gone)
+            self._db.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.execute("DELETE FROM theirs")
+            self._db.executemany("INSERT INTO theirs VALUES (?, ?, ?, ?, ?, ?, ?)", theirs)
+            self._set(facts)
+
+    def forget_base(self) -> None:
+        """As if it had never been synced."""
+        with self.transaction():
+            for table in ("base", "theirs", "facts"):
+                self._db.execute(f"DELETE FROM {table}")
+
+    def fact(self, name: str, default: str = "") -> str:
+        """Something else that is remembered."""
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else default
+
+    def set_facts(self, **facts: str) -> None:
+        """Remember something else."""
+        with self.transaction():
+            self._set(facts)
+
+    def _set(self, facts: Mapping[str, str]) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+
+
+def _row(path: str, entry: Entry | None) -> Sequence[object]:
+    if entry is None:
+        return (path, 0, b"", 0, 0, "", 0)
+    return (
+        path,
+        int(entry.kind),
+        entry.digest,
+        entry.size,
+        int(entry.executable),
+        entry.target,
+        entry.mtime_ns,
+    )

@@ -1,0 +1,86 @@
+"""Versions of local files that a sync has overwritten or removed, so that they can be had back.
+
+They lie outside the tree, in one directory per sync (named by its time), under their own paths. Those
+older than thirty days go.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+DAYS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version that was kept."""
+
+    stamp: str  # milliseconds since 1970
+    path: str
+    size: int
+
+    @property
+    def time(self) -> float:
+        """When it was overwritten."""
+        return int(self.stamp) / 1000
+
+
+class Kept:
+    """The store of one workspace."""
+
+    def __init__(self, folder: Path, stamp: str = "") -> None:
+        self._folder = folder
+        self._stamp = stamp or str(time.time_ns() // 1_000_000)
+
+    def keep(self, held: str, path: str) -> None:
+        """Take a file (that nobody else uses) into the store."""
+        target = self._target(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(held, target)
+        except OSError:  # another file system
+            shutil.copy2(held, target, follow_symlinks=False)
+            os.unlink(held)
+
+    def _target(self, path: str) -> Path:
+        """A second version within one sync (a file changed while it was replaced) has its own name."""
+        target = self._folder / self._stamp / path
+        number = 1
+        while os.path.lexists(target):
+            number += 1
+            target = self._folder / f"{self._stamp}.{number}" / path
+        return target
+
+    def versions(self) -> Iterator[Version]:
+        """All that there is, oldest first."""
+        for stamp in self._stamps():
+            root = self._folder / stamp
+            for folder, _, files in os.walk(root):
+                for name in sorted(files):
+                    path = Path(folder, name)
+                    yield Version(
+                        stamp.partition(".")[0], str(path.relative_to(root)), path.lstat().st_size
+                    )
+
+    def find(self, path: str, stamp: str = "") -> Path | None:
+        """The newest version of a path, or that of a time."""
+        found = [self._folder / s / path for s in self._stamps() if s.startswith(stamp)]
+        return next((each for each in reversed(found) if os.path.lexists(each)), None)
+
+    def prune(self, now: float) -> None:
+        """Let the old ones go."""
+        for stamp in self._stamps():
+            if int(stamp.partition(".")[0]) / 1000 < now - DAYS * 86_400:
+                shutil.rmtree(self._folder / stamp, ignore_errors=True)
+
+    def _stamps(self) -> list[str]:
+        try:
+            found = [name for name in os.listdir(self._folder) if name[:1].isdigit()]
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=lambda name: (int(name.partition(".")[0]), name))

@@ -1,0 +1,146 @@
+"""Where a workspace is: its root with `.hfai/workspace.yml`, and the directory of what we remember of it.
+
+The file holds no absolute path, so that a moved directory goes on being the same workspace; what is
+remembered lies in the user's data directory, under the workspace's own identity. The root carries a
+marker: an empty mount point in its place has none, and is never taken for a tree whose files were removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hai.client.errors import NotFound, UsageError
+from hai_sync.core.names import OWN
+
+CONFIG = "workspace.yml"
+TEMPORARY = "tmp"
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}")
+_SYSTEM = ("/", "/usr", "/sys", "/proc", "/boot", "/dev", "/run", "/etc", "/var", "/bin", "/lib")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One workspace on this machine."""
+
+    root: Path
+    name: str
+    id: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def own(self) -> Path:
+        """The directory in the root that is ours."""
+        return self.root / OWN
+
+    @property
+    def state(self) -> Path:
+        """Index, kept versions, log of the daemon: outside of the tree."""
+        return data_directory() / self.id
+
+    @property
+    def socket(self) -> Path:
+        """Where a daemon listens."""
+        return self.own / "daemon.sock"
+
+    def require(self) -> None:
+        """Raises UsageError when the root is not the one that it was: unmounted, moved or removed."""
+        if not (self.own / CONFIG).is_file():
+            raise UsageError(
+                f"{self.root} is not there or not mounted: it has no {OWN}/{CONFIG}",
+                hint="nothing was changed; mount it, or go to where it was moved",
+            )
+
+
+def data_directory() -> Path:
+    """Where workspaces are remembered."""
+    from platformdirs import user_data_path
+
+    return user_data_path("hai") / "workspaces"
+
+
+def find(start: Path | None = None) -> Place:
+    """The workspace that a directory lies in. Raises NotFound."""
+    at = Path(os.path.realpath(start or os.getcwd()))
+    for folder in (at, *at.parents):
+        if (folder / OWN / CONFIG).is_file():
+            return _read(folder)
+    raise NotFound(f"{at} lies in no workspace", hint="`haiworkspace init NAME` makes it one")
+
+
+def _read(root: Path) -> Place:
+    import yaml
+
+    path = root / OWN / CONFIG
+    try:
+        data = yaml.safe_load(path.read_text("utf-8"))
+        name, id = str(data["name"]), str(uuid.UUID(str(data["id"])))
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"cannot read {path}: {error}", hint="correct it, or remove it and init again"
+        ) from error
+    return Place(root, name, id, data)
+
+
+def create(root: Path, name: str) -> tuple[Place, bool]:
+    """Make a directory a workspace; False: it is this one already. Raises UsageError."""
+    import yaml
+
+    _check_name(name)
+    root = Path(os.path.realpath(root))
+    _check_root(root)
+    try:
+        known = find(root)
+    except NotFound:
+        known = None
+    if known is not None:
+        return _same(known, root, name), False
+    place = Place(root, name, str(uuid.uuid4()))
+    place.own.mkdir(exist_ok=True)
+    text = yaml.safe_dump({"name": name, "id": place.id}, sort_keys=False)
+    temporary = place.own / (CONFIG + ".new")
+    temporary.write_text(text, "utf-8")
+    os.replace(temporary, place.own / CONFIG)
+    return place, True
+
+
+def _same(known: Place, root: Path, name: str) -> Place:
+    if known.root != root:
+        raise UsageError(f"{root} lies in the workspace {known.name!r} of {known.root}")
+    if known.name != name:
+        raise UsageError(
+            f"{root} is the workspace {known.name!r} already",
+            hint=f"remove {known.own} to make it another one",
+        )
+    return known
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be a workspace's name",
+            hint="letters, digits, '-', '_' and '.', at most 63, not beginning with a dot",
+        )
+
+
+def _check_root(root: Path) -> None:
+    if str(root) in _SYSTEM or root == Path.home():
+        raise UsageError(f"{root} is not a directory to sync as a whole; make one inside it")
+    if not root.is_dir():
+        raise UsageError(f"there is no directory {root}")
+
+
+@contextmanager
+def locked(state: Path) -> Iterator[None]:
+    """One process at a time syncs a workspace; others wait."""
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

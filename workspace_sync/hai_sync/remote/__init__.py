@@ -1,0 +1,1 @@
+"""The other side: a server's workspace, reached through hai.client's connection."""

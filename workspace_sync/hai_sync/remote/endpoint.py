@@ -1,0 +1,142 @@
+"""One workspace on a server: its tree, its lease, its revisions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hai.client.connection import Connection
+from hai.client.errors import HaiError, NotFound, Unreachable
+from hai.v1 import workspace_service_pb2 as wire_pb
+from hai.v1.workspace_pb2 import Workspace, WorkspaceLease, WorkspaceRevision
+from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
+from hai_sync.core.entry import Entry, Tree
+from hai_sync.errors import BadPeer
+from hai_sync.remote.wire import merge, require_tree
+
+if TYPE_CHECKING:
+    from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceAsyncStub
+
+RENEW_SECONDS = 5.0
+
+
+def holder(purpose: str) -> str:
+    """Who we are, for people on the other side."""
+    return f"{socket.gethostname()} pid {os.getpid()} {purpose}"
+
+
+class Remote:
+    """The server's side of one workspace. `user` is empty for the caller's own."""
+
+    def __init__(self, connection: Connection, name: str, user: str = "") -> None:
+        self.connection = connection
+        self.name = name
+        self.user = user
+
+    @cached_property
+    def stub(self) -> WorkspaceServiceAsyncStub:
+        """The calls."""
+        return self.connection.stub(WorkspaceServiceStub)
+
+    async def get(self) -> Workspace:
+        """What the server says of it. Raises NotFound."""
+        request = wire_pb.GetWorkspaceRequest(name=self.name, user=self.user)
+        return await self.connection.unary(self.stub.GetWorkspace, request, retry=True)
+
+    async def create(self) -> Workspace:
+        """Make it, or take the one that is there."""
+        with suppress(NotFound):
+            return await self.get()
+        request = wire_pb.CreateWorkspaceRequest(workspace=Workspace(name=self.name))
+        return await self.connection.unary(self.stub.CreateWorkspace, request)
+
+    async def delete(self) -> None:
+        """Remove it with its files."""
+        request = wire_pb.DeleteWorkspaceRequest(name=self.name, user=self.user)
+        await self.connection.unary(self.stub.DeleteWorkspace, request)
+
+    async def tree(self, known: Tree, since: int) -> tuple[int, dict[str, Entry]]:
+        """The newest revision and its tree; `known` is the tree of revision `since`."""
+        tree = dict(known) if since else {}
+        request = wire_pb.GetTreeRequest(name=self.name, user=self.user, since=since)
+        revision, changed = await self._merge(tree, request)
+        if changed:
+            await asyncio.to_thread(require_tree, tree)
+        return revision, tree
+
+    async def tree_at(self, revision: int) -> Tree:
+        """The tree of one revision."""
+        tree: dict[str, Entry] = {}
+        request = wire_pb.GetTreeRequest(name=self.name, user=self.user, revision=revision)
+        await self._merge(tree, request)
+        require_tree(tree)
+        return tree
+
+    async def _merge(
+        self, tree: dict[str, Entry], request: wire_pb.GetTreeRequest
+    ) -> tuple[int, bool]:
+        revision, changed = request.since, False
+        async for answer in self.connection.stream(self.stub.GetTree, request):
+            if answer.revision < max(request.since, 0):
+                raise BadPeer(f"the server went back from revision {request.since}")
+            revision, changed = answer.revision, changed or bool(answer.entries)
+            merge(tree, answer.entries)
+        return revision, changed
+
+    @asynccontextmanager
+    async def lease(self, purpose: str, force: bool = False) -> AsyncIterator[str]:
+        """The right to write, renewed until left; yields its token."""
+        request = wire_pb.LeaseWorkspaceRequest(name=self.name, holder=holder(purpose), force=force)
+        lease = await self.connection.unary(self.stub.LeaseWorkspace, request)
+        renewing = asyncio.create_task(self._renew(lease))
+        try:
+            yield lease.token
+        finally:
+            renewing.cancel()
+            await self._release(lease)
+
+    async def _renew(self, lease: WorkspaceLease) -> None:
+        request = wire_pb.LeaseWorkspaceRequest(name=self.name, token=lease.token)
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            with suppress(HaiError):  # a lease that is lost refuses the push itself
+                await self.connection.unary(self.stub.LeaseWorkspace, request, retry=True)
+
+    async def _release(self, lease: WorkspaceLease) -> None:
+        request = wire_pb.LeaseWorkspaceRequest(name=self.name, token=lease.token, release=True)
+        with suppress(HaiError):  # it ends by itself
+            await self.connection.unary(self.stub.LeaseWorkspace, request)
+
+    async def revisions(self, count: int) -> Sequence[WorkspaceRevision]:
+        """The newest ones."""
+        request = wire_pb.ListRevisionsRequest(name=self.name, user=self.user, page_size=count)
+        answer = await self.connection.unary(self.stub.ListRevisions, request, retry=True)
+        return answer.revisions
+
+    async def restore(self, revision: int, paths: Sequence[str], token: str) -> WorkspaceRevision:
+        """Make paths again as they were."""
+        request = wire_pb.RestoreRevisionRequest(
+            name=self.name, revision=revision, paths=paths, lease_token=token
+        )
+        return await self.connection.unary(self.stub.RestoreRevision, request)
+
+    async def watch(self) -> AsyncIterator[int]:
+        """Numbers of new revisions as they come; ends when the server goes away."""
+        request = wire_pb.WatchWorkspaceRequest(name=self.name, user=self.user)
+        with suppress(Unreachable):
+            async for answer in self.connection.stream(self.stub.WatchWorkspace, request):
+                yield answer.revision.number
+
+
+async def list_workspaces(connection: Connection) -> Sequence[Workspace]:
+    """All of the caller's."""
+    stub = connection.stub(WorkspaceServiceStub)
+    answer = await connection.unary(
+        stub.ListWorkspaces, wire_pb.ListWorkspacesRequest(), retry=True
+    )
+    return answer.workspaces

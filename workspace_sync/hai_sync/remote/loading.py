@@ -1,0 +1,186 @@
+"""Reads what is to be sent: small files whole, large ones as a list of their chunks.
+
+A file that changes while it is read is `Restless`: the push begins anew with what it is then.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from blake3 import blake3
+
+from hai_sync.core.chunks import LARGEST, WHOLE_BYTES, Piece, cut, digest_of
+from hai_sync.core.diff import Change
+from hai_sync.core.entry import Entry, Kind
+from hai_sync.index import Signature, signature
+from hai_sync.remote.contents import BATCH_BYTES
+from hai_sync.scan import open_file, read_all
+
+_ENTRIES = 400
+_hashing = ThreadPoolExecutor(1)
+
+
+class Restless(Exception):
+    """A file is not what it was when the decision was made; `path` tells which."""
+
+    def __init__(self, path: str, why: str = "it changes while it is read") -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why
+
+
+@dataclass(slots=True)
+class Large:
+    """A file in chunks. Digests and sizes are packed: a file of 100 GB has more than a million."""
+
+    path: str
+    source: str
+    entry: Entry
+    seen: Signature
+    digests: bytearray = field(default_factory=bytearray)
+    sizes: list[int] = field(default_factory=list)
+
+    def pieces(self) -> Iterator[Piece]:
+        """In order."""
+        offset = 0
+        for number, size in enumerate(self.sizes):
+            yield Piece(bytes(self.digests[number * 32 : number * 32 + 32]), offset, size)
+            offset += size
+
+
+@dataclass(slots=True)
+class Batch:
+    """Some changes, with the contents of the small files among them."""
+
+    entries: list[tuple[str, Entry | None]] = field(default_factory=list)
+    contents: dict[bytes, bytes] = field(default_factory=dict)
+    large: dict[bytes, Large] = field(default_factory=dict)
+    signatures: dict[str, Signature] = field(default_factory=dict)
+    bytes: int = 0
+
+
+def batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Groups of about a megabyte. Large files stand alone."""
+    group: list[Change] = []
+    size = 0
+    for change in changes:
+        more = change.new.size if change.new is not None else 0
+        if group and (size + more > BATCH_BYTES or len(group) >= _ENTRIES):
+            yield group
+            group, size = [], 0
+        group.append(change)
+        size += more
+    if group:
+        yield group
+
+
+def load(root: Path, changes: Sequence[Change], sources: Mapping[str, str]) -> Batch:
+    """Read and hash a group. Raises Restless."""
+    batch = Batch()
+    for change in changes:
+        new = change.new
+        if new is None or new.kind is not Kind.FILE:
+            batch.entries.append((change.path, new))
+            continue
+        source = sources.get(change.path, change.path)
+        try:
+            _read(batch, root, change.path, source, new)
+        except OSError as error:
+            raise Restless(change.path, f"it cannot be read: {error.strerror}") from error
+    return batch
+
+
+def _read(batch: Batch, root: Path, path: str, source: str, entry: Entry) -> None:
+    file = open_file(root, source)
+    try:
+        before = os.fstat(file)
+        if not stat.S_ISREG(before.st_mode):
+            raise Restless(path, "it is no regular file any more")
+        if before.st_size > WHOLE_BYTES:
+            large = _cut(file, path, source, entry, signature(before))
+            entry = large.entry = _as_read(entry, large.entry.digest, before)
+            batch.large[entry.digest] = large
+        else:
+            data = read_all(file, before.st_size)
+            digest = digest_of(data)
+            entry = _as_read(entry, digest, before)
+            batch.contents[digest] = data
+            if len(data) != before.st_size:
+                raise Restless(path)
+        seen = signature(os.fstat(file))
+    finally:
+        os.close(file)
+    if seen != signature(before):
+        raise Restless(path)
+    batch.bytes += entry.size
+    batch.entries.append((path, entry))
+    batch.signatures[path] = seen
+
+
+def _as_read(entry: Entry, digest: bytes, status: os.stat_result) -> Entry:
+    return replace(
+        entry,
+        digest=digest,
+        size=status.st_size,
+        executable=bool(status.st_mode & 0o100),
+        mtime_ns=max(0, status.st_mtime_ns),
+    )
+
+
+def _cut(file: int, path: str, source: str, entry: Entry, seen: Signature) -> Large:
+    """Chunks and the whole file's digest, from one reading; the latter on another core."""
+    large = Large(path, source, entry, seen)
+    whole = blake3()
+
+    def read(size: int) -> bytes:
+        block = os.read(file, size)
+        waiting.append(_hashing.submit(whole.update, block))
+        if len(waiting) > 2:
+            waiting.pop(0).result()
+        return block
+
+    waiting: list[Future[object]] = []
+    for piece, _ in cut(read):
+        large.digests += piece.digest
+        large.sizes.append(piece.size)
+    for last in waiting:
+        last.result()
+    large.entry = replace(entry, digest=whole.digest())
+    return large
+
+
+def chunk_groups(large: Large, wanted: set[bytes]) -> Iterator[list[Piece]]:
+    """The chunks that are wanted, each once, about a megabyte at a time."""
+    group: list[Piece] = []
+    size = 0
+    for piece in large.pieces():
+        if piece.digest not in wanted:
+            continue
+        wanted.discard(piece.digest)
+        group.append(piece)
+        size += piece.size
+        if size >= BATCH_BYTES - LARGEST:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def read_pieces(root: Path, large: Large, pieces: Sequence[Piece]) -> list[bytes]:
+    """Their bytes, if the file is as it was. Raises Restless."""
+    try:
+        file = open_file(root, large.source)
+    except OSError as error:
+        raise Restless(large.path, f"it cannot be read: {error.strerror}") from error
+    try:
+        data = [os.pread(file, piece.size, piece.offset) for piece in pieces]
+        if signature(os.fstat(file)) != large.seen:
+            raise Restless(large.path)
+    finally:
+        os.close(file)
+    return data

@@ -1,0 +1,262 @@
+"""One push: changes go out while files are read, the server says what it lacks, and only that follows.
+
+Four things happen at once: groups of files are loaded in threads, messages leave in the order of a queue,
+answers are read without ever waiting for anything else (a server that cannot answer would stop taking), and
+contents that were asked for are made into messages. What is loaded and not yet done with is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hai.v1.workspace_pb2 import Chunk, WorkspaceRevision
+from hai.v1.workspace_service_pb2 import (
+    BeginPush,
+    CommitPush,
+    FileRecipe,
+    MissingContents,
+    PushChanges,
+    PushContents,
+    PushTreeRequest,
+    PushTreeResponse,
+)
+from hai_sync.core.chunks import Piece
+from hai_sync.core.diff import Change
+from hai_sync.core.entry import Entry
+from hai_sync.errors import BadPeer
+from hai_sync.index import Signature
+from hai_sync.remote.contents import BATCH_BYTES, packed
+from hai_sync.remote.endpoint import Remote
+from hai_sync.remote.loading import Batch, Large, batches, chunk_groups, load, read_pieces
+from hai_sync.remote.wire import to_message
+
+_AHEAD = 3  # groups that are being loaded
+_QUEUED = 8  # messages that wait for the wire
+_OPEN = 24  # groups whose contents may still be asked for
+_RECIPE_CHUNKS = 10_000
+Progress = Callable[[int, int], None]
+"""Files and bytes that are done since the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be pushed, and by which right."""
+
+    root: Path
+    changes: Sequence[Change]
+    base_revision: int
+    lease_token: str
+    author: str
+    sources: Mapping[str, str] = field(default_factory=dict)  # conflict copies: whose content
+    compress: bool = True
+    allow_many_removals: bool = False
+
+
+@dataclass(slots=True)
+class Sent:
+    """What has become of it."""
+
+    revision: WorkspaceRevision
+    entries: dict[str, Entry | None]
+    signatures: dict[str, Signature]
+    wire_bytes: int
+
+
+async def push(remote: Remote, order: Order, progress: Progress) -> Sent:
+    """Carry out an order. Raises HaiError, Restless, BadPeer; the server then has changed nothing."""
+    return await _Push(remote, order, progress).run()
+
+
+class _Push:
+    def __init__(self, remote: Remote, order: Order, progress: Progress) -> None:
+        self.remote = remote
+        self.order = order
+        self.progress = progress
+        self.queue: asyncio.Queue[PushTreeRequest | None] = asyncio.Queue(_QUEUED)
+        self.open = asyncio.Semaphore(_OPEN)
+        self.asking = asyncio.Lock()  # questions leave in the order in which answers are expected
+        self.unanswered: deque[Batch | Large | None] = deque()
+        self.wanted: asyncio.Queue[tuple[Batch | Large | None, set[bytes]] | None] = asyncio.Queue()
+        self.answered = 0
+        self.collected: set[bytes] = set()
+        self.messages = 0
+        self.due = 0  # answers and contents that are still to come before the commit
+        self.idle = asyncio.Event()
+        self.loaded = False
+        self.sent = Sent(WorkspaceRevision(), {}, {}, 0)
+
+    async def run(self) -> Sent:
+        stub = self.remote.stub
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.produce())
+                group.create_task(self.follow())
+                answers = self.remote.connection.duplex(stub.PushTree, self.requests())
+                async with aclosing(answers):
+                    async for answer in answers:
+                        self.take(answer)
+                if not self.sent.revision.number and self.order.changes:
+                    raise BadPeer("the server ended the push without saying what became of it")
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        return self.sent
+
+    async def requests(self) -> AsyncIterator[PushTreeRequest]:
+        while (message := await self.queue.get()) is not None:
+            self.sent.wire_bytes += message.ByteSize()
+            yield message
+
+    async def put(self, message: PushTreeRequest) -> None:
+        self.messages += 1
+        await self.queue.put(message)
+
+    async def produce(self) -> None:
+        order = self.order
+        begin = BeginPush(
+            name=self.remote.name,
+            lease_token=order.lease_token,
+            base_revision=order.base_revision,
+            author=order.author,
+            allow_many_removals=order.allow_many_removals,
+        )
+        await self.put(PushTreeRequest(begin=begin))
+        async for batch in self.load():
+            self.sent.entries.update(batch.entries)
+            self.sent.signatures.update(batch.signatures)
+            entries = [to_message(path, entry) for path, entry in batch.entries]
+            await self.ask(batch, PushTreeRequest(changes=PushChanges(entries=entries)))
+        self.loaded = True
+        self.finish()
+        await self.idle.wait()
+        await self.wanted.put(None)
+        await self.put(PushTreeRequest(commit=CommitPush(messages=self.messages)))
+        await self.queue.put(None)
+
+    async def load(self) -> AsyncIterator[Batch]:
+        """Groups in order, some of them read ahead."""
+        order, ahead = self.order, deque[asyncio.Task[Batch]]()
+        groups = batches(order.changes)
+        try:
+            while True:
+                while len(ahead) < _AHEAD and (group := next(groups, None)) is not None:
+                    await self.open.acquire()
+                    work = asyncio.to_thread(load, order.root, group, order.sources)
+                    ahead.append(asyncio.create_task(work))
+                if not ahead:
+                    return
+                yield await ahead.popleft()
+        finally:
+            for task in ahead:
+                task.cancel()
+            await asyncio.gather(*ahead, return_exceptions=True)
+
+    async def ask(self, what: Batch | Large | None, message: PushTreeRequest) -> None:
+        async with self.asking:
+            self.due += 1
+            self.unanswered.append(what)
+            await self.put(message)
+
+    def take(self, answer: PushTreeResponse) -> None:
+        if answer.HasField("revision"):
+            self.sent.revision.CopyFrom(answer.revision)
+        elif answer.HasField("missing"):
+            self.take_missing(answer.missing)
+
+    def take_missing(self, missing: MissingContents) -> None:
+        """A long answer comes in several messages; the last one counts the question as answered."""
+        self.collected |= set(missing.digests)
+        if missing.answered <= self.answered:
+            return
+        if not self.unanswered or missing.answered != self.answered + 1:
+            raise BadPeer("the server answered what nobody asked")
+        self.answered += 1
+        self.wanted.put_nowait((self.unanswered.popleft(), self.collected))
+        self.collected = set()
+
+    async def follow(self) -> None:
+        """Send what was asked for, in the order of the answers."""
+        while (asked := await self.wanted.get()) is not None:
+            what, digests = asked
+            if isinstance(what, Batch):
+                await self.contents(what, digests)
+                self.open.release()
+            elif what is not None:
+                await self.chunks(what, digests)
+            self.due -= 1
+            self.finish()
+
+    def finish(self) -> None:
+        if self.loaded and self.due == 0:
+            self.idle.set()
+
+    async def contents(self, batch: Batch, wanted: set[bytes]) -> None:
+        small = [d for d in batch.contents if d in wanted]
+        for group in _groups(small, batch.contents):
+            await self.send([(d, batch.contents[d]) for d in group])
+        for digest in wanted & batch.large.keys():
+            await self.recipe(batch.large[digest])
+        large = sum(each.entry.size for each in batch.large.values())
+        self.progress(len(batch.entries), batch.bytes - large)
+        for digest in batch.large.keys() - wanted:
+            self.progress(0, batch.large[digest].entry.size)
+
+    async def recipe(self, large: Large) -> None:
+        pieces = list(large.pieces())
+        for begin in range(0, len(pieces), _RECIPE_CHUNKS):
+            some = pieces[begin : begin + _RECIPE_CHUNKS]
+            last = begin + len(some) == len(pieces)
+            chunks = [Chunk(digest=piece.digest, size=piece.size) for piece in some]
+            message = FileRecipe(digest=large.entry.digest, chunks=chunks, last=last)
+            await self.ask(large if last else None, PushTreeRequest(recipe=message))
+
+    async def chunks(self, large: Large, wanted: set[bytes]) -> None:
+        """Send them; the next ones are read meanwhile."""
+        sent = 0
+        groups = chunk_groups(large, wanted)
+        group = next(groups, None)
+        reading = self.read(large, group)
+        while group is not None and reading is not None:
+            data = await reading
+            following = next(groups, None)
+            reading = self.read(large, following)
+            await self.send([(p.digest, d) for p, d in zip(group, data, strict=True)])
+            size = sum(map(len, data))
+            sent += size
+            self.progress(0, size)
+            group = following
+        self.progress(0, large.entry.size - sent)
+
+    def read(self, large: Large, group: list[Piece] | None) -> asyncio.Task[list[bytes]] | None:
+        if group is None:
+            return None
+        return asyncio.create_task(asyncio.to_thread(read_pieces, self.order.root, large, group))
+
+    async def send(self, pieces: Sequence[tuple[bytes, bytes]]) -> None:
+        data = b"".join(content for _, content in pieces)
+        compressed = False
+        if self.order.compress:
+            data, compressed = await asyncio.to_thread(packed, data, True)
+        message = PushContents(
+            digests=[digest for digest, _ in pieces],
+            sizes=[len(content) for _, content in pieces],
+            data=data,
+            compressed=compressed,
+        )
+        await self.put(PushTreeRequest(contents=message))
+
+
+def _groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[list[bytes]]:
+    groups: list[list[bytes]] = []
+    size = BATCH_BYTES
+    for digest in digests:
+        if size >= BATCH_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(digest)
+        size += len(contents[digest])
+    return groups

@@ -1,0 +1,360 @@
+"""From a directory to a tree. Nothing is followed, nothing is opened that need not be.
+
+What has an unchanged signature is taken as it was remembered. Other files stay unhashed until somebody
+needs to know: of what exists on one side only, the name and size decide.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from blake3 import blake3
+
+from hai_sync.core import names
+from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below
+from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules, rule_set
+from hai_sync.index import Signature, racy, signature
+
+_READ_BYTES = 1 << 20
+_REGULAR, _LINK, _FOLDER = stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR
+THREADS = min(8, (os.cpu_count() or 1) + 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the caller wants left out, or not."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    files: bool = True  # read .gitignore, .haiignore and .hfignore
+
+    def fingerprint(self) -> str:
+        """Equal for equal filters."""
+        return repr((self.include, self.exclude, self.files))
+
+
+@dataclass(slots=True)
+class Known:
+    """What earlier scans have seen, and when."""
+
+    signatures: Mapping[str, Signature] = field(default_factory=dict)
+    entries: Callable[[], Mapping[str, Entry]] = dict  # asked for only if anything has changed
+    looked_ns: int = 0
+    same_filter: bool = True  # what was seen then was not left out, and need not be asked again
+    verify: bool = False  # look into every file again
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a directory holds."""
+
+    root: Path
+    looked_ns: int
+    signatures: dict[str, Signature] = field(default_factory=dict)
+    fresh: dict[str, Entry] = field(default_factory=dict)  # not as remembered
+    gone: set[str] = field(default_factory=set)
+    problems: dict[str, str] = field(default_factory=dict)
+    ignored: int = 0
+    levels: dict[str, RuleSet] = field(default_factory=dict)
+    tree: dict[str, Entry] = field(default_factory=dict)
+
+    @property
+    def unchanged(self) -> bool:
+        """True when everything is as remembered."""
+        return not (self.fresh or self.gone)
+
+
+def ignore_of(filter: Filter, levels: Mapping[str, RuleSet]) -> Ignore:
+    """The rules of a tree, the filter's included."""
+    defaults = default_rules() if filter.files else None
+    return Ignore(levels, defaults, forced_rules(filter.include, filter.exclude))
+
+
+def scan(root: Path, known: Known, filter: Filter) -> Scan:
+    """Everything below a root that is not left out. Raises OSError when the root cannot be read."""
+    walker = _Walker(root, known, filter)
+    walker.walk("", known.same_filter)
+    found = walker.found
+    found.gone = set(known.signatures.keys() - found.signatures.keys())
+    _join(found, known)
+    return found
+
+
+def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:
+    """The same after a look at some paths only. None: rules have changed, all must be looked at."""
+    if any(path.rpartition("/")[2] in FILES for path in paths):
+        return None
+    known = Known(before.signatures, lambda: before.tree, before.looked_ns)
+    walker = _Walker(before.root, known, filter)
+    found = walker.found
+    found.signatures, found.levels = dict(before.signatures), dict(before.levels)
+    walker.ignore.levels = found.levels
+    found.problems = dict(before.problems)
+    found.tree = dict(before.tree)
+    for path in sorted(set(paths)):
+        _look_again(walker, found, path)
+    _refuse_clashes(found)
+    found.tree.update(found.fresh)
+    return found
+
+
+def _look_again(walker: _Walker, found: Scan, path: str) -> None:
+    if walker.ignore.hides(path, False):
+        return
+    at = os.path.join(found.root, path)
+    try:
+        status = os.lstat(at)
+    except (FileNotFoundError, NotADirectoryError):
+        _forget(found, path)
+        return
+    if stat.S_ISDIR(status.st_mode):
+        if walker.ignore.hides(path, True):
+            return
+        _forget(found, path, but_itself=True)
+        walker.see(path, at, status)
+        walker.walk(path, False)
+        found.gone -= found.signatures.keys()
+    else:
+        if found.tree.get(path) == DIRECTORY:
+            _forget(found, path)
+        found.problems.pop(path, None)
+        walker.see(path, at, status)
+        _see_parents(walker, found, path)
+
+
+def _see_parents(walker: _Walker, found: Scan, path: str) -> None:
+    """A file may be told of before the directory that it lies in."""
+    folder = path.rpartition("/")[0]
+    if folder and folder not in found.tree and folder not in found.fresh:
+        _look_again(walker, found, folder)
+
+
+def _forget(found: Scan, path: str, but_itself: bool = False) -> None:
+    here = [path] if path in found.tree else []
+    if not here or found.tree[path].kind is Kind.DIRECTORY:
+        here = [p for p in found.tree if below(p, path)]
+    for each in here:
+        if each == path and but_itself:
+            continue
+        found.tree.pop(each, None)
+        found.signatures.pop(each, None)
+        found.problems.pop(each, None)
+        found.fresh.pop(each, None)
+        found.gone.add(each)
+
+
+def _join(found: Scan, known: Known) -> None:
+    """The whole tree: what is fresh, and the rest as it was."""
+    _refuse_clashes(found)
+    if found.unchanged and known.signatures:
+        return  # nobody needs the tree; `full_tree` makes it for those who do
+    remembered = known.entries()
+    found.tree = {p: remembered[p] for p in found.signatures if p not in found.fresh}
+    found.tree.update(found.fresh)
+
+
+def full_tree(found: Scan, known: Known) -> Tree:
+    """The tree of a scan, also where nothing has changed."""
+    if not found.tree and found.signatures:
+        remembered = known.entries()
+        found.tree = {path: remembered[path] for path in found.signatures}
+    return found.tree
+
+
+def _refuse_clashes(found: Scan) -> None:
+    if not found.fresh:
+        return
+    for path, other in names.clashes(found.signatures).items():
+        if path not in found.problems:
+            _trouble(found, path, f"some systems take it for the same as {other!r}; rename one")
+
+
+def _trouble(found: Scan, path: str, why: str) -> None:
+    found.problems[path] = why
+    found.fresh[path] = Entry(Kind.PROBLEM, target=why)
+    found.signatures.pop(path, None)
+
+
+class _Walker:
+    def __init__(self, root: Path, known: Known, filter: Filter) -> None:
+        self.found = Scan(root, time.time_ns())
+        self.known = known
+        self.filter = filter
+        self.ignore = ignore_of(filter, self.found.levels)
+
+    def walk(self, top: str, trusted: bool) -> None:
+        """Everything in a directory, level by level; `trusted`: no rule above it has changed."""
+        todo = [(top, trusted)]
+        while todo:
+            folder, trusted = todo.pop()
+            try:
+                self.read(folder, trusted, todo)
+            except OSError as error:
+                if folder == "":
+                    raise
+                _trouble(self.found, folder, f"the directory cannot be read: {error.strerror}")
+
+    def read(self, folder: str, trusted: bool, todo: list[tuple[str, bool]]) -> None:
+        at = os.path.join(self.found.root, folder) if folder else str(self.found.root)
+        prefix = folder + "/" if folder else ""
+        listed = list(_list(at))
+        trusted = self.rules(prefix, folder, listed, trusted) and trusted
+        known, looked, seen = self.known.signatures, self.known.looked_ns, self.found.signatures
+        for item in listed:
+            path = prefix + item.name
+            before = known.get(path) if trusted else None
+            if before is None and self.left_out(path, item):
+                continue
+            try:
+                status = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            now = signature(status)
+            if before == now and not self.known.verify and not racy(now, looked):
+                seen[path] = now
+            else:
+                self.see(path, item.path, status)
+            if now == b"d" and path in seen:
+                todo.append((path, trusted))
+
+    def left_out(self, path: str, item: os.DirEntry[str]) -> bool:
+        if self.ignore.skips(path, item.is_dir(follow_symlinks=False)):
+            self.found.ignored += not names.is_own(path)
+            return True
+        return False
+
+    def rules(
+        self, prefix: str, folder: str, listed: Sequence[os.DirEntry[str]], trusted: bool
+    ) -> bool:
+        """Read the directory's rules; True when they are those of the last time."""
+        if not self.filter.files:
+            return True
+        here = {item.name: item for item in listed if item.name in FILES}
+        before = {name for name in FILES if prefix + name in self.known.signatures}
+        texts = []
+        same = before == here.keys()
+        for name in FILES:
+            if name in here and (text := _rule_lines(here[name])) is not None:
+                texts.append((prefix + name, text))
+                now = signature(here[name].stat(follow_symlinks=False))
+                same = same and self.known.signatures.get(prefix + name) == now
+        if texts and (found := rule_set(texts)):
+            self.found.levels[folder] = found
+        return same
+
+    def see(self, path: str, at: str, status: os.stat_result) -> None:
+        """One path that is not as it was remembered."""
+        mode = stat.S_IFMT(status.st_mode)
+        why = names.fault(path)
+        if mode == _LINK and not why:
+            target = os.readlink(at)
+            why = names.link_fault(path, target)
+            entry = Entry(Kind.SYMLINK, target=target)
+        elif mode == _FOLDER:
+            entry = DIRECTORY
+        elif mode == _REGULAR:
+            executable = bool(status.st_mode & 0o100)
+            mtime = max(0, status.st_mtime_ns)
+            entry = Entry(Kind.FILE, size=status.st_size, executable=executable, mtime_ns=mtime)
+        elif not why:
+            why = "it is a special file (socket, pipe or device)"
+        if why:
+            _trouble(self.found, path, why)
+        else:
+            self.found.signatures[path] = signature(status)
+            self.found.fresh[path] = entry
+
+
+def _list(at: str) -> Iterable[os.DirEntry[str]]:
+    with os.scandir(at) as items:
+        yield from items
+
+
+def _rule_lines(item: os.DirEntry[str]) -> list[str] | None:
+    if not item.is_file(follow_symlinks=False):
+        return None
+    try:
+        return Path(item.path).read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+
+
+def open_file(root: Path, path: str) -> int:
+    """A file's descriptor; its last part is not followed if it is a link."""
+    return os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def hash_files(found: Scan, paths: Sequence[str]) -> None:
+    """Look into files, several at a time. What cannot be read becomes a problem."""
+    if not paths:
+        return
+    if len(paths) < 3:
+        results = [_hash(found, path) for path in paths]
+    else:
+        with ThreadPoolExecutor(THREADS) as pool:
+            results = list(pool.map(lambda path: _hash(found, path), paths, chunksize=16))
+    for path, entry, seen in results:
+        if entry.kind is Kind.PROBLEM:
+            _trouble(found, path, entry.target)
+        else:
+            found.signatures[path] = seen
+            found.fresh[path] = entry
+        found.tree[path] = found.fresh[path]
+
+
+def _hash(found: Scan, path: str) -> tuple[str, Entry, Signature]:
+    try:
+        return (path, *_hash_until_still(found, path))
+    except OSError as error:
+        return path, Entry(Kind.PROBLEM, target=f"it cannot be read: {error.strerror}"), b""
+
+
+def _hash_until_still(found: Scan, path: str) -> tuple[Entry, Signature]:
+    """A file that changes while it is read is read again; at last it is said to be restless."""
+    entry = found.fresh.get(path) or found.tree[path]
+    for _ in range(3):
+        file = open_file(found.root, path)
+        try:
+            before = os.fstat(file)
+            if not stat.S_ISREG(before.st_mode):
+                return Entry(Kind.PROBLEM, target="it is no regular file any more"), b""
+            digest = _digest(file, before.st_size)
+            after = os.fstat(file)
+        finally:
+            os.close(file)
+        if signature(before) == signature(after):
+            executable = bool(after.st_mode & 0o100)
+            return replace(
+                entry,
+                digest=digest,
+                size=after.st_size,
+                executable=executable,
+                mtime_ns=max(0, after.st_mtime_ns),
+            ), signature(after)
+    return Entry(Kind.PROBLEM, target="it changes while it is read; try again"), b""
+
+
+def _digest(file: int, size: int) -> bytes:
+    if size <= _READ_BYTES:
+        return blake3(read_all(file, size)).digest()
+    state = blake3()
+    while block := os.read(file, 4 * _READ_BYTES):
+        state.update(block)
+    return state.digest()
+
+
+def read_all(file: int, size: int) -> bytes:
+    """A whole file, in one read if it has the size that it is said to have."""
+    data = os.read(file, size + 1)
+    if len(data) <= size:
+        return data
+    parts = [data]
+    while part := os.read(file, _READ_BYTES):
+        parts.append(part)
+    return b"".join(parts)

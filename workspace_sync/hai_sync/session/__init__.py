@@ -1,0 +1,1 @@
+"""One sync from beginning to end: look at both sides, decide, carry out, remember."""

@@ -1,0 +1,210 @@
+"""Keeps a workspace in sync while it runs.
+
+Hints of local changes and new revisions of the server wake it; a full look now and then catches what no
+event told. What it cannot do now (the server is away, the disk is full) it tries again, later and later.
+A conflict is told and left to the user; everything else goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hai.client.backoff import delays
+from hai.client.errors import HaiError
+from hai_sync.core.rules import Mode
+from hai_sync.session.session import Session
+from hai_sync.session.wish import Report, Wish
+from hai_sync.watch.control import short_path
+from hai_sync.watch.events import Events
+
+FULL_SECONDS = 120.0
+"""A full look at both sides at least this often."""
+
+QUIET_SECONDS = 0.02
+"""Changes that come so soon after one another are one sync."""
+
+
+@dataclass(slots=True)
+class _State:
+    """What `status` tells."""
+
+    phase: str = "starting"
+    error: str = ""
+    syncs: int = 0
+    synced: float = 0.0
+    report: Report = field(default_factory=Report)
+
+
+class Daemon:
+    """One workspace's."""
+
+    def __init__(self, session: Session, wish: Wish, say: Callable[[str], None]) -> None:
+        self.session = session
+        self.wish = replace(wish, partial=True, purpose="watch")
+        self.events = Events(session.place.root)
+        self.state = _State()
+        self._say = say
+        self._wake = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._syncing = asyncio.Lock()
+        self._due = False  # something may have changed
+        self._look = True  # at the server's files, too
+
+    async def run(self) -> None:
+        """Until somebody says stop, or the root is gone."""
+        socket = self.session.place.socket
+        socket.unlink(missing_ok=True)
+        with short_path(self.session.place.own) as path:
+            server = await asyncio.start_unix_server(self._serve, path)
+        os.chmod(socket, 0o600)
+        works: list[Awaitable[None]] = [
+            self._local(),
+            self._remote(),
+            self._clock(),
+            self._work(),
+            self._stopped(),
+        ]
+        tasks = [asyncio.ensure_future(work) for work in works]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            server.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            socket.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._stop.set()
+
+    async def _stopped(self) -> None:
+        await self._stop.wait()
+
+    async def _local(self) -> None:
+        async for paths in self.events.hints():
+            if paths is None:
+                self.session.forget()
+            else:
+                self.session.hint(paths)
+            self._ring()
+        self._say(f"{self.session.place.root} is gone; nothing was changed on the server")
+
+    async def _remote(self) -> None:
+        if self.wish.rules.mode is Mode.PUSH:
+            await self._stop.wait()
+        waits = delays()
+        while True:
+            with suppress(HaiError):
+                async for number in self.session.remote.watch():
+                    waits = delays()
+                    if number != self.session.revision:
+                        self._ring(look=True)
+            await asyncio.sleep(next(waits))
+
+    async def _clock(self) -> None:
+        while True:
+            await asyncio.sleep(FULL_SECONDS)
+            self.session.forget()
+            self._ring(look=True)
+
+    def _ring(self, look: bool = False) -> None:
+        self._due = True
+        self._look = self._look or look
+        self._wake.set()
+
+    async def _work(self) -> None:
+        waits = delays()
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(QUIET_SECONDS)
+            try:
+                await self.flush()
+                waits = delays()
+            except (HaiError, OSError) as error:
+                self._fail(error)
+                await asyncio.sleep(next(waits))
+                self.session.forget()
+                self._ring(look=True)
+
+    async def flush(self) -> Report:
+        """Sync what has changed. Raises HaiError, OSError."""
+        async with self._syncing:
+            if not self._due:
+                return self.state.report
+            self._due = False
+            self._wake.clear()
+            look, self._look = self._look, False
+            self.state.phase = "syncing"
+            try:
+                report = await self.session.sync(replace(self.wish, look=look))
+            except BaseException:
+                self._due, self._look = True, True
+                raise
+            self._done(report)
+            return report
+
+    def _done(self, report: Report) -> None:
+        state = self.state
+        state.phase, state.error = "watching", ""
+        state.syncs, state.synced, state.report = state.syncs + 1, time.time(), report
+        if report.done or report.outcome.conflicts or report.refused:
+            self._say(json.dumps(report.as_dict(), ensure_ascii=True))
+
+    def _fail(self, error: Exception) -> None:
+        words = error.message if isinstance(error, HaiError) else str(error)
+        if words != self.state.error:
+            self._say(f"cannot sync now: {words}")
+        self.state.phase, self.state.error = "waiting", words
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, json.JSONDecodeError):
+            request = json.loads(await reader.readline())
+            answer = await self._answer(str(request.get("verb")))
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    async def _answer(self, verb: str) -> dict[str, Any]:
+        if verb == "stop":
+            self._stop.set()
+            return {"stopping": True}
+        if verb == "flush":
+            return await self._flushed()
+        return self._status()
+
+    async def _flushed(self) -> dict[str, Any]:
+        """Everything that was saved before the question is on the other side after the answer."""
+        if not await self.events.caught_up():
+            self.session.forget()
+            self._due = True
+        try:
+            report = await self.flush()
+        except (HaiError, OSError) as error:
+            self._fail(error)
+            reason = error.reason if isinstance(error, HaiError) else "SYSTEM"
+            return {"error": self.state.error, "reason": reason}
+        return dict(report.as_dict())
+
+    def _status(self) -> dict[str, Any]:
+        state = self.state
+        return {
+            "pid": os.getpid(),
+            "mode": self.wish.rules.mode.value,
+            "phase": state.phase,
+            "error": state.error,
+            "syncs": state.syncs,
+            "synced": state.synced,
+            "polling": self.events.why_polling,
+            **state.report.as_dict(),
+        }

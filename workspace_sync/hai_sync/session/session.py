@@ -1,0 +1,366 @@
+"""The conductor of a sync. It keeps what both sides looked like, so that a daemon's next sync costs what has changed.
+
+Order of a sync: look (the local scan and the server's answer at the same time), hash what cannot be
+decided otherwise, reconcile, guard, change the local side, push, remember. A server whose revision has
+moved on meanwhile, or a file that changes while it is read, starts it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hai.client.connection import on_loopback
+from hai.client.errors import Conflict, HaiError
+from hai_sync.core.diff import Change, apply
+from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below
+from hai_sync.core.guard import too_many_removals
+from hai_sync.core.reconcile import differing, rebase, reconcile, undecided
+from hai_sync.core.rules import Mode, Outcome
+from hai_sync.index import Index
+from hai_sync.kept import Kept
+from hai_sync.place import Place, locked
+from hai_sync.remote.endpoint import Remote, holder
+from hai_sync.remote.loading import Restless
+from hai_sync.remote.sending import Order, Sent, push
+from hai_sync.scan import Known, Scan, full_tree, hash_files, ignore_of, rescan, scan
+from hai_sync.session.arriving import Arrival, sweep
+from hai_sync.session.wish import Listener, Refused, Report, Silent, Wish, sizes
+from hai_sync.transition import Fault, Result
+
+ATTEMPTS = 6
+
+
+@dataclass(slots=True)
+class _Sides:
+    """Both sides and what they agreed on, at one moment."""
+
+    base: Tree
+    local: Tree
+    remote: Tree
+    revision: int
+    scan: Scan
+
+
+@dataclass(slots=True)
+class Session:
+    """Syncs one workspace, any number of times, one after the other."""
+
+    place: Place
+    index: Index
+    remote: Remote
+    listener: Listener = field(default_factory=Silent)
+    fault: Fault = lambda step: None
+    _sides: _Sides | None = None
+    _hints: set[str] | None = None  # paths that may have changed since; None: unknown
+    _restless: dict[str, int] = field(default_factory=dict)
+    _generation: str = ""
+
+    def hint(self, paths: Iterable[str]) -> None:
+        """These may have changed since the last sync, and nothing else."""
+        if self._hints is not None:
+            self._hints.update(paths)
+
+    @property
+    def revision(self) -> int:
+        """The newest revision that we know."""
+        return self._sides.revision if self._sides is not None else -1
+
+    def forget(self) -> None:
+        """Anything may have changed."""
+        self._hints = None
+
+    async def sync(self, wish: Wish) -> Report:
+        """Do what is wished, or tell why not. Raises HaiError."""
+        self.place.require()
+        with await asyncio.to_thread(locked, self.place.state):
+            return await self._sync(wish)
+
+    async def _sync(self, wish: Wish) -> Report:
+        await asyncio.to_thread(sweep, self.place)
+        if self.index.fact("generation") != self._generation:
+            self._sides = self._hints = None  # another process has synced meanwhile
+        last: Exception | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._once(wish)
+            except Conflict as error:
+                if error.reason not in ("REVISION_CHANGED", "CONTENTS_MISSING"):
+                    raise
+                last = error
+            except Restless as error:
+                self._restless[error.path] = self._restless.get(error.path, 0) + 1
+                self.hint([error.path])
+                last = error
+        if isinstance(last, HaiError):
+            raise last
+        raise HaiError(f"files change faster than they can be read: {last}", reason="RESTLESS")
+
+    async def _once(self, wish: Wish) -> Report:
+        seen = await self._look(wish)
+        if isinstance(seen, Report):
+            return seen
+        outcome = await asyncio.to_thread(self._decide, seen, wish)
+        report = _report(seen, outcome)
+        self._guard(report, seen, wish)
+        if wish.dry_run or report.refused:
+            return report
+        await self._carry_out(seen, outcome, wish, report)
+        return report
+
+    async def _look(self, wish: Wish) -> _Sides | Report:
+        asking = asyncio.create_task(self._ask())
+        try:
+            found, known = await asyncio.to_thread(self._scan, wish)
+        except BaseException:
+            asking.cancel()
+            raise
+        revision = await asking
+        if wish.rules.mode is Mode.PUSH and self._nothing_to_push(found, revision, wish):
+            return Report(revision=revision, files=_count(found), ignored=found.ignored)
+        return await self._both(wish, found, known, revision)
+
+    async def _ask(self) -> int:
+        """The server's newest revision. A workspace that was made anew there shares no past with us."""
+        found = await self.remote.get()
+        created = found.create_time.ToJsonString()
+        if self.index.fact("created", created) != created:
+            self.index.forget_base()
+            self._sides = None
+        self.index.set_facts(created=created)
+        return found.revision
+
+    def _nothing_to_push(self, found: Scan, revision: int, wish: Wish) -> bool:
+        return (
+            found.unchanged
+            and not found.problems
+            and self.index.fact("clean") == "yes"
+            and str(revision) == self.index.fact("revision")
+            and not (wish.rules.mirror or wish.rules.overwrite)
+        )
+
+    def _scan(self, wish: Wish) -> tuple[Scan, Known]:
+        if self._sides is not None and self._hints is not None and not wish.verify:
+            again = rescan(self._sides.scan, self._hints, wish.filter)
+            if again is not None:
+                return again, Known(again.signatures, lambda: again.tree)
+        known = self._known(wish)
+        return scan(self.place.root, known, wish.filter), known
+
+    def _known(self, wish: Wish) -> Known:
+        entries: dict[str, Entry] = {}
+
+        def remembered() -> Mapping[str, Entry]:
+            if not entries:
+                entries.update(self.index.entries(self.index.base()))
+            return entries
+
+        return Known(
+            self.index.signatures(),
+            remembered,
+            int(self.index.fact("looked_ns", "0")),
+            self.index.fact("filter") == wish.filter.fingerprint(),
+            wish.verify,
+        )
+
+    async def _both(self, wish: Wish, found: Scan, known: Known, revision: int) -> _Sides:
+        local = await asyncio.to_thread(full_tree, found, known)
+        base, remote, at = await asyncio.to_thread(self._past)
+        looks = wish.look and wish.rules.mode is not Mode.PUSH
+        if revision != at or (looks and revision):
+            revision, remote = await self.remote.tree(remote, at if at <= revision else 0)
+        return _Sides(base, local, remote, revision, found)
+
+    def _past(self) -> tuple[Tree, Tree, int]:
+        if self._sides is not None:
+            return self._sides.base, self._sides.remote, self._sides.revision
+        base = self.index.base()
+        return base, self.index.remote(base), int(self.index.fact("revision", "0"))
+
+    def _decide(self, sides: _Sides, wish: Wish) -> Outcome:
+        base, remote = self._visible(sides, wish)
+        doubtful = undecided(base, sides.local, remote)
+        if wish.by_size:
+            _believe_sizes(sides, base, doubtful)
+        else:
+            size = sum(sides.local[path].size for path in doubtful)
+            self.listener.stage("hash", len(doubtful), size)
+            hash_files(sides.scan, doubtful)
+        sides.local = sides.scan.tree
+        for path, times in self._restless.items():
+            if times > 2 and path in sides.scan.tree:
+                why = "it changes while it is read; sync again later"
+                sides.scan.tree[path] = Entry(Kind.PROBLEM, target=why)
+                sides.scan.problems[path] = why
+        if not wish.paths:
+            return reconcile(base, sides.local, remote, wish.rules)
+        local = _only(sides.local, wish.paths)
+        return reconcile(_only(base, wish.paths), local, _only(remote, wish.paths), wish.rules)
+
+    def _visible(self, sides: _Sides, wish: Wish) -> tuple[Tree, Tree]:
+        """Base and remote without what is left out here: ignoring never removes on the other side."""
+        ignore = ignore_of(wish.filter, sides.scan.levels)
+        elsewhere = {p for p in sides.remote if p not in sides.local}
+        elsewhere |= {p for p in sides.base if p not in sides.local}
+        hidden = {
+            path
+            for path in elsewhere
+            if ignore.hides(path, _is_directory(sides.remote, sides.base, path))
+        }
+        if not hidden:
+            return sides.base, sides.remote
+        base = {p: e for p, e in sides.base.items() if p not in hidden}
+        return base, {p: e for p, e in sides.remote.items() if p not in hidden}
+
+    def _guard(self, report: Report, sides: _Sides, wish: Wish) -> None:
+        outcome = report.outcome
+        many = too_many_removals(outcome.to_remote, len(sides.remote))
+        many = many or too_many_removals(outcome.to_local, len(sides.local))
+        if outcome.conflicts and not wish.partial:
+            report.refused = Refused.CONFLICTS
+        elif many and not wish.many_removals:
+            report.refused = Refused.REMOVALS
+
+    async def _carry_out(self, sides: _Sides, outcome: Outcome, wish: Wish, report: Report) -> None:
+        arrived = await self._arrive(sides, outcome)
+        report.problems |= arrived.problems
+        local = apply(sides.local, arrived.done)
+        remote, sent = sides.remote, None
+        changes = [c for c in outcome.to_remote if c.path not in arrived.problems]
+        if changes:
+            sent = await self._send(sides, changes, outcome, wish, local)
+            report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
+            known = {p: e for p, e in sent.entries.items() if e is not None and p in local}
+            local = {**local, **known}
+            remote = apply(remote, [Change(p, None, e) for p, e in sent.entries.items()])
+        report.done = len(arrived.done) + len(changes)
+        await asyncio.to_thread(self._remember, sides, wish, local, remote, arrived, sent, report)
+
+    async def _arrive(self, sides: _Sides, outcome: Outcome) -> Result:
+        if not outcome.to_local:
+            return Result()
+        files, size = sizes(outcome.to_local)
+        self.listener.stage("download", files, size)
+        arrival = Arrival(
+            self.place,
+            outcome.to_local,
+            sides.local,
+            sides.scan.signatures,
+            sides.revision,
+            self._compress,
+            self.fault,
+        )
+        await arrival.fetch(self.remote, self.listener.progress)
+        return await asyncio.to_thread(arrival.apply)
+
+    async def _send(
+        self,
+        sides: _Sides,
+        changes: list[Change],
+        outcome: Outcome,
+        wish: Wish,
+        local: Tree,
+    ) -> Sent:
+        files, size = sizes(changes)
+        self.listener.stage("upload", files, size)
+        sources = {p: at for p, at in outcome.copies.items() if p not in local}
+        async with self.remote.lease(wish.purpose, wish.break_lease) as token:
+            order = Order(
+                self.place.root,
+                changes,
+                sides.revision,
+                token,
+                holder(wish.purpose),
+                sources,
+                self._compress,
+                allow_many_removals=True,  # guarded here already, by the same rule
+            )
+            return await push(self.remote, order, self.listener.progress)
+
+    @property
+    def _compress(self) -> bool:
+        """On one machine compression only costs."""
+        profile = self.remote.connection.profile
+        return not on_loopback(profile.server)
+
+    def _remember(
+        self,
+        sides: _Sides,
+        wish: Wish,
+        local: Tree,
+        remote: Tree,
+        arrived: Result,
+        sent: Sent | None,
+        report: Report,
+    ) -> None:
+        base, scan = sides.base, sides.scan
+        scan.signatures |= arrived.signatures | (sent.signatures if sent else {})
+        revision = report.revision = report.revision or sides.revision
+        new_base = rebase(base, local, remote, differing(base, local, remote))
+        fresh = {p: local[p] for p in _touched(scan, arrived, sent) if p in local}
+        gone = scan.gone | {c.path for c in arrived.done if c.new is None}
+        self.index.remember(fresh, scan.signatures, gone - fresh.keys())
+        clean = all(new_base.get(p) == e for p, e in local.items()) and len(new_base) == len(local)
+        facts = {
+            "revision": str(revision),
+            "looked_ns": str(scan.looked_ns),
+            "filter": wish.filter.fingerprint(),
+            "clean": "yes" if clean else "no",
+            "synced": str(time.time()),
+            "generation": uuid.uuid4().hex,
+        }
+        self._generation = facts["generation"]
+        self.index.agree(base, new_base, remote, facts)
+        Kept(self.place.state / "kept").prune(time.time())
+        self._settle(sides, new_base, local, remote, revision)
+
+    def _settle(self, sides: _Sides, base: Tree, local: Tree, remote: Tree, revision: int) -> None:
+        scan = sides.scan
+        scan.tree, scan.fresh, scan.gone = dict(local), {}, set()
+        self._sides = _Sides(base, local, remote, revision, scan)
+        self._hints = set()
+        self._restless = {}
+
+
+def _touched(scan: Scan, arrived: Result, sent: Sent | None) -> set[str]:
+    found = set(scan.fresh) | arrived.signatures.keys()
+    return found | sent.signatures.keys() if sent else found
+
+
+def _report(sides: _Sides, outcome: Outcome) -> Report:
+    return Report(
+        outcome,
+        revision=sides.revision,
+        files=_count(sides.scan),
+        bytes=sum(entry.size for entry in sides.local.values()),
+        ignored=sides.scan.ignored,
+        problems=dict(sides.scan.problems),
+        local=sides.local,
+        remote=sides.remote,
+    )
+
+
+def _count(found: Scan) -> int:
+    return sum(1 for seen in found.signatures.values() if seen != b"d")
+
+
+def _is_directory(remote: Tree, base: Tree, path: str) -> bool:
+    entry = remote.get(path) or base.get(path)
+    return entry is not None and entry.kind is Kind.DIRECTORY
+
+
+def _only(tree: Tree, tops: Sequence[str]) -> Tree:
+    """What lies at or below some paths, with the directories above them."""
+    above = {each for top in tops for each in ancestors(top)}
+    return {p: e for p, e in tree.items() if p in above or any(below(p, top) for top in tops)}
+
+
+def _believe_sizes(sides: _Sides, base: Tree, doubtful: Iterable[str]) -> None:
+    """--no_checksum: a file of the same size is taken for the same; the risk is the caller's."""
+    for path in doubtful:
+        entry, other = sides.scan.tree[path], sides.remote.get(path) or base.get(path)
+        if other is not None and other.kind is Kind.FILE and other.size == entry.size:
+            sides.scan.tree[path] = replace(entry, digest=other.digest)

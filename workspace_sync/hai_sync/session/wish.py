@@ -1,0 +1,102 @@
+"""What a caller wants of a sync, and what it is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from hai_sync.core.entry import Tree
+from hai_sync.core.rules import Outcome, Rules
+from hai_sync.scan import Filter
+
+
+class Refused(StrEnum):
+    """Why a plan was not carried out."""
+
+    NO = ""
+    CONFLICTS = "conflicts"
+    REMOVALS = "many removals"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One sync."""
+
+    rules: Rules = field(default_factory=Rules)
+    filter: Filter = field(default_factory=Filter)
+    dry_run: bool = False
+    partial: bool = False  # carry out what is not in conflict
+    many_removals: bool = False
+    verify: bool = False  # look into every file
+    by_size: bool = False  # do not look into files of the same size
+    break_lease: bool = False
+    look: bool = True  # at what tasks have written on the server; a push never does
+    purpose: str = "push"
+    paths: tuple[str, ...] = ()  # only these and what lies below; empty: all
+
+
+class Listener(Protocol):
+    """Hears how a sync goes on."""
+
+    def stage(self, name: str, files: int, size: int) -> None:
+        """A part of the work begins, so large."""
+
+    def progress(self, files: int, size: int) -> None:
+        """So much of it is done since the last call."""
+
+
+class Silent:
+    """Hears nothing."""
+
+    def stage(self, name: str, files: int, size: int) -> None:
+        """Nothing."""
+
+    def progress(self, files: int, size: int) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a sync found and did."""
+
+    outcome: Outcome = field(default_factory=Outcome)
+    refused: Refused = Refused.NO
+    revision: int = 0
+    files: int = 0
+    bytes: int = 0
+    ignored: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    wire_bytes: int = 0
+    local: Tree = field(default_factory=dict)
+    remote: Tree = field(default_factory=dict)
+    done: int = 0
+
+    @property
+    def in_sync(self) -> bool:
+        """True when everything that was wanted is done."""
+        return not (self.refused or self.outcome.conflicts or self.problems)
+
+    def as_dict(self) -> Mapping[str, object]:
+        """For programs."""
+        return {
+            "revision": self.revision,
+            "files": self.files,
+            "bytes": self.bytes,
+            "ignored": self.ignored,
+            "uploaded": len(self.outcome.to_remote),
+            "downloaded": len(self.outcome.to_local),
+            "held": list(self.outcome.held),
+            "conflicts": [conflict.path for conflict in self.outcome.conflicts],
+            "problems": dict(self.problems),
+            "refused": self.refused.value,
+            "wire_bytes": self.wire_bytes,
+        }
+
+
+def sizes(changes: Sequence[object]) -> tuple[int, int]:
+    """Files and bytes of what is to come."""
+    new = [c.new for c in changes if c.new is not None]  # type: ignore[attr-defined]
+    return len(changes), sum(entry.size for entry in new)

@@ -1,0 +1,1 @@
+"""Hints that files have changed, and the socket by which a running daemon is asked."""

@@ -1,0 +1,127 @@
+"""Paths that may have changed. Events are hints: whoever gets them looks at the files again.
+
+Where events cannot be had (a network file system, the limit of inotify) the hint is "anything", at an
+interval. A cookie is a file of our own whose event tells that all earlier events have arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+from watchfiles import awatch
+
+from hai_sync.core.names import OWN
+
+STEP_MS = 10  # watchfiles looks for new events this often
+POLL_SECONDS = 5.0
+_COOKIE = "cookie-"
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "ceph", "glusterfs"}
+)
+
+
+class Events:
+    """The events of one root. `why_polling` tells people why there are none."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        self._own = os.path.join(self._root, OWN) + os.sep
+        self._cookies: dict[str, asyncio.Event] = {}
+        self._numbers = itertools.count(1)
+        self.why_polling = network_type(root)
+
+    async def hints(self) -> AsyncIterator[set[str] | None]:
+        """Sets of paths; None: anything may have changed. Ends when the root is gone."""
+        if not self.why_polling:
+            try:
+                async for paths in self._watched():
+                    yield paths
+                return
+            except (OSError, RuntimeError) as error:
+                self.why_polling = _words(error)
+        while self._there():
+            yield None
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _watched(self) -> AsyncIterator[set[str] | None]:
+        yield None  # what happened before we began to watch
+        watching = awatch(
+            self._root,
+            watch_filter=None,
+            debounce=STEP_MS * 2,
+            step=STEP_MS,
+            recursive=True,
+            ignore_permission_denied=True,
+            rust_timeout=1000,
+            yield_on_timeout=True,
+        )
+        async for changes in watching:
+            if not self._there():
+                return
+            paths = {path for _, path in changes}
+            if hints := self._hints(paths):
+                yield None if "" in hints else hints
+
+    def _there(self) -> bool:
+        return os.path.isdir(self._root)
+
+    def _hints(self, paths: set[str]) -> set[str]:
+        """Relative to the root; empty for the root itself. Our own files are cookies at most."""
+        own = {path for path in paths if path.startswith(self._own)}
+        self._seen(own)
+        return {path[len(self._root) + 1 :] for path in paths - own}
+
+    def _seen(self, own: set[str]) -> None:
+        for path in own:
+            if event := self._cookies.get(os.path.basename(path)):
+                event.set()
+
+    async def caught_up(self, timeout: float = 0.5) -> bool:
+        """Wait until every event up to now has arrived; False: they do not come."""
+        if self.why_polling:
+            return False
+        name = f"{_COOKIE}{os.getpid()}-{next(self._numbers)}"
+        event = self._cookies[name] = asyncio.Event()
+        path = Path(self._own, name)
+        try:
+            await asyncio.to_thread(path.touch)
+            async with asyncio.timeout(timeout):
+                await event.wait()
+            return True
+        except (TimeoutError, OSError):
+            return False
+        finally:
+            del self._cookies[name]
+            with suppress(OSError):
+                await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+def network_type(root: Path) -> str:
+    """Why a file system tells of no events of other hosts; empty: it does."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for line in mounts:
+        fields = line.split()
+        at = fields[1].replace("\\040", " ") if len(fields) > 2 else "?"
+        inside = str(root) == at or str(root).startswith(at.rstrip("/") + "/")
+        if inside and len(at) >= len(best):
+            best, kind = at, fields[2]
+    return f"{best} is a network file system ({kind})" if kind in _NETWORK else ""
+
+
+def _words(error: Exception) -> str:
+    text = str(error)
+    if "limit" in text.lower() or "No space left" in text:
+        return (
+            "the limit of inotify watches is reached; "
+            "raise it with `sysctl fs.inotify.max_user_watches=1048576`"
+        )
+    return f"no events can be had: {text}"
