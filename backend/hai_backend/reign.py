@@ -47,7 +47,8 @@ from hai_backend.services.describing import Describing
 from hai_backend.services.server import handlers
 from hai_backend.services.submitting import Submitting
 from hai_backend.services.switchboard import Here
-from hai_backend.services.workspaces import Workspaces
+from hai_backend.services.workspace_pins import WorkspacePins
+from hai_backend.services.workspaces import Keeping, Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.goodput import Goodput, goodput
@@ -86,7 +87,11 @@ class Reign:
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
         self.cluster = Cluster(store, self.clock, changed=self._ring)
         self._shared = Shared(settings.common, settings.kubernetes)
-        describe = Describing(store, self.directory, self.cluster, self.clock, self._shared)
+        self.workspaces = self._workspaces()
+        self.pins = WorkspacePins(self.workspaces, self._shared.seen)
+        describe = Describing(
+            store, self.directory, self.cluster, self.clock, self._shared, self.pins
+        )
         self.performer = Performer(
             launcher, self.hub, self._mint, self.cluster.nodes().get, describe
         )
@@ -117,7 +122,6 @@ class Reign:
             recorder=self._recorder(),
         )
         self.checkpoints.saved = self.scheduling.saved
-        self.workspaces = self._workspaces()
         self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
         parts = self._parts()
         self._gate, self._handlers = gate_of(parts), handlers(servicers(parts))
@@ -155,8 +159,13 @@ class Reign:
 
     def _workspaces(self) -> Workspaces:
         settings = self.settings
-        root, quota = settings.common / "workspaces", settings.workspace_bytes
-        return Workspaces(root, self.ledger, self.directory, self.clock, quota)
+        return Workspaces(
+            settings.common / "workspaces",
+            lambda: self.ledger.unfinished(),
+            self.directory,
+            self.clock,
+            Keeping(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
+        )
 
     def _recorder(self) -> Recording | None:
         if not self.settings.record_decisions:
@@ -175,6 +184,7 @@ class Reign:
             logs=self.logs,
             goodput=self._goodput,
             workspaces=self.workspaces,
+            pins=self.pins,
             agents=AgentService(self._agent_ports()),
             policy=self.policy,
             name=self.settings.cluster,
@@ -196,6 +206,7 @@ class Reign:
             secret=self._tools.secret,
             cluster=self.cluster,
             seen=self._shared.seen,
+            workspace=self.pins.path,
             report=self.checkpoints.report,
             level=self._level,
         )
@@ -221,7 +232,7 @@ class Reign:
         await self.checkpoints.close()
         await self.performer.close()
         await self.launcher.close()
-        await self.workspaces.rooms.close()
+        await self.workspaces.close()
         await self.store.close()
         self.standings.close()
 
@@ -257,6 +268,7 @@ class Reign:
             self.checkpoints.forget(task.id)
         if task.state is TaskState.FINISHED:
             self.performer.forget(task)
+            self.pins.finished(task)
         self.scheduling.bell.ring()
 
     def _goodput(self, task: Task) -> Goodput:

@@ -27,6 +27,7 @@ class Right(StrEnum):
     HOST_PID = "host_pid"
     HOST_NETWORK = "host_network"
     PORTS = "ports"  # ports:4: so many node ports
+    WORKSPACE_GB = "workspace_gb"  # workspace_gb:500: so many GB in the own workspaces
 
 
 _ARGUMENTS = {
@@ -35,6 +36,7 @@ _ARGUMENTS = {
     Right.CAP: (r"(?!ALL$|CAP_)[A-Z][A-Z_]{1,40}", "cap:IPC_LOCK"),
     Right.GID: (r"[1-9][0-9]{0,9}", "gid:2000"),
     Right.PORTS: (r"[0-9]{1,4}", "ports:4"),
+    Right.WORKSPACE_GB: (r"[0-9]{1,7}", "workspace_gb:500"),
 }
 
 

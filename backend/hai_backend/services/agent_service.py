@@ -53,6 +53,7 @@ class AgentPorts:
     secret: bytes
     cluster: Cluster
     seen: Seen
+    workspace: Callable[[Task], str]  # where its program begins; empty: nobody said
     report: Callable[[RankKey, Report], None]  # its program has a checkpoint
     level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
 
@@ -115,7 +116,7 @@ class AgentService(rpc.AgentServiceServicer):
             environments=program.variables(
                 task, task.run, rank, self._p.cluster.nodes().get(rank.node), checkpoints
             ),
-            workspace=spec.workspace,
+            workspace=self._p.workspace(task),
             log_offset=self._p.logs.size(key),
             watchdog_seconds=task.spec.options.watchdog_time,
             suspend_signal=task.spec.options.suspend_signal,

@@ -39,6 +39,7 @@ from hai_backend.services.switchboard import Here, Switchboard
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.task_service import TaskRooms, TaskService
 from hai_backend.services.user_service import UserService
+from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_service import WorkspaceService
 from hai_backend.services.workspaces import Workspaces
@@ -59,6 +60,7 @@ class Parts:
     logs: Logs
     goodput: Callable[[Task], Goodput]
     workspaces: Workspaces
+    pins: WorkspacePins
     agents: AgentServiceServicer | None = None
     policy: Policy = field(default_factory=Policy)
     name: str = "local"
@@ -152,6 +154,7 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskRooms:
             parts.clock,
             default_group=parts.default_group,
             images=images,
+            workspaces=parts.pins,
         ),
         clock=parts.clock,
         goodput=parts.goodput,

@@ -16,6 +16,7 @@ from hai_backend.launch.shared import Shared
 from hai_backend.loops.clock import Clock
 from hai_backend.services.ports import Cluster
 from hai_backend.services.storage import Storage
+from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.store.base import Store
 
 
@@ -23,7 +24,13 @@ class Describing:
     """Called with the task for each launch of its run."""
 
     def __init__(
-        self, store: Store, directory: Directory, cluster: Cluster, clock: Clock, shared: Shared
+        self,
+        store: Store,
+        directory: Directory,
+        cluster: Cluster,
+        clock: Clock,
+        shared: Shared,
+        pins: WorkspacePins | None = None,
     ) -> None:
         self._store = store
         self._directory = directory
@@ -31,6 +38,7 @@ class Describing:
         self._cluster = cluster
         self._clock = clock
         self._shared = shared
+        self._pins = pins
 
     async def __call__(self, task: Task) -> RunRequest:
         """Raises Invalid when the mounts that the tables give the task cannot be."""
@@ -40,7 +48,7 @@ class Describing:
         group = self._cluster.groups().get(resource.group)
         terms = Terms(
             mounts=mounts,
-            shared=await self._made(task, owner.uid),
+            shared=(*await self._made(task, owner.uid), *await self._pinned(task, owner.uid)),
             node_ports=await self._node_ports(task),
             pull_secret=await self._pull_secret(resource.image),
             packed=group is not None and group.packed,
@@ -53,6 +61,10 @@ class Describing:
         for directory in directories:
             await asyncio.to_thread(self._shared.make, directory, uid, uid)
         return directories
+
+    async def _pinned(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
+        """The task's own tree of the revision that it runs on."""
+        return () if self._pins is None else await self._pins.make(task, uid)
 
     async def _node_ports(self, task: Task) -> Mapping[str, int]:
         ports = await self._store.records(Port)

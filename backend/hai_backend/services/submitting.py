@@ -18,6 +18,7 @@ from hai_backend.services.images import Images
 from hai_backend.services.ports import Ledger
 from hai_backend.services.validate import checked_level, validate
 from hai_backend.services.validate_fit import SubmitContext
+from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 
 _REQUEST_ID_CHARS = 64
@@ -37,6 +38,7 @@ class Submitting:
         *,
         default_group: str = "default",
         images: Images | None = None,
+        workspaces: WorkspacePins | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -46,6 +48,7 @@ class Submitting:
         self._clock = clock
         self._default_group = default_group
         self._images = images
+        self._workspaces = workspaces
 
     def level(self, task: Task, number: int) -> Priority:
         """A new level for a task, whoever asks. Raises Invalid: no such level, or its owner's quota rules it out."""
@@ -87,7 +90,13 @@ class Submitting:
         )
 
     async def _pinned(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        return (spec, "") if self._images is None else await self._images.pin(identity, spec)
+        """With the image and the revision that it means now, and what its timeline says of them."""
+        notes = []
+        for pinning in (self._images, self._workspaces):
+            if pinning is not None:
+                spec, note = await pinning.pin(identity, spec)
+                notes.append(note)
+        return spec, "; ".join(filter(None, notes))
 
     def _checked(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
         if len(request.request_id) > _REQUEST_ID_CHARS or not request.request_id.isprintable():

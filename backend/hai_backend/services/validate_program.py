@@ -9,6 +9,7 @@ from posixpath import splitext
 from hai.task import env
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.spec import ProgramSpec
+from hai_backend.domain.workspace import parse_reference
 from hai_backend.services import limits
 from hai_backend.services.rules import Rules
 
@@ -86,6 +87,10 @@ def environments(field: str, values: Mapping[str, str], rules: Rules) -> dict[st
 def _workspace(spec: pb.ProgramSpec, rules: Rules) -> str:
     if _BLANK.search(spec.workspace):
         rules.add("spec.workspace", "may not contain blanks")
+    try:
+        parse_reference(spec.workspace)
+    except ValueError as error:
+        rules.add("spec.workspace", str(error))
     if spec.workspace and spec.git_remote_repo:
         rules.add(
             "spec.workspace",

@@ -96,7 +96,8 @@ class _Stream:
                 case "changes":
                     for answer in await self._changes(request.changes):
                         yield answer
-                    self._check_quota(left)
+                    if self._wanted_bytes > left:
+                        left = await self._more_room()
                 case "recipe":
                     for answer in await self._recipe(request.recipe):
                         yield answer
@@ -150,14 +151,20 @@ class _Stream:
             await self._confirm()
             revision = await self._work(make)
         room.publish()
+        self._workspaces.collect_now_and_then(room.key)
         audit.tell(
             f"{room.key[1]} revision={revision.number} changed={revision.changed} removed={revision.removed}"
         )
         return pb.PushTreeResponse(revision=revision_to_proto(revision))
 
-    def _check_quota(self, left: int) -> None:
+    async def _more_room(self) -> int:
+        """What is left once what nobody needs is gone. Raises Exhausted when that is not enough either."""
+        user = self._room.key[0]
+        await self._workspaces.collect(self._room)
+        left = await self._workspaces.room_left(user)
         if self._wanted_bytes > left:
-            raise self._workspaces.over_quota(self._room.key[0], self._wanted_bytes, left)
+            raise self._workspaces.over_quota(user, self._wanted_bytes, left)
+        return left
 
     def _missing(self, digests: Sequence[bytes]) -> list[pb.PushTreeResponse]:
         self._answered += 1

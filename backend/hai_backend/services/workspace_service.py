@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from hai.v1 import workspace_pb2
 from hai.v1 import workspace_service_pb2 as pb
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
 from hai_backend.domain.errors import Invalid, NotFound, Violation
-from hai_backend.domain.workspace import Revision
+from hai_backend.domain.workspace import Entry, Revision
 from hai_backend.services import caller
 from hai_backend.services.convert_user import NAME_RULE
 from hai_backend.services.convert_workspace import (
@@ -24,7 +25,7 @@ from hai_backend.services.rules import NAME, Rules
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.services.wrapping import Context
-from hai_backend.workspaces import looking, reading
+from hai_backend.workspaces import checkouts, looking, reading
 from hai_backend.workspaces.rooms import Room
 from hai_backend.workspaces.staging import Author
 
@@ -92,13 +93,9 @@ class WorkspaceService(WorkspaceServiceServicer):
         self, request: pb.GetTreeRequest, context: Context
     ) -> AsyncIterator[pb.GetTreeResponse]:
         async with self._workspaces.open(caller.current(), request.name, request.user) as room:
-            revision = await self._revision(room, request.revision)
-            index = room.files.index
-            pages = (
-                index.changes(request.since, revision) if request.since else index.tree(revision)
-            )
+            revision = 0 if request.task else await self._revision(room, request.revision)
             told = False
-            async for page in self._in_threads(room, pages):
+            async for page in self._in_threads(room, _pages(room, request, revision)):
                 for answer in tree_to_proto(revision, page):
                     told = True
                     yield answer
@@ -139,14 +136,19 @@ class WorkspaceService(WorkspaceServiceServicer):
             raise Invalid((Violation("offsets", problem),))
         async with self._workspaces.open(caller.current(), request.name, request.user) as room:
             bundles = reading.read(
-                room.files,
-                await self._revision(room, max(request.revision, 1)),
+                await self._opener(room, request),
                 request.paths,
                 request.offsets,
                 compress=request.accept_compressed,
             )
             async for bundle in self._in_threads(room, bundles):
                 yield bundle_to_proto(bundle)
+
+    async def _opener(self, room: Room, request: pb.FetchFilesRequest) -> reading.Open:
+        if request.task:
+            return partial(checkouts.opened_file, room.files, request.task)
+        revision = await self._revision(room, max(request.revision, 1))
+        return partial(reading.of_revision, room.files, revision)
 
     async def ListRevisions(
         self, request: pb.ListRevisionsRequest, context: Context
@@ -194,6 +196,14 @@ class WorkspaceService(WorkspaceServiceServicer):
         step: Callable[[], Item | None] = lambda: next(items, None)  # noqa: E731 - a name for mypy
         while (item := await self._rooms.work(room.files.path, step)) is not None:
             yield item
+
+
+def _pages(room: Room, request: pb.GetTreeRequest, revision: int) -> Iterator[list[Entry]]:
+    if request.task:
+        return checkouts.written(room.files, request.task)
+    if request.since:
+        return room.files.index.changes(request.since, revision)
+    return room.files.index.tree(revision)
 
 
 def _page(request: pb.ListRevisionsRequest) -> tuple[int, int]:

@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import structlog
 
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
-from hai_backend.domain.errors import Conflict, Exhausted, NotFound
+from hai_backend.domain.errors import Conflict, Exhausted, HaiError, NotFound
+from hai_backend.domain.right import Right
 from hai_backend.domain.task import Task
 from hai_backend.domain.workspace import Workspace, parse_reference
 from hai_backend.loops.clock import Clock
-from hai_backend.services.ports import Ledger
 from hai_backend.services.rules import NAME
+from hai_backend.workspaces import collecting
 from hai_backend.workspaces.leases import Leases
 from hai_backend.workspaces.rooms import Key, Room, Rooms
 
+log = structlog.get_logger(__name__)
+
+_GB = 1 << 30
+_COLLECT_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What the workspaces of one user may hold together (0: no limit), and how long old revisions stay."""
+
+    quota_bytes: int = 0
+    seconds: float = 30 * 24 * 3600.0
+
+
+DEFAULTS = Keeping()
+
 
 class Workspaces:
-    """What may not be seen does not exist. `root` is where they lie; `quota_bytes`: what a user's workspaces may hold together; 0: no limit."""
+    """What may not be seen does not exist. `root` is where they lie."""
 
     def __init__(
-        self, root: Path, ledger: Ledger, directory: Directory, clock: Clock, quota_bytes: int = 0
+        self,
+        root: Path,
+        unfinished: Callable[[], Mapping[int, Task]],
+        directory: Directory,
+        clock: Clock,
+        keeping: Keeping = DEFAULTS,
     ) -> None:
         self.rooms = Rooms(root, lambda user: directory.user(user).uid)
         self.leases = Leases()
         self.clock = clock
-        self._ledger = ledger
+        self._unfinished = unfinished
         self._directory = directory
-        self._quota_bytes = quota_bytes
+        self._keeping = keeping
+        self._collecting: dict[Key, asyncio.Task[None]] = {}
+        self._collected: dict[Key, float] = {}
 
     def key(self, identity: Identity, name: str, user: str = "") -> Key:
         """Which one is meant. Raises NotFound; a name that no workspace can have is not looked for."""
@@ -61,22 +88,30 @@ class Workspaces:
         """As people see it."""
         known = await self.rooms.described(room)
         lease = self.leases.of(room.key, self.clock.now())
-        return replace(known, quota_bytes=self._quota_bytes, lease=lease)
+        return replace(known, quota_bytes=self.quota(room.key[0]), lease=lease)
+
+    def quota(self, user: str) -> int:
+        """What the workspaces of a user may hold together: the setting, or what a right says; 0: no limit."""
+        allowed = self._directory.as_allowed(self._directory.user(user), self.clock.now())
+        begin = f"{Right.WORKSPACE_GB}:"
+        granted = [int(r.removeprefix(begin)) for r in allowed.rights if r.startswith(begin)]
+        return max(granted) * _GB if granted else self._keeping.quota_bytes
 
     async def room_left(self, user: str) -> int:
         """Bytes that a user's workspaces may still take; raises nothing, and may be less than 0."""
-        if not self._quota_bytes:
+        quota = self.quota(user)
+        if not quota:
             return 1 << 62
         used = 0
         for key in await self.rooms.names(user):
             async with self.rooms.open(key) as room:
                 used += await self.rooms.stored(room)
-        return self._quota_bytes - used
+        return quota - used
 
     def over_quota(self, user: str, wanted: int, left: int) -> Exhausted:
         """The change would take more than there is."""
         return Exhausted(
-            f"the change brings {wanted} bytes, and of the {self._quota_bytes} that workspaces of {user} may hold "
+            f"the change brings {wanted} bytes, and of the {self.quota(user)} that workspaces of {user} may hold "
             f"{max(left, 0)} are left; remove files or whole workspaces, older versions go by themselves",
             reason="QUOTA_EXCEEDED",
         )
@@ -84,7 +119,7 @@ class Workspaces:
     def pins(self, key: Key) -> dict[int, list[int]]:
         """Unfinished tasks on revisions of a workspace, by revision."""
         found: dict[int, list[int]] = {}
-        for task in self._ledger.unfinished().values():
+        for task in self._unfinished().values():
             if (pinned := pin_of(task)) is not None and pinned[0] == key:
                 found.setdefault(pinned[1], []).append(task.id)
         return found
@@ -101,6 +136,57 @@ class Workspaces:
         async with self.rooms.open(key):
             pass
         await self.rooms.delete(key)
+
+    async def collect(self, room: Room) -> None:
+        """Let go of what nobody needs any more."""
+        pins = self.pins(room.key)
+        async with room.changing:
+            await self.rooms.work(
+                room.files.path,
+                collecting.collect,
+                room.files,
+                pinned=frozenset(pins),
+                running=frozenset(task for tasks in pins.values() for task in tasks),
+                before=self.clock.now() - self._keeping.seconds,
+            )
+        room.stored = None
+
+    def collect_now_and_then(self, key: Key) -> None:
+        """After a push: at most once an hour."""
+        if self.clock.now() - self._collected.get(key, 0.0) > _COLLECT_SECONDS:
+            self.collect_soon(key)
+
+    def collect_soon(self, key: Key) -> None:
+        """Beside everything else; one that is under way already has to end first."""
+        self._collected[key] = self.clock.now()
+        before = self._collecting.get(key)
+        work = asyncio.ensure_future(self._collect(key, before))
+        self._collecting[key] = work
+        work.add_done_callback(lambda done: self._forget(key, done))
+
+    async def _collect(self, key: Key, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        try:
+            async with self.rooms.open(key) as room:
+                await self.collect(room)
+        except HaiError as error:
+            log.warning("a workspace was not tidied", workspace="/".join(key), why=str(error))
+
+    def _forget(self, key: Key, done: asyncio.Task[None]) -> None:
+        if self._collecting.get(key) is done:
+            del self._collecting[key]
+
+    async def tidied(self) -> None:
+        """Return when nothing is being let go of."""
+        await asyncio.gather(*self._collecting.values(), return_exceptions=True)
+
+    async def close(self) -> None:
+        """Let others have them."""
+        for work in list(self._collecting.values()):
+            work.cancel()
+        await self.tidied()
+        await self.rooms.close()
 
 
 def pin_of(task: Task) -> tuple[Key, int] | None:

@@ -12,10 +12,8 @@ All but files/ and what is in tasks/ is the server's own: no program of a user c
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 from hai_backend.workspaces.contents import Store, digest_of, open_in
@@ -24,6 +22,11 @@ from hai_backend.workspaces.index import Index
 from hai_backend.workspaces.stats import Stat, stat_of
 
 _PASSABLE = 0o711
+_STAT = "s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns"
+_PLACES = f"""SELECT folder, name, {_STAT} FROM entries e LEFT JOIN stats s USING (folder, name)
+    WHERE kind = 1 AND digest = :digest AND gone = 0
+    UNION ALL SELECT folder, name, {_STAT} FROM pending p LEFT JOIN stats s USING (folder, name)
+    WHERE digest_before = :digest"""
 
 
 class Files:
@@ -56,20 +59,23 @@ class Files:
         return Folders(self.tree, owner=self.owner)
 
     def find(self, digest: bytes) -> int | None:
-        """A file of this content, open for reading; None: there is none. What programs changed in place is not it."""
-        if self.index.rows("SELECT 1 FROM objects WHERE digest = ?", (digest,)):
-            try:
-                return self.objects.open(digest.hex())
-            except FileNotFoundError:
-                pass
-        return self._find_in_tree(digest)
+        """A file of this content, open for reading; None: there is none. What programs changed in place is not it.
+
+        While a revision is applied, contents move from one place to the next: each is looked at again.
+        """
+        name, objects, incoming = digest.hex(), self.objects, self.incoming
+        for _ in range(2):
+            for place in (objects, incoming):
+                with suppress(FileNotFoundError):
+                    if place is objects or place.has(name):
+                        return place.open(name)
+            if (file := self._find_in_tree(digest)) is not None:
+                return file
+        return None
 
     def _find_in_tree(self, digest: bytes) -> int | None:
-        query = """SELECT folder, name, s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
-            FROM entries e LEFT JOIN stats s USING (folder, name)
-            WHERE kind = 1 AND digest = ? AND gone = 0"""
         with self.folders() as folders:
-            for folder, name, *seen in self.index.rows(query, (digest,)):
+            for folder, name, *seen in self.index.rows(_PLACES, {"digest": digest}):
                 known = Stat(*seen) if seen[0] is not None else None
                 try:
                     file = open_in(folders.at(folder), name)
@@ -107,18 +113,6 @@ def is_still(file: int, known: Stat | None, digest: bytes) -> bool:
     return digest_of(file) == digest and stat_of(os.fstat(file)) == now
 
 
-@contextmanager
-def closed(files: Files) -> Iterator[Files]:
-    """Close it at the end."""
-    try:
-        yield files
-    finally:
-        files.close()
-
-
 def now_ns() -> int:
     """The clock that stats are compared with."""
     return time.time_ns()
-
-
-StorageError = (OSError, sqlite3.Error)

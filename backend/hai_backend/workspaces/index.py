@@ -142,6 +142,12 @@ class Index:
             yield [entry_of(row) for row in rows]
             after |= {"folder": rows[-1][0], "name": rows[-1][1]}
 
+    def folder(self, path: str, revision: int) -> list[Entry]:
+        """What a directory holds in a revision."""
+        query = f"SELECT folder, name, {FIELDS} FROM entries WHERE {_IN_REVISION}"
+        found = self.rows(f"{query} AND folder = :folder", {"revision": revision, "folder": path})
+        return [entry_of(row) for row in found]
+
     def entry(self, path: str, revision: int) -> Entry | None:
         """One path of a revision."""
         query = f"SELECT folder, name, {FIELDS} FROM entries WHERE {_IN_REVISION}"

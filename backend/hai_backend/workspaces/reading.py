@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import zstandard
@@ -37,14 +37,18 @@ class Bundle:
     compressed: bool
 
 
+Open = Callable[[str], int]
+"""A file for reading, by its path. Raises HaiError."""
+
+
 def read(
-    files: Files, revision: int, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
+    open_file: Open, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
 ) -> Iterator[Bundle]:
     """Files in the order asked. Raises NotFound, Invalid, and Conflict CONTENT_LOST."""
     parts: list[Part] = []
     data: list[bytes] = []
     size = 0
-    for part, content in _parts(files, revision, paths, offsets):
+    for part, content in _parts(open_file, paths, offsets):
         if size + len(content) > MESSAGE_BYTES and parts:
             yield _bundle(parts, data, compress)
             parts, data, size = [], [], 0
@@ -56,17 +60,15 @@ def read(
 
 
 def _parts(
-    files: Files, revision: int, paths: Sequence[str], offsets: Sequence[int]
+    open_file: Open, paths: Sequence[str], offsets: Sequence[int]
 ) -> Iterator[tuple[Part, bytes]]:
     for index, path in enumerate(paths):
         offset = offsets[index] if index < len(offsets) else 0
-        file, size = _open(files, revision, path)
-        if not 0 <= offset <= size:
-            os.close(file)
-            raise Invalid(
-                (Violation(f"offsets[{index}]", f"{path} has {size} bytes, not {offset}"),)
-            )
-        with opened(file):
+        with opened(open_file(path)) as file:
+            size = os.fstat(file).st_size
+            if not 0 <= offset <= size:
+                problem = f"{path} has {size} bytes, not {offset}"
+                raise Invalid((Violation(f"offsets[{index}]", problem),))
             yield from _pieces(file, path, index, offset, size)
 
 
@@ -85,14 +87,15 @@ def _pieces(
             return
 
 
-def _open(files: Files, revision: int, path: str) -> tuple[int, int]:
+def of_revision(files: Files, revision: int, path: str) -> int:
+    """A file of a revision. Raises NotFound, or Conflict CONTENT_LOST."""
     entry = files.index.entry(path, revision)
     if entry is None or entry.kind is not EntryKind.FILE:
         raise NotFound(f"there is no file {path[:200]!r} in revision {revision}")
     file = files.find(entry.digest)
     if file is None:
         raise lost(path)
-    return file, entry.size
+    return file
 
 
 def lost(path: str) -> Conflict:

@@ -46,6 +46,7 @@ from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, serve
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint, Listening
+from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import History, goodput
@@ -121,7 +122,12 @@ class Platform:
 
     @cached_property
     def workspaces(self) -> Workspaces:
-        return Workspaces(self.home / "workspaces", self.ledger, self.directory, self.clock)
+        root = self.home / "workspaces"
+        return Workspaces(root, self.ledger.unfinished, self.directory, self.clock)
+
+    @cached_property
+    def pins(self) -> WorkspacePins:
+        return WorkspacePins(self.workspaces, lambda directory: str(self.home / directory.below))
 
     async def start(self) -> None:
         await self.directory.load()
@@ -142,6 +148,7 @@ class Platform:
             logs=self.logs,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
             workspaces=self.workspaces,
+            pins=self.pins,
             agents=AgentService(self._agent_ports()),
             registries=self.registries,
             image_check=self.image_check,
@@ -161,6 +168,7 @@ class Platform:
             secret=self.secret,
             cluster=self.cluster,
             seen=lambda directory: str(self.home / directory.below),
+            workspace=self.pins.path,
             report=lambda key, report: None,
             level=lambda task, number: task.priority,
         )
@@ -184,7 +192,7 @@ class Platform:
             await channel.close()
         if self.service is not None:
             await self.service.stop(0)
-        await self.workspaces.rooms.close()
+        await self.workspaces.close()
 
 
 class Caller:

@@ -1,0 +1,182 @@
+"""A plain client of workspaces for tests and benchmarks: everything in memory, one push at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+
+from blake3 import blake3
+
+from hai.client.client import Client
+from hai.v1 import workspace_pb2 as pb
+from hai.v1 import workspace_service_pb2 as calls
+
+MTIME_NS = 1_600_000_000_000_000_000
+_BATCH = 1000
+_MESSAGE_BYTES = 1 << 20
+
+
+def file(path: str, data: bytes, *, executable: bool = False) -> pb.WorkspaceEntry:
+    """A regular file."""
+    return pb.WorkspaceEntry(
+        path=path,
+        kind=pb.ENTRY_KIND_FILE,
+        executable=executable,
+        size=len(data),
+        mtime_ns=MTIME_NS,
+        digest=blake3(data).digest(),
+    )
+
+
+def directory(path: str) -> pb.WorkspaceEntry:
+    """A directory."""
+    return pb.WorkspaceEntry(path=path, kind=pb.ENTRY_KIND_DIRECTORY)
+
+
+def link(path: str, target: str) -> pb.WorkspaceEntry:
+    """A symbolic link."""
+    return pb.WorkspaceEntry(path=path, kind=pb.ENTRY_KIND_SYMLINK, target=target)
+
+
+def removal(path: str) -> pb.WorkspaceEntry:
+    """A path that goes."""
+    return pb.WorkspaceEntry(path=path)
+
+
+def begin(name: str, token: str, base: int, **more: bool) -> calls.PushTreeRequest:
+    """The first message."""
+    told = calls.BeginPush(
+        name=name, lease_token=token, base_revision=base, author="a test", **more
+    )
+    return calls.PushTreeRequest(begin=told)
+
+
+def changes(entries: Iterable[pb.WorkspaceEntry]) -> calls.PushTreeRequest:
+    """What shall change."""
+    return calls.PushTreeRequest(changes=calls.PushChanges(entries=entries))
+
+
+def contents(*data: bytes) -> calls.PushTreeRequest:
+    """Contents as they are."""
+    told = calls.PushContents(
+        digests=[blake3(each).digest() for each in data],
+        sizes=[len(each) for each in data],
+        data=b"".join(data),
+    )
+    return calls.PushTreeRequest(contents=told)
+
+
+def commit(messages: int) -> calls.PushTreeRequest:
+    """The last message."""
+    return calls.PushTreeRequest(commit=calls.CommitPush(messages=messages))
+
+
+class Pusher:
+    """One workspace of one client, which holds the right to write."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self.name = name
+        self.token = ""
+        self.base = 0
+        self.sent_bytes = 0
+
+    async def create(self) -> Pusher:
+        """Make the workspace and take the right to write."""
+        await self._client.workspaces.create(self.name)
+        return await self.lease()
+
+    async def lease(self) -> Pusher:
+        """Take the right to write."""
+        lease = await self._client.workspaces.lease(self.name, "a test", force=True)
+        self.token, self.base = lease.token, lease.revision
+        return self
+
+    async def push(
+        self,
+        files: Mapping[str, bytes],
+        more: Iterable[pb.WorkspaceEntry] = (),
+        **begin_with: bool,
+    ) -> pb.WorkspaceRevision:
+        """Files, and other entries; answers the revision that they made."""
+        entries = [*(file(path, data) for path, data in files.items()), *more]
+        known = {blake3(data).digest(): data for data in files.values()}
+        return await self.send(entries, known, **begin_with)
+
+    async def send(
+        self,
+        entries: list[pb.WorkspaceEntry],
+        known: Mapping[bytes, bytes],
+        **begin_with: bool,
+    ) -> pb.WorkspaceRevision:
+        """A push of these entries, whose contents are known by digest."""
+        batches = [entries[i : i + _BATCH] for i in range(0, len(entries), _BATCH)]
+        first = begin(self.name, self.token, self.base, **begin_with)
+        told = [first, *map(changes, batches)]
+        queue: asyncio.Queue[calls.PushTreeRequest | None] = asyncio.Queue()
+        for message in told:
+            queue.put_nowait(message)
+        count = len(told)
+        if not batches:
+            queue.put_nowait(commit(count))
+        async for answer in self._client.workspaces.push(_messages(queue)):
+            kind = answer.WhichOneof("message")
+            if kind == "revision":
+                queue.put_nowait(None)
+                self.base = answer.revision.number
+                return answer.revision
+            if kind == "missing":
+                for message in _bundles([known[d] for d in answer.missing.digests]):
+                    queue.put_nowait(message)
+                    self.sent_bytes += len(message.contents.data)
+                    count += 1
+                if answer.missing.answered == len(batches):
+                    queue.put_nowait(commit(count))
+        raise AssertionError("the push was not answered")
+
+    async def say(self, *messages: calls.PushTreeRequest) -> list[calls.PushTreeResponse]:
+        """These messages and no others; all that is answered."""
+
+        async def told() -> AsyncIterator[calls.PushTreeRequest]:
+            for message in messages:
+                yield message
+
+        return [answer async for answer in self._client.workspaces.push(told())]
+
+    async def tree(self, revision: int = 0, since: int = 0) -> dict[str, pb.WorkspaceEntry]:
+        """Entries by path."""
+        answers = self._client.workspaces.tree(self.name, revision, since=since)
+        return {entry.path: entry async for answer in answers for entry in answer.entries}
+
+    async def fetch(self, revision: int, *paths: str, task: int = 0) -> list[bytes]:
+        """Contents of files, in the order asked."""
+        found = [b"" for _ in paths]
+        answers = self._client.workspaces.fetch(
+            self.name, revision, paths, compressed=False, task=task
+        )
+        async for answer in answers:
+            place = 0
+            for part in answer.parts:
+                found[part.index] += answer.data[place : place + part.size]
+                place += part.size
+        return found
+
+
+async def _messages(
+    queue: asyncio.Queue[calls.PushTreeRequest | None],
+) -> AsyncIterator[calls.PushTreeRequest]:
+    while (message := await queue.get()) is not None:
+        yield message
+
+
+def _bundles(data: list[bytes]) -> Iterator[calls.PushTreeRequest]:
+    bundle: list[bytes] = []
+    size = 0
+    for each in data:
+        if bundle and size + len(each) > _MESSAGE_BYTES:
+            yield contents(*bundle)
+            bundle, size = [], 0
+        bundle.append(each)
+        size += len(each)
+    if bundle:
+        yield contents(*bundle)

@@ -1,0 +1,239 @@
+"""The directory of a task that runs on a pinned revision: made of exactly that revision, kept over all its runs.
+
+It is made under another name first, so a task never starts in half a tree; every file is compared with its digest.
+When the task has ended, what is still as the revision has it goes; what its program wrote stays.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from stat import S_ISDIR, S_ISLNK, S_ISREG
+
+from hai_backend.domain.errors import NotFound
+from hai_backend.domain.workspace import (
+    Entry,
+    EntryKind,
+    entry_problem,
+    folder_of,
+    joined,
+    path_problem,
+)
+from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
+from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.folders import Folders
+from hai_backend.workspaces.reading import lost
+
+_WRITE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_COARSE_NS = 2_000_000_000  # some file systems keep times so roughly; they only round down
+_PAGE = 500
+
+
+def make(files: Files, task: int, revision: int, owner: int) -> None:
+    """The directory of a task; one that is there already stays as it is. Raises Conflict CONTENT_LOST."""
+    path, fresh = files.tasks / str(task), files.tasks / f".{task}.new"
+    if path.exists():
+        return
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    size = 0
+    with Folders(fresh, owner=owner) as folders:
+        for page in files.index.tree(revision):
+            for entry in page:
+                _put(files, folders, entry, owner)
+                size += entry.size
+        if owner and os.geteuid() == 0:
+            os.fchown(folders.root, owner, owner)
+        os.utime(folders.root)
+        made_ns = os.fstat(folders.root).st_ctime_ns  # by the clock of the file system
+    with files.index.transaction() as db:
+        row = (task, revision, size, made_ns)
+        db.execute("INSERT OR REPLACE INTO checkouts VALUES (?, ?, ?, ?)", row)
+    os.rename(fresh, path)
+
+
+def _put(files: Files, folders: Folders, entry: Entry, owner: int) -> None:
+    name = entry.path.rpartition("/")[2]
+    if entry.kind is EntryKind.DIRECTORY:
+        folders.make(entry.path)
+        return
+    folder = folders.make(folder_of(entry.path))
+    if entry.kind is EntryKind.SYMLINK:
+        os.symlink(entry.target, name, dir_fd=folder)
+        return
+    found = files.find(entry.digest)
+    if found is None:
+        raise lost(entry.path)
+    mode = 0o755 if entry.executable else 0o644
+    with opened(found), opened(os.open(name, _WRITE, mode, dir_fd=folder)) as made:
+        copy_whole(found, made)
+        if digest_of(made) != entry.digest:
+            raise lost(entry.path)
+        if owner and os.geteuid() == 0:
+            os.fchown(made, owner, owner)
+        os.utime(made, ns=(entry.mtime_ns, entry.mtime_ns))
+
+
+def existing(files: Files) -> list[int]:
+    """Tasks that have a directory."""
+    return [row[0] for row in files.index.rows("SELECT task FROM checkouts ORDER BY task")]
+
+
+def written(files: Files, task: int) -> Iterator[list[Entry]]:
+    """What the program of a task wrote, in pages. Raises NotFound."""
+    page: list[Entry] = []
+    with _directory(files, task) as folders:
+        for entry in _differing(files, task, folders):
+            page.append(entry)
+            if len(page) == _PAGE:
+                yield page
+                page = []
+    if page:
+        yield page
+
+
+def opened_file(files: Files, task: int, path: str) -> int:
+    """A file in the directory of a task, for reading. Raises NotFound."""
+    with _directory(files, task) as folders:
+        try:
+            if path_problem(path):
+                raise FileNotFoundError(path)
+            file = open_in(folders.at(folder_of(path)), path.rpartition("/")[2])
+        except OSError as error:
+            raise NotFound(f"task {task} has no file {path[:200]!r}") from error
+    if not S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise NotFound(f"{path[:200]!r} of task {task} is no file")
+    return file
+
+
+def tidy(files: Files, task: int) -> None:
+    """After the end of a task: keep what its program wrote, and nothing else."""
+    try:
+        with _directory(files, task) as folders:
+            left = _clear(files, task, folders, "")
+    except NotFound:
+        left = 0
+    with files.index.transaction() as db:
+        if left:
+            db.execute("UPDATE checkouts SET size_bytes = ? WHERE task = ?", (left, task))
+        else:
+            db.execute("DELETE FROM checkouts WHERE task = ?", (task,))
+    if not left:
+        shutil.rmtree(files.tasks / str(task), ignore_errors=True)
+
+
+def _directory(files: Files, task: int) -> Folders:
+    try:
+        return Folders(files.tasks / str(task))
+    except FileNotFoundError:
+        raise NotFound(
+            f"there is no directory of task {task}: it did not run on a revision of this workspace, or wrote nothing"
+        ) from None
+
+
+def _known(files: Files, task: int, folder: str) -> tuple[dict[str, Entry], int]:
+    """What the task was given in a directory, by name, and when it was."""
+    rows = files.index.rows("SELECT revision, made_ns FROM checkouts WHERE task = ?", (task,))
+    if not rows:
+        return {}, 0
+    revision, made_ns = rows[0]
+    entries = files.index.folder(folder, revision)
+    return {entry.path.rpartition("/")[2]: entry for entry in entries}, made_ns
+
+
+def _differing(files: Files, task: int, folders: Folders) -> Iterator[Entry]:
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        known, made_ns = _known(files, task, folder)
+        descriptor = folders.at(folder)
+        for name in sorted(os.listdir(descriptor)):
+            entry = _entry(descriptor, folder, name, known.get(name), made_ns)
+            if entry is None:
+                continue
+            if entry.kind is EntryKind.DIRECTORY:
+                waiting.append(entry.path)
+            elif entry == known.get(name):
+                continue
+            if not _has_problem(entry):
+                yield entry
+
+
+def _has_problem(entry: Entry) -> bool:
+    try:
+        return bool(entry_problem(entry))
+    except UnicodeEncodeError:  # bytes that are no text
+        return True
+
+
+def _entry(
+    folder_fd: int, folder: str, name: str, known: Entry | None, made_ns: int
+) -> Entry | None:
+    """What is there; None for what is neither file, directory nor link."""
+    path = joined(folder, name)
+    now = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    if S_ISDIR(now.st_mode):
+        return Entry(path, EntryKind.DIRECTORY)
+    if S_ISLNK(now.st_mode):
+        return Entry(path, EntryKind.SYMLINK, target=os.readlink(name, dir_fd=folder_fd))
+    if not S_ISREG(now.st_mode):
+        return None
+    if known is not None and _is_untouched(now, known, made_ns):
+        return known
+    with opened(open_in(folder_fd, name)) as file:
+        digest = digest_of(file)
+    executable = bool(now.st_mode & 0o100)
+    return Entry(path, EntryKind.FILE, executable, now.st_size, max(now.st_mtime_ns, 0), digest)
+
+
+def _is_untouched(now: os.stat_result, known: Entry, made_ns: int) -> bool:
+    """Any write shows in both times, and the last change is one that programs cannot set."""
+    return (
+        known.kind is EntryKind.FILE
+        and now.st_size == known.size
+        and 0 <= known.mtime_ns - now.st_mtime_ns < _COARSE_NS
+        and now.st_ctime_ns <= made_ns
+        and bool(now.st_mode & 0o100) == known.executable
+    )
+
+
+def _clear(files: Files, task: int, folders: Folders, folder: str) -> int:
+    """Remove what is as it was given, below a directory; answers the bytes that stay, at least 1 when anything does."""
+    known, made_ns = _known(files, task, folder)
+    left = 0
+    for name in os.listdir(folders.at(folder)):
+        descriptor = folders.at(folder)
+        now = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        entry = known.get(name)
+        if S_ISDIR(now.st_mode):
+            left += _clear_directory(files, task, folders, joined(folder, name), entry)
+        elif entry is not None and _is_given(descriptor, name, now, entry, made_ns):
+            os.unlink(name, dir_fd=descriptor)
+        else:
+            left += now.st_size + 1
+    return left
+
+
+def _clear_directory(
+    files: Files, task: int, folders: Folders, path: str, entry: Entry | None
+) -> int:
+    left = _clear(files, task, folders, path)
+    if left == 0 and entry is not None:
+        above, _, name = path.rpartition("/")
+        os.rmdir(name, dir_fd=folders.at(above))
+        return 0
+    return left + 1
+
+
+def _is_given(folder: int, name: str, now: os.stat_result, entry: Entry, made_ns: int) -> bool:
+    if S_ISLNK(now.st_mode):
+        same = entry.kind is EntryKind.SYMLINK
+        return same and os.readlink(name, dir_fd=folder) == entry.target
+    if entry.kind is not EntryKind.FILE or not S_ISREG(now.st_mode):
+        return False
+    if _is_untouched(now, entry, made_ns):
+        return True
+    with opened(open_in(folder, name)) as file:
+        return digest_of(file) == entry.digest

@@ -1,0 +1,62 @@
+"""What nobody needs any more goes: old revisions, the contents that only they had, what broken pushes left."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection
+from contextlib import suppress
+
+from hai_backend.workspaces import checkouts
+from hai_backend.workspaces.files import Files, now_ns
+
+LEFT_SECONDS = 2 * 24 * 3600.0  # how long what a broken push brought waits for the next try
+_DEAD = """SELECT digest FROM objects o WHERE NOT EXISTS (
+    SELECT 1 FROM entries e WHERE e.kind = 1 AND e.digest = o.digest)"""
+_DEAD_CHUNKS = """DELETE FROM chunks WHERE file NOT IN (SELECT digest FROM entries WHERE kind = 1)
+    AND hex(file) NOT IN (SELECT upper(value) FROM json_each(?))"""
+
+
+def collect(
+    files: Files, *, pinned: Collection[int], running: Collection[int], before: float
+) -> None:
+    """Forget revisions from before a moment, unless a task pins one of them or an older one; the newest stays.
+
+    `running`: tasks that have not ended; directories of others are tidied. Nobody may push meanwhile.
+    """
+    floor = _floor(files, pinned, before)
+    with files.index.transaction() as db:
+        db.execute("DELETE FROM revisions WHERE number < ?", (floor,))
+        db.execute("DELETE FROM entries WHERE gone != 0 AND gone <= ?", (floor,))
+    _drop_objects(files)
+    _drop_left(files)
+    for task in checkouts.existing(files):
+        if task not in running:
+            checkouts.tidy(files, task)
+
+
+def _floor(files: Files, pinned: Collection[int], before: float) -> int:
+    """The oldest revision that is kept: what the workspace was at `before`, so all since can be restored."""
+    query = "SELECT COALESCE(MAX(number), 0) FROM revisions WHERE created_at <= ?"
+    old = int(files.index.rows(query, (before,))[0][0])
+    return min([old, files.index.newest().number, *pinned])
+
+
+def _drop_objects(files: Files) -> None:
+    """Rows last: a file without a row would stay for ever."""
+    dead = [row[0] for row in files.index.rows(_DEAD)]
+    for digest in dead:
+        files.objects.remove(digest.hex())
+    with files.index.transaction() as db:
+        db.executemany("DELETE FROM objects WHERE digest = ?", ((digest,) for digest in dead))
+
+
+def _drop_left(files: Files) -> None:
+    old = (now_ns() / 1e9) - LEFT_SECONDS
+    for name in files.incoming.names():
+        with suppress(FileNotFoundError):
+            if os.stat(name, dir_fd=files.incoming.folder).st_mtime < old:
+                files.incoming.remove(name)
+    parts = [name.partition(".")[0] for name in files.incoming.names() if name.endswith(".part")]
+    with files.index.transaction() as db:
+        db.execute(_DEAD_CHUNKS, (json.dumps(parts),))

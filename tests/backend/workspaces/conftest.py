@@ -1,0 +1,37 @@
+"""A server with workspaces in this process, and a client that pushes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hai.client.client import Client
+from hai_backend.testing.server import RunningServer, running_server
+from hai_backend.testing.workspaces import Pusher
+
+
+@dataclass
+class Here:
+    """The server, an admin's client, and where workspaces of the admin lie."""
+
+    server: RunningServer
+    client: Client
+    root: Path
+
+    async def pusher(self, name: str = "w") -> Pusher:
+        """Of a new workspace."""
+        return await Pusher(self.client, name).create()
+
+    def files(self, name: str = "w") -> Path:
+        """The tree of a workspace."""
+        return self.root / name / "files"
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Here]:
+    home = tmp_path / "home"
+    async with running_server(home, nodes=1) as server, Client(server.profile) as client:
+        yield Here(server, client, home / "workspaces" / "admin")

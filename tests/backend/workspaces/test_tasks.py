@@ -1,0 +1,94 @@
+"""Tasks on revisions: each runs in a tree of its own, which no later push changes; what it wrote stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from hai.client.errors import Conflict, Invalid, NotFound
+from hai.v1.task_pb2 import Task, TaskState
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+
+WRITER = b"""import pathlib, sys
+print(pathlib.Path("data/input").read_text(), flush=True)
+pathlib.Path("out").mkdir(exist_ok=True)
+pathlib.Path("out/result").write_text("made of " + pathlib.Path("data/input").read_text())
+pathlib.Path("data/changed").write_text("by the program")
+"""
+
+
+def spec(workspace: str, name: str = "t", entrypoint: str = "run.py") -> TaskSpec:
+    program = ProgramSpec(workspace=workspace, entrypoint=entrypoint)
+    return TaskSpec(version=2, name=name, spec=program, resource=ResourceSpec(node_count=1))
+
+
+async def test_a_task_runs_on_what_was_pushed_before_it_was_submitted(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"run.py": WRITER, "data/input": b"one", "data/changed": b"x"})
+    created = await here.client.tasks.create(spec("haiworkspace://w"))
+    assert created.spec.spec.workspace == "haiworkspace://w@1"
+    await pusher.push({"data/input": b"two"})
+    done = await here.client.tasks.wait(created.id, timeout=60)
+    assert done.state == TaskState.TASK_STATE_FINISHED, done
+    lines = [line.text async for a in here.client.logs.tail(created.id) for line in a.lines]
+    assert lines == ["one"]
+    assert (here.files() / "data/input").read_text() == "two"
+    await _tidied(here, created)
+    assert await _written(here, created.id) == {"data", "out", "data/changed", "out/result"}
+    assert await pusher.fetch(0, "out/result", task=created.id) == [b"made of one"]
+
+
+async def _written(here, task: int) -> set[str]:
+    answers = here.client.workspaces.tree("w", task=task)
+    return {entry.path async for answer in answers for entry in answer.entries}
+
+
+async def _tidied(here, task: Task) -> None:
+    await here.server.app.reign.workspaces.tidied()
+    assert not (here.root / "w/tasks" / str(task.id) / "run.py").exists()
+
+
+async def test_a_task_may_begin_in_a_directory_of_the_workspace(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"a/b/run.py": b"import os; print(os.getcwd())"})
+    created = await here.client.tasks.create(spec("haiworkspace://w@1/a/b"))
+    await here.client.tasks.wait(created.id, timeout=60)
+    lines = [line.text async for a in here.client.logs.tail(created.id) for line in a.lines]
+    assert lines[0].endswith(f"/admin/w/tasks/{created.id}/a/b")
+
+
+async def test_an_unfinished_task_pins_its_revision_and_keeps_the_workspace(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"run.py": b"import time; time.sleep(100)"})
+    created = await here.client.tasks.create(spec("haiworkspace://w@1"))
+    await pusher.push({"more": b"x"})
+    pinned = [list(r.pinned_by) for r in (await here.client.workspaces.revisions("w")).revisions]
+    assert pinned == [[], [created.id]]
+    with pytest.raises(Conflict) as refused:
+        await here.client.workspaces.delete("w")
+    assert refused.value.reason == "PINNED"
+    await here.client.tasks.stop(created.id)
+    await here.client.tasks.wait(created.id, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("workspace", "told"),
+    [
+        pytest.param("haiworkspace://none", "there is no workspace", id="no such workspace"),
+        pytest.param("haiworkspace://w", "has no revision", id="nothing was pushed"),
+        pytest.param("haiworkspace://w@7", "has no revision 7", id="no such revision"),
+        pytest.param("haiworkspace://../w", "must look like", id="no name"),
+        pytest.param("haiworkspace://w@1/../x", "must look like", id="a directory outside"),
+    ],
+)
+async def test_a_submission_that_names_no_revision_is_refused(here, workspace, told) -> None:
+    await here.pusher()
+    with pytest.raises(Invalid) as refused:
+        await here.client.tasks.create(spec(workspace))
+    assert told in str(refused.value)
+
+
+async def test_what_a_task_wrote_is_nobodys_else(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"a": b"x"})
+    with pytest.raises(NotFound):
+        await pusher.fetch(0, "../../files/a", task=99)
