@@ -50,6 +50,7 @@ class PageEntry:
 PAGES: tuple[PageEntry, ...] = (
     PageEntry("tasks", "tasks:TasksPage", "1"),
     PageEntry("task", "task:TaskPage", words="TASK", example="12"),
+    PageEntry("diff", "diff:DiffPage", words="TASK TASK", example="12 13"),
     PageEntry("logs", "logs:LogsPage", words="TASK [RANKS]", example="12 0-3"),
 )
 """Every page. Texts: page.NAME (title) and page.NAME.about in hai_tui.i18n."""

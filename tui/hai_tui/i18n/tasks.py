@@ -93,6 +93,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "action.again": ("submit one like it", "提交类似任务"),
     "action.export": ("save this table as CSV", "导出 CSV"),
     "none.chosen": ("no task is under the cursor", "没有选中的任务"),
+    "refused.ended": ("{action}: the task has ended", "{action}：任务已结束"),
     "refused.others": (
         "{action} of a task of {owner} needs the right manage_tasks; you ({user}, {role}) do not have it",
         "对 {owner} 的任务{action}需要权限 manage_tasks；您（{user}，{role}）没有",

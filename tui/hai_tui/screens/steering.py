@@ -26,6 +26,9 @@ _DELAYS = {"10m": 600.0, "2h": 7200.0}
 _TYPED_FROM = 20
 """So many tasks are only stopped when the number is typed."""
 _NAMED = 5
+_FINISHED = 4  # TASK_STATE_FINISHED, without loading protobuf before the first paint
+_UNFINISHED = ("stop", "suspend", "resume", "priority", "up", "down", "first")
+"""What can only be done to tasks that have not ended."""
 
 
 class TaskPageBase(Page):
@@ -71,6 +74,8 @@ class TaskPageBase(Page):
         caller, tasks = self.hai.caller, self.chosen_tasks()
         if not tasks:
             return text("none.chosen")
+        if name in _UNFINISHED and all(task.state == _FINISHED for task in tasks):
+            return text("refused.ended", action=text(f"action.{name}"))
         others = [task.user for task in tasks if task.user != caller.name]
         if not others or caller.has("manage_tasks"):
             return ""

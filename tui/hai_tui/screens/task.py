@@ -1,20 +1,248 @@
-"""One task."""
+"""One task: overview, ranks, runs, timeline, why it waits, and its spec; everything follows the stream."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.syntax import Syntax
+from rich.text import Text
+from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import ContentSwitcher, Static
 
-from hai_tui.screens.page import Page
+from hai.client.errors import HaiError, NotFound
+from hai_tui.actions import Action
+from hai_tui.i18n import text
+from hai_tui.screens import task_tables
+from hai_tui.screens.steering import TaskPageBase
+from hai_tui.theme import tones
+from hai_tui.widgets.tabs import TabLine
+from hai_tui.widgets.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.task_pb2 import Run, Task, TaskEvent
+    from hai.v1.task_service_pb2 import ExplainTaskResponse
+
+TABS = ("overview", "ranks", "runs", "timeline", "why", "spec")
+_REST_SECONDS = 0.5
+"""Between two looks at a task that changes all the time."""
 
 
-class TaskPage(Page):
-    """What there is to know of one task."""
+@dataclass(slots=True)
+class Seen:
+    """What the server has said of the task."""
 
-    def __init__(self, ref: str) -> None:
+    task: Task | None = None
+    runs: list[Run] = field(default_factory=list)
+    events: list[TaskEvent] = field(default_factory=list)
+    why: ExplainTaskResponse | None = None
+
+
+class TaskPage(TaskPageBase):
+    """`:task 12`, `:task train`, `:task 12 why`."""
+
+    DEFAULT_CSS = """
+    TaskPage #summary { height: auto; max-height: 4; padding: 0 1; background: $background; }
+    TaskPage ContentSwitcher { height: 1fr; }
+    TaskPage VerticalScroll { padding: 1 2; height: 1fr; }
+    TaskPage VerticalScroll Static { width: 1fr; height: auto; }
+    """
+
+    def __init__(self, ref: str, tab: str = "overview", *_: str) -> None:
         super().__init__()
-        self.ref = ref
+        self._ref, self._tab = ref, tab if tab in TABS else "overview"
+        self._task_id = int(ref) if ref.isdigit() else 0
+        self._bell = asyncio.Event()
+        self.seen = Seen()
 
     def content(self) -> Widget:
-        """Its facts."""
-        return Static()
+        """Summary, tabs, and what the chosen tab shows."""
+        now = self.hai.now
+        texts = (
+            VerticalScroll(Static(id=f"{name}-text"), id=name)
+            for name in ("overview", "why", "spec")
+        )
+        tables = (
+            VirtualTable(
+                task_tables.ranks(), self._rank_of, now, id="ranks", empty=text("ranks.empty")
+            ),
+            VirtualTable(
+                task_tables.runs(), self._run_of, now, id="runs", empty=text("ranks.empty")
+            ),
+            VirtualTable(task_tables.events(), self._event_of, now, id="timeline"),
+        )
+        names = [(name, text(f"tab.{name}")) for name in TABS]
+        switcher = ContentSwitcher(*texts, *tables, initial=self._tab)
+        return Vertical(Static(id="summary"), TabLine(names, self._tab, self.open_tab), switcher)
+
+    def title_text(self) -> str:
+        """Its number and name."""
+        name = f" {self.seen.task.name}" if self.seen.task else ""
+        return f"{self.entry.title} {self._task_id or self._ref}{name}"
+
+    def actions(self) -> Sequence[Action]:
+        """What can be done here."""
+        return [
+            Action("l", "logs", "action.logs", self._logs),
+            Action("tab,right", "nexttab", "action.nexttab", lambda: self._step(1)),
+            Action(
+                "shift+tab,left", "prevtab", "action.prevtab", lambda: self._step(-1), shown=False
+            ),
+            *self.steering(),
+            Action("y", "yaml", "action.yaml", lambda: self.open_tab("spec"), shown=False),
+            Action("A", "again", "action.again", self._again, writes=True, shown=False),
+            Action("c", "copy", "action.copy", self._copy, shown=False),
+            Action("E", "save", "action.save", self._save, shown=False),
+        ]
+
+    def chosen_ids(self) -> list[int]:
+        """This one."""
+        return [self._task_id] if self._task_id else []
+
+    # Tabs.
+
+    def open_tab(self, name: str) -> None:
+        """Show a tab."""
+        self._tab = name
+        self.query_one(ContentSwitcher).current = name
+        self.query_one(TabLine).show(name)
+        self.focus_content()
+
+    def focus_content(self) -> None:
+        """The tab that is shown has the keyboard."""
+        self.set_focus(self.query_one(f"#{self._tab}"))
+
+    def _step(self, step: int) -> None:
+        self.open_tab(TABS[(TABS.index(self._tab) + step) % len(TABS)])
+
+    # What the server says.
+
+    def opened(self) -> None:
+        """Ask, and ask again whenever the task changes."""
+        self.query_one("#summary", Static).update(text("task.loading", id=self._ref))
+        self.run_worker(self._look(), group="look")
+
+    def tasks_changed(self, ids: set[int]) -> None:
+        """Look again if it concerns this task."""
+        if self._task_id in ids or not ids:
+            self._bell.set()
+
+    async def _look(self) -> None:
+        session = self.hai.session
+        client = await session.client()
+        if not self._task_id and not await self._resolved(client):
+            return
+        while True:
+            self._bell.clear()
+            try:
+                await session.insist(lambda: self._ask(client))
+            except NotFound:
+                self._gone()
+                return
+            except HaiError as error:
+                self.hai.fail(error)
+            self._draw()
+            await asyncio.sleep(_REST_SECONDS)
+            await self._bell.wait()
+
+    async def _resolved(self, client: Client) -> bool:
+        try:
+            self._task_id = await self.hai.session.insist(partial(client.tasks.resolve, self._ref))
+        except HaiError as error:
+            self._gone()
+            self.hai.fail(error)
+        return bool(self._task_id)
+
+    def _gone(self) -> None:
+        self.query_one("#summary", Static).update(text("task.none", id=self._ref))
+
+    async def _ask(self, client: Client) -> None:
+        seen, id = self.seen, self._task_id
+        seen.task = await client.tasks.get(id)
+        seen.runs = list(await client.tasks.runs(id))
+        after = seen.events[-1].sequence if seen.events else 0
+        seen.events += await client.tasks.events(id, after)
+        waits = bool(seen.task.waiting.reason) or seen.task.suspend_count
+        seen.why = await client.tasks.explain(id) if waits else None
+
+    # What is drawn.
+
+    def _draw(self) -> None:
+        from hai_tui.screens import task_text  # loads protobuf, which a first paint does without
+
+        seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
+        assert seen.task is not None
+        waiting = seen.why.waiting if seen.why else seen.task.waiting
+        self._put("summary", task_text.summary(seen.task, waiting, now, styles))
+        self._put("overview-text", task_text.overview(seen.task, waiting, seen.runs, now, styles))
+        self._put("why-text", task_text.why(seen.task, seen.why, now, styles))
+        self._put("spec-text", self._spec())
+        latest = seen.runs[-1] if seen.runs else seen.task.run
+        self._table("ranks").show([rank.index for rank in latest.ranks])
+        self._table("runs").show([run.number for run in reversed(seen.runs)])
+        self._table("timeline").show([event.sequence for event in reversed(seen.events)])
+        self.reframe()
+
+    def _put(self, id: str, renderable: Any) -> None:
+        self.query_one(f"#{id}", Static).update(renderable)
+
+    def _table(self, id: str) -> VirtualTable:
+        return self.query_one(f"#{id}", VirtualTable)
+
+    def _yaml(self) -> str:
+        from hai.client.spec import to_yaml
+
+        return to_yaml(self.seen.task.spec) if self.seen.task else ""
+
+    def _spec(self) -> Syntax | Text:
+        dark = self.hai.current_theme.dark
+        if self.hai.no_color:
+            return Text(self._yaml())
+        theme = "ansi_dark" if dark else "ansi_light"
+        return Syntax(self._yaml(), "yaml", theme=theme, background_color="default", word_wrap=True)
+
+    def _rank_of(self, index: int) -> Any:
+        latest = self.seen.runs[-1] if self.seen.runs else None
+        return latest.ranks[index] if latest and index < len(latest.ranks) else None
+
+    def _run_of(self, number: int) -> Any:
+        return next((run for run in self.seen.runs if run.number == number), None)
+
+    def _event_of(self, sequence: int) -> Any:
+        events = self.seen.events
+        first = events[0].sequence if events else 0
+        place = sequence - first
+        return events[place] if 0 <= place < len(events) else None
+
+    # Actions.
+
+    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
+        """A rank opens its log."""
+        if event.table.id == "ranks":
+            self.hai.goto(f"logs {self._task_id} {event.id}")
+
+    def _logs(self) -> None:
+        """Of the rank under the cursor on the ranks' tab, of the one that failed first, else of all."""
+        table = self._table("ranks")
+        if self._tab == "ranks" and table.cursor_id is not None:
+            self.hai.goto(f"logs {self._task_id} {table.cursor_id}")
+        elif self._task_id:
+            self.hai.goto(f"logs {self._task_id}")
+
+    def _again(self) -> None:
+        self.hai.goto(f"submit {self._task_id}")
+
+    def _copy(self) -> None:
+        self.hai.copy_to_clipboard(str(self._task_id))
+        self.hai.say(text("said.copied", what=self._task_id))
+
+    def _save(self) -> None:
+        path = Path(f"task-{self._task_id}.yaml")
+        path.write_text(self._yaml(), "utf-8")
+        self.hai.say(text("said.saved", path=path))
