@@ -1,7 +1,11 @@
-"""Generate the gRPC stubs beside their .proto files: a hatch build hook, also run by `make proto`."""
+"""Generate the gRPC stubs beside their .proto files: a hatch build hook, also run by `make proto`.
+
+Hatch runs one custom hook a project, so the parts of the JupyterLab extension are added here too.
+"""
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import sys
 from importlib.resources import files
@@ -35,6 +39,9 @@ class StubsHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         generate()
+        if self.target_name == "wheel":
+            lab = runpy.run_path(str(HERE.parent / "jupyter_ext" / "labextension.py"))
+            build_data["shared_data"].update(lab["shared_data"](editable=version == "editable"))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import runpy
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -33,7 +37,9 @@ WANTED = [
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     out = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True)
+    less = {} if shutil.which("node") else {"HAI_WITHOUT_LABEXTENSION": "1"}
+    environment = {**os.environ, **less}
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True, env=environment)
     return zipfile.ZipFile(next(out.glob("*.whl")))
 
 
@@ -65,6 +71,38 @@ def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
 def test_shell_scripts_are_installed_as_they_are(wheel: zipfile.ZipFile, name: str) -> None:
     found = [n for n in wheel.namelist() if n.endswith(f".data/scripts/{name}")]
     assert wheel.read(found[0]) == (ROOT / "haienv" / "bin" / name).read_bytes()
+
+
+def test_an_installation_enables_the_jupyter_server_extension(wheel: zipfile.ZipFile) -> None:
+    place = ".data/data/etc/jupyter/jupyter_server_config.d/hai_jupyter.json"
+    [found] = [n for n in wheel.namelist() if n.endswith(place)]
+    enabled = json.loads(wheel.read(found))["ServerApp"]["jpserver_extensions"]
+    assert enabled == {"hai_jupyter": True}
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="without node the panel is not built")
+def test_an_installation_brings_the_panel_of_jupyterlab(wheel: zipfile.ZipFile) -> None:
+    place = ".data/data/share/jupyter/labextensions/hai-jupyter/"
+    panel = {n.partition(place)[2]: n for n in wheel.namelist() if place in n}
+    described = json.loads(wheel.read(panel["package.json"]))
+    assert described["jupyterlab"]["_build"]["load"] in panel
+    assert "schemas/hai-jupyter/plugin.json" in panel
+    compressed = sum(wheel.getinfo(n).compress_size for n in panel.values())
+    assert compressed < 1_000_000
+
+
+def test_a_wheel_without_the_panel_is_refused_where_there_is_no_node(tmp_path: Path) -> None:
+    lab = tmp_path / "jupyter_ext"
+    shutil.copytree(
+        ROOT / "jupyter_ext", lab, ignore=shutil.ignore_patterns("node_modules", "labextension")
+    )
+    module = runpy.run_path(str(lab / "labextension.py"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        patch.delenv("HAI_WITHOUT_LABEXTENSION", raising=False)
+        with pytest.raises(RuntimeError, match="needs node"):
+            module["shared_data"](editable=False)
+        assert len(module["shared_data"](editable=True)) == 1
 
 
 def test_the_commands_are_declared(wheel: zipfile.ZipFile) -> None:

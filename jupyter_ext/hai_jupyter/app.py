@@ -1,0 +1,68 @@
+"""The server extension: settings, what is shared, and which handler answers which URL."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Float, Int, Unicode
+
+from hai.client.profile import Profile, load
+from hai_jupyter.backend import Backend
+from hai_jupyter.board import Board
+from hai_jupyter.handlers.routes import routes
+from hai_jupyter.hub import Hub, Source
+from hai_jupyter.link import Link
+from hai_jupyter.notices import VARIABLE, Notices
+from hai_jupyter.places import Places
+from hai_jupyter.streams import Streams
+from hai_jupyter.upstream import Upstream
+
+
+class HaiJupyter(ExtensionApp):
+    """HAI Platform in JupyterLab. Opens no connection until a page asks for something."""
+
+    name = "hai_jupyter"
+    load_other_extensions = True
+
+    profile = Unicode("", help="Stored profile to use; empty: the current one.").tag(config=True)
+    server = Unicode("", help="Address of the platform; empty: the profile's.").tag(config=True)
+    max_tasks = Int(10_000, help="Finished tasks that the panel lists at most.").tag(config=True)
+    linger = Float(30.0, help="Seconds that streams outlive the last page.").tag(config=True)
+    max_log_streams = Int(32, help="Logs that may be followed at the same time.").tag(config=True)
+
+    def initialize_settings(self) -> None:
+        """Make what handlers share."""
+        link = Link(self._profile)
+        board = Board(self.max_tasks)
+        sources: list[Source] = [Upstream(link, board, self.max_tasks)]
+        if notice := os.environ.get(VARIABLE):
+            sources.append(Notices(Path(notice), board))
+        self.settings["hai_jupyter_backend"] = Backend(
+            link=link,
+            hub=Hub(board, sources, self.linger),
+            places=Places(self._root(), self._hidden()),
+            logs=Streams(self.max_log_streams),
+        )
+
+    def initialize_handlers(self) -> None:
+        """Say who answers what."""
+        self.handlers.extend(routes())
+
+    async def stop_extension(self) -> None:
+        """End the streams and the connection."""
+        backend = cast(Backend, self.settings["hai_jupyter_backend"])
+        await backend.hub.close()
+        await backend.link.close()
+
+    def _profile(self) -> Profile:
+        return load(self.profile or None, self.server or None)
+
+    def _root(self) -> Path:
+        contents: Any = self.serverapp.contents_manager  # type: ignore[union-attr]
+        return Path(getattr(contents, "root_dir", None) or self.serverapp.root_dir)  # type: ignore[union-attr]
+
+    def _hidden(self) -> bool:
+        return bool(self.serverapp.contents_manager.allow_hidden)  # type: ignore[union-attr]

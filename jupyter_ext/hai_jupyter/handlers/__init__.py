@@ -1,0 +1,1 @@
+"""What the page asks of this server: thin, one resource a file."""

@@ -1,0 +1,82 @@
+"""The user and the cluster around tasks: who am I, quotas, groups, messages, memory of this container."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+from hai.v1.user_pb2 import Role
+from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.memory import memory
+from hai_jupyter.notices import say_saved
+
+
+class MeHandler(Handler):
+    """Who speaks to which cluster."""
+
+    @answers
+    async def get(self) -> Any:
+        """The user, without his tokens, with his quotas."""
+        me, info = await asyncio.gather(self.client.users.whoami(), self.client.server.info())
+        return {
+            "user": me.user.name,
+            "role": Role.Name(me.user.role).removeprefix("ROLE_"),
+            "cluster": info.cluster,
+            "version": info.version,
+            "quotas": [_plain(quota) for quota in me.quotas],
+        }
+
+
+class GroupsHandler(Handler):
+    """Groups with their numbers."""
+
+    @answers
+    async def get(self) -> Any:
+        """By name."""
+        return [_plain(group) for group in await self.client.nodes.groups()]
+
+
+class MessagesHandler(Handler):
+    """What operators tell users."""
+
+    @answers
+    async def get(self) -> Any:
+        """Newest first."""
+        return [_plain(message) for message in await self.client.messages.list()]
+
+
+class EnvironmentsHandler(Handler):
+    """Python environments on the cluster's storage."""
+
+    @answers
+    async def get(self) -> Any:
+        """By owner and name."""
+        return [_plain(environment) for environment in await self.client.environments.list()]
+
+
+class MemoryHandler(Handler):
+    """Memory of this container."""
+
+    @answers
+    async def get(self) -> Any:
+        """In bytes."""
+        return memory()
+
+
+class SavedHandler(Handler):
+    """The page has saved what was open, because this container is taken back."""
+
+    @answers
+    async def post(self) -> Any:
+        """Nothing."""
+        await say_saved()
+        return {}
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )

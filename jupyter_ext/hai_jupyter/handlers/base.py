@@ -1,0 +1,65 @@
+"""What every handler does: let only the user of this Jupyter server in, and answer failures as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from tornado.web import authenticated
+
+from hai.client.client import Client
+from hai.client.errors import HaiError
+from hai_jupyter import failures
+from hai_jupyter.backend import Backend
+
+RESOURCE = "hai_jupyter"
+
+Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
+
+
+class Handler(APIHandler):
+    """Reaches the platform through the one client of this server."""
+
+    auth_resource = RESOURCE
+
+    @property
+    def backend(self) -> Backend:
+        """What all handlers share."""
+        found: Backend = self.settings["hai_jupyter_backend"]
+        return found
+
+    @property
+    def client(self) -> Client:
+        """The way to the platform."""
+        return self.backend.link.client()
+
+    def body(self) -> dict[str, Any]:
+        """The request's JSON object."""
+        try:
+            data = json.loads(self.request.body or b"{}")
+        except ValueError as error:
+            raise failures.invalid(("", f"the request is not JSON: {error}")) from error
+        if not isinstance(data, dict):
+            raise failures.invalid(("", "the request must be a JSON object"))
+        return data
+
+
+def answers(method: Method) -> Callable[..., Awaitable[None]]:
+    """Send what the method returns as JSON, and what it raises as an error that the page understands."""
+
+    @authenticated
+    @authorized
+    @functools.wraps(method)
+    async def handle(self: Handler, *arguments: str) -> None:
+        try:
+            result = await method(self, *arguments)
+        except HaiError as error:
+            self.set_status(failures.status(error))
+            result = failures.body(error)
+        self.finish(result if isinstance(result, str) else json.dumps(result))
+
+    return cast(Callable[..., Awaitable[None]], handle)

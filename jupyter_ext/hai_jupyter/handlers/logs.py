@@ -1,0 +1,82 @@
+"""Lines of a task: live over a websocket, or once for a download."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import aclosing
+from typing import Any
+
+from tornado.web import HTTPError, authenticated
+
+from hai.client.errors import HaiError
+from hai.v1.log_service_pb2 import LogLine
+from hai_jupyter import failures
+from hai_jupyter.handlers.base import Handler
+from hai_jupyter.handlers.live import Socket
+from hai_jupyter.rows import seconds
+
+
+class LogSocket(Socket):
+    """Lines from a cursor on, until the task is finished; each frame says where to go on after a loss."""
+
+    async def feed(self, *arguments: str) -> None:
+        """One stream from the platform for this viewer; it waits for the page, so nothing piles up."""
+        try:
+            with self.backend.logs.one():
+                await self._tail(int(arguments[0]))
+        except HaiError as error:
+            await self.write_message(json.dumps({"error": failures.body(error)}))
+
+    async def _tail(self, id: int) -> None:
+        cursor = self.get_query_argument("cursor", "")
+        lines = self.backend.link.client().logs.tail(
+            id,
+            ranks=_ranks(self.get_query_argument("ranks", "")),
+            tail_lines=0 if cursor else _number(self.get_query_argument("tail", "0")),
+            follow=True,
+            cursor=cursor,
+            patience=0,
+        )
+        async with aclosing(lines) as answers:
+            async for answer in answers:
+                await self.write_message(_frame(answer.lines, answer.cursor))
+        await self.write_message('{"lines":[],"end":true}')
+
+
+class LogFileHandler(Handler):
+    """The whole log as a text file."""
+
+    @authenticated
+    async def get(self, id: str) -> None:
+        """Written as it is read: a long log is never held as a whole."""
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.set_header("Content-Disposition", f'attachment; filename="task-{int(id)}.log"')
+        self.set_header("X-Content-Type-Options", "nosniff")
+        ranks = _ranks(self.get_query_argument("ranks", ""))
+        try:
+            async with aclosing(self.client.logs.tail(int(id), ranks=ranks)) as answers:
+                async for answer in answers:
+                    self.write("".join(_plain(line) for line in answer.lines))
+                    await self.flush()
+        except HaiError as error:
+            raise HTTPError(failures.status(error), error.message) from error
+        self.finish()
+
+
+def _frame(lines: Iterable[LogLine], cursor: str) -> str:
+    rows = [[x.run, x.rank, seconds(x.time), x.text, int(x.redraw)] for x in lines]
+    frame: dict[str, Any] = {"lines": rows, "cursor": cursor}
+    return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(line: LogLine) -> str:
+    return f"[{line.run}.{line.rank}] {line.time.ToJsonString()} {line.text}\n"
+
+
+def _ranks(text: str) -> list[int]:
+    return [int(word) for word in text.split(",") if word.isdigit()]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,42 @@
+"""Which handler answers which URL below `/hai_jupyter`."""
+
+from __future__ import annotations
+
+from tornado.web import RequestHandler
+
+from hai_jupyter.handlers.account import (
+    EnvironmentsHandler,
+    GroupsHandler,
+    MeHandler,
+    MemoryHandler,
+    MessagesHandler,
+    SavedHandler,
+)
+from hai_jupyter.handlers.live import EventsSocket, StateHandler
+from hai_jupyter.handlers.logs import LogFileHandler, LogSocket
+from hai_jupyter.handlers.submit import CheckHandler, DraftHandler, SchemaHandler, SubmitHandler
+from hai_jupyter.handlers.tasks import VERBS, TaskHandler, VerbHandler
+
+_ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
+    (r"events", EventsSocket),
+    (r"state", StateHandler),
+    (r"me", MeHandler),
+    (r"groups", GroupsHandler),
+    (r"messages", MessagesHandler),
+    (r"environments", EnvironmentsHandler),
+    (r"memory", MemoryHandler),
+    (r"tasks/(\d{1,18})", TaskHandler),
+    (r"tasks/(\d{1,18})/log", LogSocket),
+    (r"tasks/(\d{1,18})/log.txt", LogFileHandler),
+    (rf"tasks/(\d{{1,18}})/({VERBS})", VerbHandler),
+    (r"saved", SavedHandler),
+    (r"draft", DraftHandler),
+    (r"check", CheckHandler),
+    (r"submit", SubmitHandler),
+    (r"schema", SchemaHandler),
+)
+
+
+def routes() -> list[tuple[str, type[RequestHandler]]]:
+    """Jupyter puts its base URL before these."""
+    return [(f"/hai_jupyter/{pattern}", handler) for pattern, handler in _ROUTES]

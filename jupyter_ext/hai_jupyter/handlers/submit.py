@@ -1,0 +1,91 @@
+"""Submission: what would be sent, and sending it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from hai.client.errors import HaiError, Invalid
+from hai.client.spec import json_schema, read_spec, to_yaml
+from hai.client.spec_writer import mapping
+from hai.v1.task_spec_pb2 import TaskSpec
+from hai_jupyter import failures, notebooks, submission
+from hai_jupyter.failures import invalid
+from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.rows import task_row
+
+_NAMES = uuid.UUID("0b7d1f3a-02b1-4b77-93f5-7b5f6bd1c0de")
+
+
+class DraftHandler(Handler):
+    """What the form begins with."""
+
+    @answers
+    async def get(self) -> Any:
+        """The name, the word that makes tabs agree, the parameters of a notebook, and how it ran last time."""
+        path = self.get_query_argument("path", "")
+        cells = () if self.get_query_argument("cells", "") else None
+        source = submission.Source(path, cells, {}, {})
+        file = self.backend.places.file(path)
+        name = submission.default_name(source)
+        last = await submission.last_spec(self.client, name)
+        shown = notebooks.parameters_of(file) if file.suffix == ".ipynb" else []
+        return {
+            "name": name,
+            "draft": await submission.draft(self.client, name),
+            "parameters": shown,
+            "last": mapping(last) if last is not None else None,
+        }
+
+
+class CheckHandler(Handler):
+    """The task file of what is on the screen, and what the scheduler would do with it."""
+
+    @answers
+    async def post(self) -> Any:
+        """Refused by rules: the task file with the violations. Nothing is stored or written."""
+        spec = await _spec(self, write=False)
+        answer: dict[str, Any] = {"yaml": to_yaml(spec), "spec": mapping(spec)}
+        try:
+            outcome = await self.client.tasks.dry_run(spec)
+        except HaiError as error:
+            return {**answer, "error": failures.body(error)}
+        return {**answer, "outcome": outcome.outcome, "message": outcome.message}
+
+
+class SubmitHandler(Handler):
+    """Hand a task in."""
+
+    @answers
+    async def post(self) -> Any:
+        """The task. The same thing handed in again, from any tab, is the same task."""
+        word = self.body().get("draft")
+        if not isinstance(word, str) or not word:
+            raise invalid(("draft", "must be the word that the draft came with"))
+        spec = await _spec(self, write=True)
+        request_id = str(uuid.uuid5(_NAMES, f"{word}\n{to_yaml(spec)}"))
+        return task_row(await self.client.tasks.create(spec, request_id=request_id))
+
+
+class SchemaHandler(Handler):
+    """What may stand in a task file."""
+
+    @answers
+    async def get(self) -> Any:
+        """JSON schema."""
+        return json_schema()
+
+
+async def _spec(handler: Handler, *, write: bool) -> TaskSpec:
+    data = handler.body()
+    text = data.get("yaml")
+    if text is None or write:  # also with a task file: the copy of a notebook must be there
+        source = submission.read_source(data) if "path" in data or text is None else None
+        if source is not None:
+            python = await submission.runner_python(handler.client)
+            composed = submission.compose(source, handler.backend.places, python, write=write)
+            if text is None:
+                return composed
+    if not isinstance(text, str):
+        raise Invalid("the task file must be a text", ())
+    return read_spec(text + "\n")

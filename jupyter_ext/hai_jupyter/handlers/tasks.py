@@ -1,0 +1,90 @@
+"""One task: look at it closely, and steer it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from hai.client.client import Client
+from hai.client.errors import HaiError
+from hai.client.spec import to_yaml
+from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
+from hai_jupyter.failures import invalid
+from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.rows import task_row
+
+Body = Mapping[str, Any]
+Verb = Callable[[Client, int, Body], Awaitable[Task]]
+
+
+class TaskHandler(Handler):
+    """Everything about one task, in one answer."""
+
+    @answers
+    async def get(self, id: str) -> Any:
+        """The task, its runs, its timeline, and why it waits if it does."""
+        client, number = self.client, int(id)
+        task, runs, events = await asyncio.gather(
+            client.tasks.get(number), client.tasks.runs(number), client.tasks.events(number)
+        )
+        return {
+            "row": task_row(task),
+            "task": _plain(task),
+            "yaml": to_yaml(task.spec),
+            "runs": [_plain(run) for run in runs],
+            "events": [_plain(event) for event in events],
+            "why": await _why(client, task),
+        }
+
+
+class VerbHandler(Handler):
+    """stop, suspend, resume, priority, move, star, tag."""
+
+    @answers
+    async def post(self, id: str, verb: str) -> Any:
+        """The task afterwards."""
+        return task_row(await _VERBS[verb](self.client, int(id), self.body()))
+
+
+async def _why(client: Client, task: Task) -> Any:
+    if task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED):
+        return None
+    with suppress(HaiError):  # it may have started in between
+        return _plain(await client.tasks.explain(task.id))
+    return None
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    return MessageToDict(message, preserving_proto_field_name=True)
+
+
+def _number(body: Body, field: str) -> int:
+    value = body.get(field)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise invalid((field, "must be a whole number"))
+    return value
+
+
+def _words(body: Body, field: str) -> list[str]:
+    value = body.get(field, [])
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise invalid((field, "must be a list of texts"))
+    return value
+
+
+_VERBS: Mapping[str, Verb] = {
+    "stop": lambda client, id, body: client.tasks.stop(id),
+    "suspend": lambda client, id, body: client.tasks.suspend(id, hold=body.get("hold") is True),
+    "resume": lambda client, id, body: client.tasks.resume(id),
+    "priority": lambda client, id, body: client.tasks.set_priority(id, _number(body, "priority")),
+    "move": lambda client, id, body: client.tasks.move(id, _number(body, "before")),
+    "star": lambda client, id, body: client.tasks.star(id, body.get("starred") is True),
+    "tag": lambda client, id, body: client.tasks.tag(
+        id, add=_words(body, "add"), remove=_words(body, "remove")
+    ),
+}
+VERBS = "|".join(_VERBS)

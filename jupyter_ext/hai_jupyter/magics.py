@@ -1,0 +1,132 @@
+"""`%load_ext hai_jupyter`: submit a cell, look at tasks and at their logs from a notebook.
+
+A kernel runs an event loop of its own, so each magic speaks to the platform on a thread with its own loop.
+"""
+
+# mypy: disable-error-code="no-untyped-call,untyped-decorator"
+# IPython's decorators have no annotations
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from IPython.core.error import UsageError as MagicError
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from hai.client.client import Client
+from hai.client.errors import HaiError
+from hai.client.profile import load
+from hai.client.spec import apply_option, read_spec
+from hai.v1.task_pb2 import Task
+from hai_jupyter import nbfiles, notebooks
+from hai_jupyter.submission import notebook_task, runner_python
+from hai_jupyter.task_view import TaskList, TaskView
+
+Result = TypeVar("Result")
+
+
+@magics_class
+class HaiMagics(Magics):
+    """The magics."""
+
+    @magic_arguments()
+    @argument("name", nargs="?", default="", help="Name of the task; default: of the first line.")
+    @argument("-n", "--nodes", type=int, default=1, help="Whole nodes.")
+    @argument("-p", "--priority", type=int, default=None, help="A level's number.")
+    @argument("-g", "--group", default="", help="Node group.")
+    @argument("-o", "--option", action="append", default=[], help="Any field: options.py_venv=base")
+    @cell_magic
+    def hai_job(self, line: str, cell: str) -> TaskView:
+        """Submit this cell as a task. It runs in this directory, by itself: nothing of the kernel goes with it."""
+        wanted = parse_argstring(self.hai_job, line)
+        return TaskView(_ask(lambda client: _submit(client, wanted, cell)))
+
+    @magic_arguments()
+    @argument("task", nargs="?", default="", help="Id or name; without: the newest of yours.")
+    @line_magic
+    def hai_status(self, line: str) -> TaskView | TaskList:
+        """Show a task, live; without a name the newest ten of yours."""
+        ref = parse_argstring(self.hai_status, line).task
+        if ref:
+            return TaskView(_ask(lambda client: _find(client, ref)))
+        return TaskList(_ask(_newest))
+
+    @magic_arguments()
+    @argument("task", help="Id or name.")
+    @argument("-n", "--lines", type=int, default=50, help="Last lines of each rank; 0: all.")
+    @argument("-r", "--rank", type=int, action="append", default=[], help="Only this rank.")
+    @line_magic
+    def hai_logs(self, line: str) -> None:
+        """Print the last lines of a task."""
+        wanted = parse_argstring(self.hai_logs, line)
+        for text in _ask(lambda client: _lines(client, wanted.task, wanted.rank, wanted.lines)):
+            print(text)
+
+
+def _ask(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
+    """Do it on a thread of its own; failures are sentences, not tracebacks."""
+    box: list[Result | BaseException] = []
+
+    async def work() -> Result:
+        async with Client(load()) as client:
+            return await call(client)
+
+    def run() -> None:
+        try:
+            box.append(asyncio.run(work()))
+        except BaseException as error:
+            box.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    [result] = box
+    if isinstance(result, HaiError):
+        raise MagicError(f"{result.message}{f' ({result.hint})' if result.hint else ''}")
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+async def _submit(client: Client, wanted: Any, cell: str) -> Task:
+    here = Path.cwd()
+    name = wanted.name or _name(cell)
+    text = nbfiles.text(nbfiles.made([nbfiles.code_cell(cell, id="cell-0")], {}))
+    copy = notebooks.stored(text, here, "cell", write=True)
+    base = notebook_task(name, copy, here, await runner_python(client), {})
+    spec = read_spec(base)
+    spec.resource.node_count = wanted.nodes
+    spec.resource.group = wanted.group
+    if wanted.priority is not None:
+        spec.priority = wanted.priority
+    for assignment in wanted.option:
+        apply_option(spec, assignment)
+    return await client.tasks.create(spec)
+
+
+def _name(cell: str) -> str:
+    first = next((line.strip("# ") for line in cell.splitlines() if line.strip("# ")), "cell")
+    return "".join(c if c not in "()" else "_" for c in first)[:40]
+
+
+async def _find(client: Client, ref: str) -> Task:
+    return await client.tasks.get(await client.tasks.resolve(ref))
+
+
+async def _newest(client: Client) -> list[Task]:
+    return list((await client.tasks.list(filter="user:me", page_size=10)).tasks)
+
+
+async def _lines(client: Client, ref: str, ranks: list[int], last: int) -> list[str]:
+    id = await client.tasks.resolve(ref)
+    found = []
+    async with aclosing(client.logs.tail(id, ranks=ranks, tail_lines=last)) as answers:
+        async for answer in answers:
+            found += [f"[{line.rank}] {line.text}" for line in answer.lines]
+    return found

@@ -1,0 +1,50 @@
+"""nbformat with types: read, make and write notebooks. A notebook is nbformat's own tree of attributes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+_nbformat: Any = nbformat  # it has no annotations
+
+
+def read(path: Path) -> Any:
+    """The notebook in a file. Raises OSError, or ValueError when it is none."""
+    try:
+        return _nbformat.read(path, as_version=4)
+    except (KeyError, AttributeError, TypeError, nbformat.ValidationError) as error:
+        raise ValueError(f"not a notebook: {error}") from error
+
+
+def text(notebook: Any) -> str:
+    """The notebook as a file's text."""
+    return str(_nbformat.writes(notebook))
+
+
+def code_cell(source: str, **fields: Any) -> Any:
+    """A code cell without outputs."""
+    return _nbformat.v4.new_code_cell(source, **fields)
+
+
+def made(cells: Sequence[Any], metadata: Mapping[str, Any]) -> Any:
+    """A notebook of these cells."""
+    return _nbformat.v4.new_notebook(cells=list(cells), metadata=dict(metadata))
+
+
+def write(notebook: Any, path: Path) -> None:
+    """Write a notebook as a whole: a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text(notebook))
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

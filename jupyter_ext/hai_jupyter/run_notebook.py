@@ -1,0 +1,178 @@
+"""`python -m hai_jupyter.run_notebook IN OUT -p name=value`: execute a notebook as a task does, without a browser.
+
+OUT is written anew after each cell, so what ran before an end of any kind is kept; `{task}` in its name is the task's
+number. Values of -p are read as yaml and stand in a cell after the one tagged `parameters` (before all without one).
+What cells print also goes to the log.
+
+When the platform suspends the task, the notebook is saved at once, the running cell gets `--grace` seconds to end or to
+yield by itself (`hai.go_suspend()` works in a cell), and the task yields. A kernel's memory does not survive that: the
+next run begins with the first cell and says so; cells find `hai.get_whole_life_state()` and their checkpoints as usual.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+import hai.task as task
+from hai_jupyter import nbfiles
+from hai_jupyter.task_kernel import TaskKernelManager
+
+FAILED, UNUSABLE = 1, 2
+
+
+class Runner(NotebookClient):
+    """Executes, and tells the log and the output notebook what happens."""
+
+    def __init__(self, notebook: Any, out: Path, **options: Any) -> None:
+        super().__init__(notebook, **options)
+        self._out = out
+        self._total = sum(1 for cell in notebook.cells if cell.cell_type == "code")
+        self.done = 0
+        self.on_cell_start = self._start
+        self.on_cell_executed = self._executed
+
+    def save(self, state: str) -> None:
+        """Replace the output notebook; a reader never sees half of it."""
+        self.nb.metadata["hai"] = {"task": task.task_id(), "state": state, "cells_done": self.done}
+        nbfiles.write(self.nb, self._out)
+
+    def output(self, outs: Any, msg: Any, display_id: str | None, cell_index: int) -> Any:
+        """Show text in the log as it comes."""
+        content = msg["content"]
+        text = content.get("text") or content.get("data", {}).get("text/plain") or ""
+        if msg["msg_type"] == "error":
+            text = "\n".join(content["traceback"])
+        if text:
+            print(text, end="" if text.endswith("\n") else "\n", flush=True)
+        return super().output(outs, msg, display_id, cell_index)
+
+    def _start(self, cell: Any, cell_index: int) -> None:
+        if cell.cell_type == "code":
+            first = next(iter(cell.source.strip().splitlines()), "")
+            print(f"--- cell {self.done + 1} of {self._total}: {first[:80]}", flush=True)
+
+    def _executed(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
+        self.done += 1
+        self.save("running")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0 all cells ran, 1 a cell failed, 2 the notebook cannot be used."""
+    wanted = _parser().parse_args(argv)
+    out = Path(wanted.out.replace("{task}", str(task.task_id() or "local")))
+    try:
+        notebook = nbfiles.read(Path(wanted.notebook))
+        inject(notebook, dict(_pair(text) for text in wanted.parameter))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        print(f"{wanted.notebook}: {error}", file=sys.stderr)
+        return UNUSABLE
+    _tell_of_last_run(out)
+    runner = Runner(
+        notebook,
+        out,
+        timeout=None,
+        kernel_name=_kernel(notebook),
+        kernel_manager_class=TaskKernelManager,
+    )
+    return asyncio.run(_run(runner, wanted.grace))
+
+
+async def _run(runner: Runner, grace: float) -> int:
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    work = asyncio.ensure_future(runner.async_execute())
+    suspend = asyncio.ensure_future(asked.wait())
+    await asyncio.wait({work, suspend}, return_when=asyncio.FIRST_COMPLETED)
+    if not work.done():
+        await _leave(runner, work, grace)
+    suspend.cancel()
+    return _result(runner, work)
+
+
+async def _leave(runner: Runner, work: asyncio.Future[Any], grace: float) -> None:
+    task.receive_suspend_command()
+    runner.save("suspended")
+    print(f"suspend: saved after {runner.done} cells; they run again in the next run", flush=True)
+    await asyncio.wait({work}, timeout=grace)
+    if not work.done():
+        runner.save("suspended")
+        task.go_suspend()  # does not return in the cluster
+        work.cancel()
+        await asyncio.wait({work})
+
+
+def _result(runner: Runner, work: asyncio.Future[Any]) -> int:
+    if work.cancelled():
+        return 128 + signal.SIGTERM
+    error = work.exception()
+    runner.save("failed" if error else "finished")
+    if error is None:
+        print(f"all {runner.done} cells ran", flush=True)
+        return 0
+    if not isinstance(error, CellExecutionError):  # its own traceback has been shown
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    return FAILED
+
+
+def inject(notebook: Any, parameters: dict[str, Any]) -> None:
+    """Add a cell that sets the parameters, after the one tagged `parameters`. Raises ValueError."""
+    if not parameters:
+        return
+    language = notebook.metadata.get("kernelspec", {}).get("language", "python")
+    if language != "python":
+        raise ValueError(f"-p sets parameters of Python notebooks; this one is in {language}")
+    wrong = [name for name in parameters if not name.isidentifier()]
+    if wrong:
+        raise ValueError(f"not names of Python variables: {', '.join(wrong)}")
+    source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+    cell = nbfiles.code_cell(source, metadata={"tags": ["injected-parameters"]})
+    tagged = (i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", []))
+    notebook.cells.insert(next(tagged, -1) + 1, cell)
+
+
+def _tell_of_last_run(out: Path) -> None:
+    if not out.exists():
+        return
+    try:
+        before = nbfiles.read(out).metadata.get("hai", {})
+    except ValueError:
+        before = {}
+    done, state = before.get("cells_done", "?"), before.get("state", "unknown")
+    print(
+        f"an earlier run was {state} after {done} cells; beginning with the first one", flush=True
+    )
+
+
+def _kernel(notebook: Any) -> str:
+    return str(notebook.metadata.get("kernelspec", {}).get("name") or "python3")
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"-p {text}: write it as name=value")
+    return name, yaml.safe_load(value)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m hai_jupyter.run_notebook", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("notebook", metavar="IN")
+    parser.add_argument("out", metavar="OUT")
+    parser.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--grace", type=float, default=8.0, metavar="SECONDS")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What one open page has not been told yet. Changes of one task are folded, so a slow page costs bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+ROWS_PER_FRAME = 500
+
+
+class Subscriber:
+    """Collects what has changed; `next` waits for something and hands it out as one JSON text."""
+
+    def __init__(self, tasks: Mapping[int, str], nodes: Mapping[str, str]) -> None:
+        self._tasks = tasks
+        self._nodes = nodes
+        self._new_tasks: dict[int, None] = {}
+        self._new_nodes: dict[str, None] = {}
+        self._facts: dict[str, Any] = {}
+        self._version = 0
+        self._wake = asyncio.Event()
+
+    def tasks(self, ids: Iterable[int], version: int) -> None:
+        """These tasks have changed; once they are told, everything up to the version is."""
+        self._new_tasks.update(dict.fromkeys(ids))
+        self._version = version
+        self._wake.set()
+
+    def nodes(self, names: Iterable[str]) -> None:
+        """These nodes have changed."""
+        self._new_nodes.update(dict.fromkeys(names))
+        self._wake.set()
+
+    def say(self, **facts: Any) -> None:
+        """Other news; the last word on each counts."""
+        self._facts.update(facts)
+        self._wake.set()
+
+    def forget(self, board: str) -> None:
+        """What was told so far belongs to another board."""
+        self._new_tasks.clear()
+        self._new_nodes.clear()
+        self._version = 0
+        self.say(board=board, reset=True)
+
+    async def next(self) -> str:
+        """The next frame: `{tasks, nodes, version, …}`; version 0 says that more of the same follows."""
+        await self._wake.wait()
+        ids = list(self._new_tasks)[:ROWS_PER_FRAME]
+        for id in ids:
+            del self._new_tasks[id]
+        names, self._new_nodes = list(self._new_nodes), {}
+        facts, self._facts = self._facts, {}
+        if not self._new_tasks:
+            self._wake.clear()
+        facts["version"] = 0 if self._new_tasks else self._version
+        return self._frame(ids, names, facts)
+
+    def _frame(self, ids: Iterable[int], names: Iterable[str], facts: Mapping[str, Any]) -> str:
+        rows = ",".join(self._tasks[id] for id in ids if id in self._tasks)
+        cells = ",".join(self._nodes[name] for name in names if name in self._nodes)
+        return f'{{"tasks":[{rows}],"nodes":[{cells}],{json.dumps(facts)[1:-1]}}}'

@@ -1,0 +1,43 @@
+"""Which Python executes a notebook in a task: that of the environment which the task has activated, if it can."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from jupyter_client.manager import AsyncKernelManager
+
+
+class TaskKernelSpecs(KernelSpecManager):
+    """Every Python kernel is the task's own Python; a notebook may name one that exists only on its author's laptop."""
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        """The spec of a kernel. Raises NoSuchKernel for a language that is not there."""
+        try:
+            spec = super().get_kernel_spec(kernel_name)
+        except NoSuchKernel:
+            if not kernel_name.startswith(("python", "haienv", "conda")):
+                raise
+            spec = KernelSpec(language="python", display_name="Python")
+        if spec.language == "python":
+            spec.argv = [python(), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        return spec
+
+
+class TaskKernelManager(AsyncKernelManager):
+    """A kernel manager that finds those."""
+
+    def _kernel_spec_manager_default(self) -> TaskKernelSpecs:
+        return TaskKernelSpecs(parent=self)
+
+
+def python() -> str:
+    """The first python3 of the task's PATH where it has ipykernel; else the one that runs this."""
+    found = shutil.which("python3")
+    if found is None or os.path.realpath(found) == os.path.realpath(sys.executable):
+        return sys.executable
+    probe = subprocess.run([found, "-c", "import ipykernel"], capture_output=True, check=False)
+    return found if probe.returncode == 0 else sys.executable

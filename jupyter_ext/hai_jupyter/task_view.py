@@ -1,0 +1,58 @@
+"""A task in a notebook: with our extension a card that stays live by itself, elsewhere a table or a line of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from hai.v1.task_pb2 import Task
+from hai_jupyter.rows import task_row
+
+MIME = "application/vnd.hai.task+json"
+_COLUMNS = ("id", "name", "state", "outcome", "nodes", "why")
+
+
+class TaskView:
+    """One task."""
+
+    def __init__(self, task: Task) -> None:
+        self.id = task.id
+        self._row = task_row(task)
+
+    def __repr__(self) -> str:
+        row = self._row
+        state = row.get("outcome") or row["state"]
+        why = f": {row['why']}" if row.get("why") else ""
+        return f"task {row['id']} {row['name']} {state}{why}"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {
+            MIME: {"id": self.id},
+            "text/html": _table([self._row]),
+            "text/plain": repr(self),
+        }
+
+
+class TaskList:
+    """Several."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._rows = [task_row(task) for task in tasks]
+
+    def __repr__(self) -> str:
+        lines = [" ".join(str(row.get(c, "")) for c in _COLUMNS) for row in self._rows]
+        return "\n".join(lines) or "no tasks"
+
+    def _repr_html_(self) -> str:
+        return _table(self._rows)
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    """Names and reasons come from others: everything is escaped."""
+    head = "".join(f"<th>{column}</th>" for column in _COLUMNS)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(row.get(c, '')))}</td>" for c in _COLUMNS) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,88 @@
+"""The streams from the platform to the board: one of tasks, one of nodes, and once what has finished before.
+
+After a loss the board says so at once, and the streams go on from the last version. The client's own patience is not
+used: it would hide for how long nobody has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+
+from hai.client.backoff import delays
+from hai.client.client import Client
+from hai.client.errors import HaiError
+from hai.v1.task_service_pb2 import TASK_VIEW_BASIC
+from hai_jupyter import failures
+from hai_jupyter.board import Board
+from hai_jupyter.link import Link
+
+UP = {"up": True, "reason": "", "message": "", "hint": "", "violations": []}
+
+
+class Upstream:
+    """Keeps a board true for as long as `follow` runs."""
+
+    def __init__(self, link: Link, board: Board, max_tasks: int) -> None:
+        self._link = link
+        self._board = board
+        self._max_tasks = max_tasks
+        self._client: Client | None = None
+        self._waits: Iterator[float] = delays()
+
+    async def follow(self) -> None:
+        """Never returns; cancel it."""
+        while True:
+            try:
+                await self._once()
+            except* HaiError as group:
+                self._board.say(link={"up": False, **failures.body(_first(group))})
+            await asyncio.sleep(next(self._waits))
+
+    async def _once(self) -> None:
+        client = self._link.client()
+        if self._client is not client:
+            if self._client is not None:
+                self._board.reset()
+            self._client = client
+        async with asyncio.TaskGroup() as streams:
+            streams.create_task(self._nodes(client))
+            streams.create_task(self._tasks(client, streams))
+
+    async def _tasks(self, client: Client, streams: asyncio.TaskGroup) -> None:
+        """A watch that begins at 0 shows unfinished tasks only, so the others are listed once, after it has begun."""
+        past_wanted = self._board.version == 0
+        watch = client.tasks.watch(after_version=self._board.version, patience=0)
+        async with aclosing(watch) as answers:
+            async for answer in answers:
+                self._waits = delays()
+                self._board.put_tasks(answer.tasks, answer.version)
+                self._board.say(link=UP)
+                if past_wanted:
+                    past_wanted = False
+                    streams.create_task(self._past(client))
+
+    async def _past(self, client: Client) -> None:
+        batch = []
+        tasks = client.tasks.all(filter="state:finished", view=TASK_VIEW_BASIC)
+        async with aclosing(tasks) as found:
+            async for task in found:
+                batch.append(task)
+                if len(batch) == 500:
+                    self._board.put_tasks(batch)
+                    batch = []
+                    await asyncio.sleep(0)  # pages and other requests get their turn
+                if self._board.tasks + len(batch) >= self._max_tasks:
+                    break
+        self._board.put_tasks(batch)
+
+    async def _nodes(self, client: Client) -> None:
+        async with aclosing(client.nodes.watch(patience=0)) as answers:
+            async for answer in answers:
+                self._board.put_nodes(answer.nodes)
+
+
+def _first(group: BaseExceptionGroup[HaiError]) -> HaiError:
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found

@@ -1,0 +1,162 @@
+/** The only place that speaks to the server extension. */
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+import { Socket, Surroundings } from './model/feed';
+import { Failure, Frame, TaskRow } from './model/types';
+
+const SPACE = 'hai_jupyter';
+
+/** What the server extension answered instead of a result. */
+export class ApiError extends Error implements Failure {
+  constructor(
+    readonly reason: string,
+    message: string,
+    readonly hint = '',
+    readonly violations: Failure['violations'] = []
+  ) {
+    super(message);
+  }
+}
+
+export interface Me {
+  user: string;
+  role: string;
+  cluster: string;
+  version: string;
+  quotas: Array<{ group: string; priority: number; nodes: number; used: number }>;
+}
+
+export interface Group {
+  name: string;
+  nodes: number;
+  usable_nodes: number;
+  free_nodes: number;
+  waiting_tasks: number;
+}
+
+export interface Message {
+  id: string;
+  text: string;
+  author: string;
+  create_time: string;
+}
+
+export interface Environment {
+  name: string;
+  owner: string;
+  path: string;
+  parent: string;
+  python_version: string;
+  state: string;
+  message: string;
+  packages: number;
+}
+
+export interface Workspace {
+  name: string;
+  user: string;
+  path: string;
+  revision: string;
+  files: string;
+  size_bytes: string;
+  update_time: string;
+  lease?: { holder: string };
+}
+
+export interface Draft {
+  name: string;
+  draft: string;
+  parameters: string[];
+  last: Record<string, unknown> | null;
+}
+
+export interface Submission {
+  path: string;
+  cells?: string[];
+  parameters: Record<string, string>;
+  form: Record<string, unknown>;
+  yaml?: string;
+  draft?: string;
+}
+
+export interface Check {
+  yaml: string;
+  spec: Record<string, any>;
+  outcome?: string;
+  message?: string;
+  error?: Failure;
+}
+
+/** Verbs of the server extension; base URL, XSRF cookie and Jupyter's own token are ServerConnection's business. */
+export class Api {
+  constructor(private settings: ServerConnection.ISettings) {}
+
+  me = () => this.get<Me>('me');
+  groups = () => this.get<Group[]>('groups');
+  messages = () => this.get<Message[]>('messages');
+  environments = () => this.get<Environment[]>('environments');
+  workspaces = () => this.get<Workspace[]>('workspaces');
+  memory = () => this.get<{ used: number; limit: number; of: string }>('memory');
+  task = (id: number) => this.get<any>(`tasks/${id}`);
+  /** Everything that was open is saved. */
+  saved = () => this.post<object>('saved', {});
+  check = (wanted: Submission) => this.post<Check>('check', wanted);
+  submit = (wanted: Submission) => this.post<TaskRow>('submit', wanted);
+
+  draft(path: string, cells: boolean): Promise<Draft> {
+    return this.get<Draft>(`draft?path=${encodeURIComponent(path)}${cells ? '&cells=1' : ''}`);
+  }
+
+  verb(id: number, verb: string, body: Record<string, unknown> = {}): Promise<TaskRow> {
+    return this.post<TaskRow>(`tasks/${id}/${verb}`, body);
+  }
+
+  /** Where the whole log of a task can be downloaded. */
+  logFile(id: number): string {
+    return URLExt.join(this.settings.baseUrl, SPACE, `tasks/${id}/log.txt`);
+  }
+
+  /** A websocket to one of the live handlers. */
+  socket(path: string): WebSocket {
+    let url = URLExt.join(this.settings.wsUrl, SPACE, path);
+    if (this.settings.appendToken && this.settings.token) {
+      url += `${url.includes('?') ? '&' : '?'}token=${encodeURIComponent(this.settings.token)}`;
+    }
+    return new this.settings.WebSocket(url) as WebSocket;
+  }
+
+  /** What a feed needs of the world. */
+  surroundings(): Surroundings {
+    return {
+      socket: query => this.socket(`events?${query}`) as unknown as Socket,
+      poll: query => this.get<Frame>(`state?${query}`),
+      later: (seconds, call) => window.setTimeout(call, seconds * 1000),
+      cancel: timer => window.clearTimeout(timer)
+    };
+  }
+
+  private get<T>(path: string): Promise<T> {
+    return this.ask<T>(path, { method: 'GET' });
+  }
+
+  private post<T>(path: string, body: unknown): Promise<T> {
+    return this.ask<T>(path, { method: 'POST', body: JSON.stringify(body) });
+  }
+
+  private async ask<T>(path: string, init: RequestInit): Promise<T> {
+    const url = URLExt.join(this.settings.baseUrl, SPACE, path);
+    let response: Response;
+    try {
+      response = await ServerConnection.makeRequest(url, init, this.settings);
+    } catch (error) {
+      throw new ApiError('JUPYTER_UNREACHABLE', `the Jupyter server does not answer: ${error}`);
+    }
+    const data = await response.json().catch(() => ({}));
+    if (!response.ok) {
+      const message = data.message ?? `${response.status} ${response.statusText}`;
+      throw new ApiError(data.reason ?? 'HTTP', message, data.hint, data.violations);
+    }
+    return data as T;
+  }
+}

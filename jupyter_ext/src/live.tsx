@@ -1,0 +1,60 @@
+/** The rich face of a task in a notebook: what a magic shows goes on living without the kernel. */
+import { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { Context, useBoard, useLoaded, useNow } from './ui/context';
+import { Status, Verbs } from './ui/parts';
+import { lasting } from './model/words';
+
+export const MIME = 'application/vnd.hai.task+json';
+
+class Live extends ReactWidget implements IRenderMime.IRenderer {
+  private task = 0;
+
+  constructor(private context: Context) {
+    super();
+    this.addClass('hai-live');
+  }
+
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    const data = model.data[MIME] as { id?: unknown } | undefined;
+    this.task = Number(data?.id ?? 0);
+    this.update();
+  }
+
+  protected override render(): JSX.Element {
+    return <Card key={this.task} context={this.context} id={this.task} />;
+  }
+}
+
+function Card(props: { context: Context; id: number }): JSX.Element {
+  const { context, id } = props;
+  useBoard(context);
+  const now = useNow();
+  const known = context.board.tasks.get(id);
+  const asked = useLoaded(() => (known || !id ? Promise.resolve(null) : context.api.task(id)), [id, known === undefined]);
+  const row = known ?? asked.value?.row;
+  if (!row) {
+    return <span className="hai-dim">{asked.error?.message ?? `#${id} …`}</span>;
+  }
+  return (
+    <div className="hai-card">
+      <div className="hai-row-head">
+        <a className="hai-name" onClick={() => context.shell.openTask(id)}>
+          {row.name}
+        </a>
+        <Verbs task={row} context={context} words />
+        <Status task={row} context={context} />
+      </div>
+      <div className="hai-dim">
+        #{row.id} · {row.nodes}×{row.group} · {lasting(row, now)} {row.why ? `· ${row.why}` : ''}
+      </div>
+    </div>
+  );
+}
+
+/** Say how the type is drawn. */
+export function factory(context: Context): IRenderMime.IRendererFactory {
+  return { safe: true, mimeTypes: [MIME], defaultRank: 10, createRenderer: () => new Live(context) };
+}

@@ -1,0 +1,62 @@
+/**
+ * The filter of the list: `state:running,suspended user:me tag:bert -name:old* group:default words`.
+ * Terms are joined by blanks and all must hold; commas mean or; a leading - negates; bare words look into the name.
+ */
+import { TaskRow } from './types';
+import { status } from './words';
+
+export type Matcher = (task: TaskRow) => boolean;
+
+const KEYS = ['state', 'status', 'outcome', 'user', 'name', 'tag', 'group', 'type', 'id', 'starred'];
+
+/** A function that says whether a task is meant; `me` is who `user:me` stands for. */
+export function matcher(text: string, me: string): Matcher {
+  const terms = (text.match(/-?(?:\w+:)?"[^"]*"|\S+/g) ?? []).map(term => one(term, me));
+  return task => terms.every(term => term(task));
+}
+
+function one(term: string, me: string): Matcher {
+  const negated = term.startsWith('-') && term.length > 1;
+  const [, key, value] = /^-?(?:(\w+):)?(.*)$/s.exec(term) ?? [];
+  const known = key && KEYS.includes(key.toLowerCase());
+  const wanted = (known ? value : term.slice(negated ? 1 : 0)) ?? '';
+  const words = wanted.replace(/"/g, '').toLowerCase().split(',').filter(Boolean);
+  const test = known ? field(key.toLowerCase(), words, me) : anywhere(words);
+  return negated ? task => !test(task) : test;
+}
+
+function anywhere(words: string[]): Matcher {
+  return task => words.every(w => task.name.toLowerCase().includes(w) || String(task.id) === w);
+}
+
+function field(key: string, words: string[], me: string): Matcher {
+  const tests = words.map(word => like(key === 'user' && word === 'me' ? me.toLowerCase() : word));
+  return task => values(key, task).some(value => tests.some(test => test(value.toLowerCase())));
+}
+
+function values(key: string, task: TaskRow): string[] {
+  switch (key) {
+    case 'state':
+    case 'status':
+      return [task.state, status(task)];
+    case 'outcome':
+      return [task.outcome ?? ''];
+    case 'tag':
+      return task.tags ?? [];
+    case 'id':
+      return [String(task.id)];
+    case 'starred':
+      return [String(task.starred ?? false)];
+    default:
+      return [String(task[key as 'user' | 'name' | 'group' | 'type'] ?? '')];
+  }
+}
+
+function like(pattern: string): (value: string) => boolean {
+  if (!pattern.includes('*')) {
+    return value => value === pattern;
+  }
+  const parts = pattern.split('*').map(part => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
+  const expression = new RegExp(`^${parts.join('.*')}$`, 's');
+  return value => expression.test(value);
+}

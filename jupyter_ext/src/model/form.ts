@@ -1,0 +1,96 @@
+/** The submit form as values, and as the part of a task file that it stands for. */
+
+export interface Form {
+  name: string;
+  nodes: number;
+  group: string;
+  priority: number;
+  environment: string;
+  image: string;
+  parameters: string;
+  variables: string;
+  tags: string;
+  timeLimit: string;
+  maxRetries: number;
+}
+
+export const EMPTY: Form = {
+  name: '',
+  nodes: 1,
+  group: 'default',
+  priority: -1,
+  environment: '',
+  image: '',
+  parameters: '',
+  variables: '',
+  tags: '',
+  timeLimit: '',
+  maxRetries: 0
+};
+
+type Table = Record<string, any>;
+
+/** What the form changes in a task file; what is left as it is by default is not said. */
+export function asFile(form: Form): Table {
+  return {
+    name: form.name,
+    priority: form.priority,
+    resource: clean({ node_count: form.nodes, group: form.group, image: form.image }),
+    spec: clean({ environments: pairs(form.variables) }),
+    options: clean({
+      py_venv: form.environment,
+      tags: form.tags.split(/[\s,]+/).filter(Boolean),
+      time_limit: form.timeLimit.trim(),
+      max_retries: form.maxRetries
+    })
+  };
+}
+
+/** The form that a task file fills; what is missing keeps its value. */
+export function asForm(file: Table, before: Form): Form {
+  const resource: Table = file.resource ?? {};
+  const options: Table = file.options ?? {};
+  return {
+    ...before,
+    name: file.name ?? before.name,
+    nodes: resource.node_count ?? before.nodes,
+    group: resource.group || before.group,
+    priority: file.priority ?? before.priority,
+    environment: options.py_venv ?? '',
+    image: resource.image ?? '',
+    variables: lines(file.spec?.environments ?? {}),
+    tags: (options.tags ?? []).join(' '),
+    timeLimit: options.time_limit ? String(options.time_limit) : '',
+    maxRetries: options.max_retries ?? 0
+  };
+}
+
+/** Lines NAME=VALUE as an object; a line without = is a name with an empty value, # begins a comment. */
+export function pairs(text: string): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const line of text.split('\n')) {
+    const trimmed = line.trim();
+    if (trimmed && !trimmed.startsWith('#')) {
+      const at = trimmed.indexOf('=');
+      const name = (at < 0 ? trimmed : trimmed.slice(0, at)).trim();
+      found[name] = at < 0 ? '' : trimmed.slice(at + 1).trim();
+    }
+  }
+  return found;
+}
+
+/** The other way round. */
+export function lines(values: Record<string, string>): string {
+  return Object.entries(values)
+    .map(([name, value]) => `${name}=${value}`)
+    .join('\n');
+}
+
+function clean(table: Table): Table {
+  const kept = Object.entries(table).filter(([, value]) => !empty(value));
+  return Object.fromEntries(kept);
+}
+
+function empty(value: unknown): boolean {
+  return value === '' || value === 0 || (typeof value === 'object' && value !== null && Object.keys(value).length === 0);
+}

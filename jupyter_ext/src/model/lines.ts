@@ -1,0 +1,130 @@
+/** A log as it is shown: bounded, carriage returns folded, colours told apart, runs separated. */
+import { LogRow } from './types';
+
+export interface Line {
+  /** Counts up for ever; identifies the line. */
+  key: number;
+  run: number;
+  rank: number;
+  time: number;
+  text: string;
+  /** The next line of the same rank replaces this one. */
+  redraw: boolean;
+  /** First line of another run than the line before. */
+  opens: boolean;
+}
+
+export interface Piece {
+  text: string;
+  /** Names of styles, as in `bold red`; empty: plain. */
+  style: string;
+}
+
+export class Lines {
+  readonly all: Line[] = [];
+  /** Lines that were dropped at the beginning. */
+  dropped = 0;
+  private next = 0;
+  private open = new Map<string, number>();
+
+  constructor(private limit: number) {}
+
+  /** Add what has come. */
+  add(rows: readonly LogRow[]): void {
+    for (const [run, rank, time, text, redraw] of rows) {
+      this.one(run, rank, time, text, redraw === 1);
+    }
+    const over = this.all.length - this.limit;
+    if (over > 0) {
+      this.all.splice(0, over);
+      this.dropped += over;
+    }
+  }
+
+  /** Begin anew. */
+  clear(): void {
+    this.all.length = 0;
+    this.open.clear();
+    this.dropped = 0;
+  }
+
+  private one(run: number, rank: number, time: number, text: string, redraw: boolean): void {
+    const who = `${run}.${rank}`;
+    const key = this.open.get(who);
+    const place = key === undefined ? -1 : key - (this.next - this.all.length);
+    const before = this.all[this.all.length - 1];
+    const line: Line = { key: this.next, run, rank, time, text, redraw, opens: before?.run !== run };
+    const replaced = this.all[place];
+    if (replaced) {
+      this.all[place] = { ...line, key: replaced.key, opens: replaced.opens };
+    } else {
+      this.all.push(line);
+      this.next += 1;
+    }
+    if (redraw) {
+      this.open.set(who, replaced ? replaced.key : line.key);
+    } else {
+      this.open.delete(who);
+    }
+  }
+}
+
+const COLOURS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
+// eslint-disable-next-line no-control-regex
+const ESCAPE = /\x1b(?:\[([0-9;?]*)([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])/g;
+// eslint-disable-next-line no-control-regex
+const CONTROL = /[\x00-\x08\x0b-\x1f\x7f\x9b]/g;
+
+/** Text in pieces of one style; every escape but colours is dropped, other control characters are made visible. */
+export function pieces(text: string): Piece[] {
+  const found: Piece[] = [];
+  const style = new Set<string>();
+  let last = 0;
+  const add = (part: string) => {
+    const clean = part.replace(CONTROL, c => (c === '\x1b' ? '' : '\ufffd'));
+    if (clean) {
+      found.push({ text: clean, style: [...style].join(' ') });
+    }
+  };
+  for (const match of text.matchAll(ESCAPE)) {
+    add(text.slice(last, match.index));
+    last = match.index + match[0].length;
+    if (match[2] === 'm') {
+      restyle(style, match[1] ?? '');
+    }
+  }
+  add(text.slice(last));
+  return found;
+}
+
+function restyle(style: Set<string>, codes: string): void {
+  const numbers = codes.split(';').map(Number);
+  for (let i = 0; i < numbers.length; i += 1) {
+    const code = numbers[i] ?? 0;
+    if (code === 38 || code === 48) {
+      i += numbers[i + 1] === 5 ? 2 : 4; // colours of the large palettes are left out
+    } else if (code === 0) {
+      style.clear();
+    } else if (code === 1) {
+      style.add('bold');
+    } else if (code === 22) {
+      style.delete('bold');
+    } else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97) || code === 39) {
+      COLOURS.forEach(colour => style.delete(colour));
+      const colour = COLOURS[code % 10];
+      if (code !== 39 && colour) {
+        style.add(colour);
+      }
+    }
+  }
+}
+
+/** Places of lines that hold a text, upper and lower case alike. */
+export function search(lines: readonly Line[], text: string): number[] {
+  const wanted = text.toLowerCase();
+  const found: number[] = [];
+  if (wanted) {
+    lines.forEach((line, i) => line.text.toLowerCase().includes(wanted) && found.push(i));
+  }
+  return found;
+}

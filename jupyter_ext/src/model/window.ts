@@ -1,0 +1,22 @@
+/** Which rows of a long list are worth drawing. */
+
+export interface Span {
+  first: number;
+  /** One past the last. */
+  end: number;
+}
+
+/** Rows that are seen at a scroll position, and a few more, so that a fast scroll shows no gap. */
+export function seen(top: number, height: number, row: number, count: number, more = 8): Span {
+  const first = Math.max(0, Math.floor(top / row) - more);
+  const end = Math.min(count, Math.ceil((top + height) / row) + more);
+  return { first: Math.min(first, Math.max(0, end)), end };
+}
+
+/** The scroll position at which a row is seen; unchanged when it is. */
+export function reveal(index: number, top: number, height: number, row: number): number {
+  if (index * row < top) {
+    return index * row;
+  }
+  return Math.max(top, (index + 1) * row - height);
+}

@@ -1,0 +1,124 @@
+/** How states, levels and times are called and marked: never by colour alone. */
+import { TaskRow } from './types';
+
+export type Tone = 'go' | 'wait' | 'good' | 'bad' | 'off' | 'held';
+
+const LEVELS: ReadonlyArray<readonly [number, string]> = [
+  [50, 'EXTREME_HIGH'],
+  [40, 'VERY_HIGH'],
+  [30, 'HIGH'],
+  [20, 'ABOVE_NORMAL'],
+  [10, 'NORMAL'],
+  [8, 'UNDER_NORMAL'],
+  [5, 'BELOW_NORMAL'],
+  [0, 'LOW'],
+  [-1, 'AUTO']
+];
+
+/** All levels, highest first. */
+export const levels = LEVELS;
+
+/** The name of a level; a number that has none stands for itself. */
+export function level(priority: number): string {
+  return LEVELS.find(([number]) => number === priority)?.[1] ?? String(priority);
+}
+
+/** The outcome of a finished task, the step of a running one, HELD, else the state. */
+export function status(task: TaskRow): string {
+  if (task.state === 'FINISHED') {
+    return task.outcome ?? 'FINISHED';
+  }
+  if (task.state === 'RUNNING' && task.run && task.run !== 'RUNNING') {
+    return task.run;
+  }
+  if (task.held) {
+    return 'HELD';
+  }
+  return task.state === 'WAITING_INIT' ? 'WAITING' : task.state;
+}
+
+const TONES: Record<string, Tone> = {
+  RUNNING: 'go',
+  SUCCEEDED: 'good',
+  FAILED: 'bad',
+  STOPPED: 'off',
+  CANCELED: 'off',
+  HELD: 'held'
+};
+
+/** The colour family of a status; what has none is in between. */
+export function tone(status: string): Tone {
+  return TONES[status] ?? 'wait';
+}
+
+const GLYPHS: Record<Tone, string> = {
+  go: '▶',
+  wait: '◔',
+  good: '✓',
+  bad: '✗',
+  off: '■',
+  held: '‖'
+};
+
+/** A mark that says the same as the colour. */
+export function glyph(status: string): string {
+  return status === 'SUSPENDED' ? '◑' : GLYPHS[tone(status)];
+}
+
+/** Which verbs make sense for a task now. */
+export function verbs(task: TaskRow): string[] {
+  if (task.state === 'FINISHED') {
+    return [];
+  }
+  const leaving = ['SUSPENDING', 'STOPPING', 'TERMINATING'].includes(task.run ?? '');
+  if (task.state === 'RUNNING' && !leaving) {
+    return ['suspend', 'stop'];
+  }
+  return task.held ? ['resume', 'stop'] : ['stop'];
+}
+
+/** 7 s, 3 min 20 s, 2 h 5 min, 4 d 3 h */
+export function span(seconds: number): string {
+  const s = Math.max(0, Math.floor(seconds));
+  const parts: Array<readonly [number, string]> = [
+    [Math.floor(s / 86400), 'd'],
+    [Math.floor(s / 3600) % 24, 'h'],
+    [Math.floor(s / 60) % 60, 'min'],
+    [s % 60, 's']
+  ];
+  const first = parts.findIndex(([n]) => n > 0);
+  if (first < 0) {
+    return '0 s';
+  }
+  const shown = parts.slice(first, first + 2).filter(([n]) => n > 0);
+  return shown.map(([n, unit]) => `${n} ${unit}`).join(' ');
+}
+
+/** For how long it runs, has run, or waits. */
+export function lasting(task: TaskRow, now: number): string {
+  if (task.state === 'FINISHED') {
+    return task.run_seconds ? span(task.run_seconds) : '';
+  }
+  if (task.state === 'RUNNING') {
+    return task.run_started ? span(now - task.run_started) : '';
+  }
+  return task.created ? span(now - task.created) : '';
+}
+
+/** 512 MiB, 3.4 GiB */
+export function bytes(value: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let size = value;
+  let unit = 0;
+  while (size >= 1024 && unit < units.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  const digits = unit === 0 || size >= 100 ? 0 : size >= 10 ? 1 : 2;
+  return `${size.toFixed(digits)} ${units[unit]}`;
+}
+
+/** A moment in the browser's own time zone and manner. */
+export function moment(seconds: number | undefined): string {
+  return seconds ? new Date(seconds * 1000).toLocaleString() : '–';
+}

@@ -1,0 +1,6 @@
+/** Chinese. */
+const zh: Record<string, string> = {
+  Tasks: '任务',
+  Cluster: '集群'
+};
+export default zh;

@@ -1,0 +1,78 @@
+/** The tab of the cluster: groups with their numbers, and a cell for each node. */
+import * as React from 'react';
+
+import { NodeRow } from '../model/types';
+import { Context, useBoard, useLoaded } from './context';
+import { Empty, Failed, Meter } from './parts';
+
+/** Live from the board; the numbers of queues are asked for when nodes change hands. */
+export function Cluster(props: { context: Context }): JSX.Element {
+  const { context } = props;
+  useBoard(context);
+  const { busy, waiting } = context.board.numbers();
+  const groups = useLoaded(() => context.api.groups(), [busy, waiting, context.board.id]);
+  const byGroup = grouped([...context.board.nodes.values()]);
+  return (
+    <div className="hai-tab hai-scroll">
+      <Failed error={groups.error} context={context} />
+      {byGroup.size === 0 && <Empty>{context.say('No nodes are known.')}</Empty>}
+      {[...byGroup].map(([name, nodes]) => (
+        <section key={name} className="hai-card">
+          <h3>{name}</h3>
+          <Meter used={nodes.filter(n => n.tenants.length > 0).length} of={nodes.length} text={numbers(context, name, nodes, groups.value)} />
+          <div className="hai-cells">
+            {nodes.map(node => (
+              <Cell key={node.name} node={node} context={context} />
+            ))}
+          </div>
+        </section>
+      ))}
+      <p className="hai-dim">{context.say('□ free · ■ held · ╱ cordoned · ✗ not ready')}</p>
+    </div>
+  );
+}
+
+function numbers(context: Context, name: string, nodes: NodeRow[], groups: Array<{ name: string; waiting_tasks: number }> | null): string {
+  const busy = nodes.filter(n => n.tenants.length > 0).length;
+  const waiting = groups?.find(group => group.name === name)?.waiting_tasks ?? 0;
+  return context.say('{busy} of {all} nodes held, {waiting} waiting', { busy, all: nodes.length, waiting });
+}
+
+function grouped(nodes: NodeRow[]): Map<string, NodeRow[]> {
+  const found = new Map<string, NodeRow[]>();
+  for (const node of nodes.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }))) {
+    found.set(node.group, [...(found.get(node.group) ?? []), node]);
+  }
+  return found;
+}
+
+function Cell(props: { node: NodeRow; context: Context }): JSX.Element {
+  const { node, context } = props;
+  const [mark, kind] = look(node);
+  const first = node.tenants[0];
+  const text = [`${node.name}${node.zone ? ` (${node.zone})` : ''}, ${node.gpus} GPUs`, node.reason]
+    .concat(node.tenants.map(t => `#${t.task} ${t.name}, ${t.user}`))
+    .filter(Boolean)
+    .join('\n');
+  return (
+    <button
+      className={`hai-cell hai-cell-${kind}`}
+      title={text}
+      aria-label={text}
+      disabled={!first}
+      onClick={() => first && context.shell.openTask(first.task)}
+    >
+      {mark}
+    </button>
+  );
+}
+
+function look(node: NodeRow): [string, string] {
+  if (!node.ready) {
+    return ['✗', 'bad'];
+  }
+  if (node.cordoned) {
+    return ['╱', 'off'];
+  }
+  return node.tenants.length ? ['■', 'busy'] : ['□', 'free'];
+}

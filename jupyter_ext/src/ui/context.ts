@@ -1,0 +1,85 @@
+/** What every component is given: the board, the way to the server, the language, and what Lab can do for it. */
+import * as React from 'react';
+
+import { Api, Me } from '../api';
+import { Board } from '../model/board';
+import { Feed } from '../model/feed';
+import { Say } from '../model/language';
+
+export interface Shell {
+  /** Open the page of a task, on one of its tabs. */
+  openTask(id: number, tab?: string): void;
+  /** Open the submit dialog for what is on the screen. */
+  submit(): void;
+  /** Ask before something that cannot be undone. */
+  confirm(title: string, text: string, verb: string): Promise<boolean>;
+  /** Tell of a failure. */
+  fail(error: unknown): void;
+  /** Open a file of the contents root. */
+  openFile(path: string): void;
+}
+
+export interface Context {
+  api: Api;
+  board: Board;
+  feed: Feed;
+  say: Say;
+  shell: Shell;
+  /** The user; null until the platform has told. */
+  me: () => Me | null;
+  /** Number of messages that were not looked at, and how to say that they have been. */
+  unread: { count: () => number; seen: () => void };
+}
+
+/** Draw again when the board has changed, at most once a frame. */
+export function useBoard(context: Context): number {
+  const [count, setCount] = React.useState(0);
+  React.useEffect(() => {
+    let planned = 0;
+    const stop = context.board.listen(() => {
+      planned ||= requestAnimationFrame(() => {
+        planned = 0;
+        setCount(n => n + 1);
+      });
+    });
+    return () => {
+      stop();
+      cancelAnimationFrame(planned);
+    };
+  }, [context]);
+  return count;
+}
+
+/** The time in seconds, once a second. */
+export function useNow(): number {
+  const [now, setNow] = React.useState(() => Date.now() / 1000);
+  React.useEffect(() => {
+    const timer = window.setInterval(() => setNow(Date.now() / 1000), 1000);
+    return () => window.clearInterval(timer);
+  }, []);
+  return now;
+}
+
+export interface Loaded<T> {
+  value: T | null;
+  error: Error | null;
+  reload: () => void;
+}
+
+/** Ask once, and again on `reload` or when one of `when` has changed. What was there stays while asking. */
+export function useLoaded<T>(ask: () => Promise<T>, when: readonly unknown[]): Loaded<T> {
+  const [value, setValue] = React.useState<T | null>(null);
+  const [error, setError] = React.useState<Error | null>(null);
+  const [turn, setTurn] = React.useState(0);
+  React.useEffect(() => {
+    let current = true;
+    ask().then(
+      found => current && (setValue(found), setError(null)),
+      failure => current && setError(failure)
+    );
+    return () => {
+      current = false;
+    };
+  }, [...when, turn]);
+  return { value, error, reload: () => setTurn(n => n + 1) };
+}

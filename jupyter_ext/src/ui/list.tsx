@@ -1,0 +1,88 @@
+/** A list that draws only the rows that are seen, so that 10 000 cost as much as twenty. */
+import * as React from 'react';
+
+import { reveal, seen } from '../model/window';
+
+export interface ListProps {
+  count: number;
+  rowHeight: number;
+  label: string;
+  /** Draw a row; `style` puts it in its place. */
+  row: (index: number, chosen: boolean, style: React.CSSProperties) => JSX.Element;
+  onOpen?: (index: number) => void;
+  onKey?: (index: number, key: string) => void;
+  chosen: number;
+  onChoose: (index: number) => void;
+  className?: string;
+}
+
+/** Arrow keys, page keys, Home and End move; Enter opens. */
+export function List(props: ListProps): JSX.Element {
+  const { count, rowHeight, chosen } = props;
+  const box = React.useRef<HTMLDivElement>(null);
+  const [top, setTop] = React.useState(0);
+  const height = useHeight(box);
+  const { first, end } = seen(top, height, rowHeight, count);
+  const rows = [];
+  for (let i = first; i < end; i += 1) {
+    const place: React.CSSProperties = { position: 'absolute', top: i * rowHeight, height: rowHeight, left: 0, right: 0 };
+    rows.push(props.row(i, i === chosen, place));
+  }
+  const choose = (index: number) => {
+    const next = Math.max(0, Math.min(count - 1, index));
+    props.onChoose(next);
+    if (box.current) {
+      box.current.scrollTop = reveal(next, box.current.scrollTop, height, rowHeight);
+    }
+  };
+  const page = Math.max(1, Math.floor(height / rowHeight) - 1);
+  const steps: Record<string, number> = {
+    ArrowDown: chosen + 1,
+    ArrowUp: chosen - 1,
+    PageDown: chosen + page,
+    PageUp: chosen - page,
+    Home: 0,
+    End: count - 1
+  };
+  const onKeyDown = (event: React.KeyboardEvent) => {
+    const step = steps[event.key];
+    if (event.target !== event.currentTarget && event.key === 'Enter') {
+      return; // a button in a row
+    }
+    if (step !== undefined) {
+      event.preventDefault();
+      choose(step);
+    } else if (event.key === 'Enter' && chosen >= 0 && chosen < count) {
+      props.onOpen?.(chosen);
+    } else {
+      props.onKey?.(chosen, event.key);
+    }
+  };
+  return (
+    <div
+      ref={box}
+      className={`hai-list ${props.className ?? ''}`}
+      role="listbox"
+      aria-label={props.label}
+      tabIndex={0}
+      onScroll={event => setTop(event.currentTarget.scrollTop)}
+      onKeyDown={onKeyDown}
+    >
+      <div style={{ height: count * rowHeight, position: 'relative' }}>{rows}</div>
+    </div>
+  );
+}
+
+/** The height of an element, also after it was resized. */
+export function useHeight(box: React.RefObject<HTMLElement>): number {
+  const [height, setHeight] = React.useState(400);
+  React.useEffect(() => {
+    if (!box.current) {
+      return;
+    }
+    const watch = new ResizeObserver(([entry]) => entry && setHeight(entry.contentRect.height));
+    watch.observe(box.current);
+    return () => watch.disconnect();
+  }, [box]);
+  return height;
+}

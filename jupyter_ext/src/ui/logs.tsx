@@ -1,0 +1,223 @@
+/** Lines of a task, live: a window over a bounded buffer, so that a long log stays light. */
+import * as React from 'react';
+
+import { Line, Lines, pieces, search } from '../model/lines';
+import { LogRow, TaskRow } from '../model/types';
+import { seen } from '../model/window';
+import { Context } from './context';
+import { useHeight } from './list';
+import { Empty } from './parts';
+
+const ROW = 18;
+const LIMIT = 100_000;
+const FIRST_WAIT = 0.25;
+
+interface Tail {
+  lines: Lines;
+  turn: number;
+  state: string;
+}
+
+/** The whole log from its beginning, followed while the task lives. */
+export default function Logs(props: { context: Context; row: TaskRow }): JSX.Element {
+  const { context, row } = props;
+  const [rank, setRank] = React.useState('');
+  const [wrap, setWrap] = React.useState(false);
+  const [times, setTimes] = React.useState(false);
+  const [text, setText] = React.useState('');
+  const [at, setAt] = React.useState(0);
+  const tail = useTail(context, row.id, rank);
+  const found = React.useMemo(() => search(tail.lines.all, text), [tail.turn, text]);
+  const jump = found.length ? found[((at % found.length) + found.length) % found.length]! : -1;
+  const ranks = Array.from({ length: row.nodes }, (_, i) => String(i));
+  return (
+    <div className="hai-tab">
+      <div className="hai-bar hai-log-bar">
+        <select className="hai-input" aria-label={context.say('Rank')} value={rank} onChange={event => setRank(event.target.value)}>
+          <option value="">{context.say('All ranks')}</option>
+          {ranks.map(i => (
+            <option key={i} value={i}>
+              {context.say('Rank {n}', { n: i })}
+            </option>
+          ))}
+        </select>
+        <input
+          className="hai-input"
+          type="search"
+          placeholder={context.say('Search')}
+          aria-label={context.say('Search')}
+          value={text}
+          onChange={event => setText(event.target.value)}
+          onKeyDown={event => event.key === 'Enter' && setAt(at + (event.shiftKey ? -1 : 1))}
+        />
+        {text && <span className="hai-dim">{found.length}</span>}
+        <Toggle label={context.say('Times')} on={times} set={setTimes} />
+        <Toggle label={context.say('Wrap')} on={wrap} set={setWrap} />
+        <a className="hai-button hai-button-small" href={context.api.logFile(row.id)} download>
+          {context.say('Download')}
+        </a>
+        <span className="hai-dim hai-log-state">{context.say(tail.state)}</span>
+      </div>
+      {tail.lines.dropped > 0 && (
+        <div className="hai-dim hai-bar">
+          {context.say('The first {n} lines are only in the download.', { n: tail.lines.dropped })}
+        </div>
+      )}
+      {tail.lines.all.length === 0 ? (
+        <Empty>{context.say(row.runs ? 'No output yet.' : 'It has not run yet.')}</Empty>
+      ) : (
+        <View tail={tail} wrap={wrap} times={times} jump={jump} many={row.nodes > 1} context={context} />
+      )}
+    </div>
+  );
+}
+
+function Toggle(props: { label: string; on: boolean; set: (on: boolean) => void }): JSX.Element {
+  return (
+    <button className="hai-button hai-button-small" aria-pressed={props.on} onClick={() => props.set(!props.on)}>
+      {props.label}
+    </button>
+  );
+}
+
+/** One websocket; it is opened again at the last cursor, so nothing is lost or repeated. */
+function useTail(context: Context, id: number, rank: string): Tail {
+  const lines = React.useMemo(() => new Lines(LIMIT), [id, rank]);
+  const [tail, setTail] = React.useState({ turn: 0, state: 'Connecting …' });
+  React.useEffect(() => {
+    let cursor = '';
+    let wait = FIRST_WAIT;
+    let timer = 0;
+    let planned = 0;
+    let closed = false;
+    let socket: WebSocket;
+    const show = (state: string) => {
+      planned ||= requestAnimationFrame(() => {
+        planned = 0;
+        setTail(before => ({ turn: before.turn + 1, state }));
+      });
+    };
+    const open = () => {
+      let ended = false;
+      let problem = '';
+      socket = context.api.socket(`tasks/${id}/log?ranks=${rank}&cursor=${encodeURIComponent(cursor)}`);
+      socket.onmessage = event => {
+        const frame = JSON.parse(event.data);
+        wait = FIRST_WAIT;
+        if (frame.error) {
+          problem = frame.error.message;
+          return;
+        }
+        ended = frame.end ?? false;
+        cursor = frame.cursor || cursor;
+        lines.add(frame.lines as LogRow[]);
+        show(ended ? 'complete' : 'live');
+      };
+      socket.onclose = () => {
+        if (closed || ended) {
+          return;
+        }
+        show(problem || 'Connecting …');
+        timer = window.setTimeout(open, wait * 1000);
+        wait = Math.min(10, wait * 2);
+      };
+    };
+    open();
+    return () => {
+      closed = true;
+      socket.close();
+      window.clearTimeout(timer);
+      cancelAnimationFrame(planned);
+    };
+  }, [context, id, rank, lines]);
+  return { lines, ...tail };
+}
+
+interface ViewProps {
+  tail: Tail;
+  wrap: boolean;
+  times: boolean;
+  many: boolean;
+  jump: number;
+  context: Context;
+}
+
+/** Follows the end until the reader scrolls up, and again once he is back there. */
+function View(props: ViewProps): JSX.Element {
+  const { tail, wrap, times, many, jump, context } = props;
+  const box = React.useRef<HTMLDivElement>(null);
+  const [top, setTop] = React.useState(0);
+  const follows = React.useRef(true);
+  const height = useHeight(box);
+  const all = tail.lines.all;
+  React.useLayoutEffect(() => {
+    if (box.current && follows.current) {
+      box.current.scrollTop = box.current.scrollHeight;
+    }
+  }, [tail.turn, wrap, height]);
+  React.useEffect(() => {
+    if (jump >= 0 && box.current) {
+      follows.current = false;
+      box.current.scrollTop = Math.max(0, jump * ROW - height / 2);
+    }
+  }, [jump]);
+  const { first, end } = wrap ? { first: Math.max(0, all.length - 5000), end: all.length } : seen(top, height, ROW, all.length, 30);
+  const style = wrap ? {} : { height: all.length * ROW, position: 'relative' as const };
+  return (
+    <div
+      ref={box}
+      className={`hai-log ${wrap ? 'hai-wrap' : ''}`}
+      tabIndex={0}
+      role="log"
+      aria-label={context.say('Log')}
+      onScroll={event => {
+        const it = event.currentTarget;
+        follows.current = it.scrollTop + it.clientHeight >= it.scrollHeight - ROW;
+        setTop(it.scrollTop);
+      }}
+    >
+      <div style={style}>
+        {all.slice(first, end).map((line, i) => (
+          <OneLine
+            key={line.key}
+            line={line}
+            times={times}
+            many={many}
+            marked={first + i === jump}
+            style={wrap ? {} : { position: 'absolute', top: (first + i) * ROW, height: ROW }}
+            run={context.say('run {n}', { n: line.run })}
+          />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+interface LineProps {
+  line: Line;
+  times: boolean;
+  many: boolean;
+  marked: boolean;
+  run: string;
+  style: React.CSSProperties;
+}
+
+const OneLine = React.memo(
+  function OneLine(props: LineProps): JSX.Element {
+    const { line, times, many } = props;
+    const classes = `hai-line ${props.marked ? 'hai-marked' : ''} ${line.opens ? 'hai-opens' : ''}`;
+    return (
+      <div className={classes} style={props.style} data-run={line.opens ? props.run : undefined}>
+        {times && <span className="hai-dim">{new Date(line.time * 1000).toLocaleTimeString()} </span>}
+        {many && <span className="hai-dim">{line.rank}│ </span>}
+        {pieces(line.text).map((piece, i) => (
+          <span key={i} className={piece.style && `hai-ansi ${piece.style}`}>
+            {piece.text}
+          </span>
+        ))}
+      </div>
+    );
+  },
+  (a, b) =>
+    a.line === b.line && a.times === b.times && a.many === b.many && a.marked === b.marked && a.style.top === b.style.top
+);

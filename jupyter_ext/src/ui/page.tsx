@@ -1,0 +1,246 @@
+/** The page of one task in the main area. Logs and charts are loaded when their tab is opened first. */
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { TaskRow } from '../model/types';
+import { lasting, level, moment, span } from '../model/words';
+import { Context, useBoard, useLoaded, useNow } from './context';
+import { Empty, Failed, Status, Verbs } from './parts';
+
+const Logs = React.lazy(() => import(/* webpackChunkName: "logs" */ './logs'));
+const Charts = React.lazy(() => import(/* webpackChunkName: "charts" */ './charts'));
+
+const TABS: ReadonlyArray<readonly [string, string]> = [
+  ['overview', 'Overview'],
+  ['logs', 'Logs'],
+  ['charts', 'Charts'],
+  ['timeline', 'Timeline'],
+  ['file', 'Task file']
+];
+
+/** One task; the tab is kept in the widget so that Lab can bring it back. */
+export class TaskPage extends ReactWidget {
+  constructor(
+    private context: Context,
+    readonly task: number,
+    private tab: string
+  ) {
+    super();
+    this.addClass('hai-page');
+  }
+
+  /** Show a tab. */
+  open(tab: string): void {
+    this.tab = tab;
+    this.update();
+  }
+
+  protected override render(): JSX.Element {
+    return <Page context={this.context} id={this.task} tab={this.tab} onTab={tab => this.open(tab)} />;
+  }
+}
+
+function Page(props: { context: Context; id: number; tab: string; onTab: (tab: string) => void }): JSX.Element {
+  const { context, id, tab, onTab } = props;
+  useBoard(context);
+  const known = context.board.tasks.get(id);
+  const detail = useLoaded(() => context.api.task(id), [id, known?.version, context.board.link.up]);
+  const row: TaskRow | undefined = known ?? detail.value?.row;
+  if (!row) {
+    return detail.error ? <Failed error={detail.error} context={context} /> : <Empty>{context.say('Loading …')}</Empty>;
+  }
+  return (
+    <div className="hai-page-body">
+      <Head context={context} row={row} />
+      <div className="hai-tabs" role="tablist">
+        {TABS.map(([name, label]) => (
+          <button key={name} role="tab" className="hai-tab-button" aria-selected={tab === name} onClick={() => onTab(name)}>
+            {context.say(label)}
+          </button>
+        ))}
+      </div>
+      <React.Suspense fallback={<Empty>{context.say('Loading …')}</Empty>}>
+        {tab === 'overview' && <Overview context={context} row={row} detail={detail.value} error={detail.error} />}
+        {tab === 'logs' && <Logs context={context} row={row} />}
+        {tab === 'charts' && <Charts context={context} row={row} detail={detail.value} />}
+        {tab === 'timeline' && <Timeline events={detail.value?.events ?? []} />}
+        {tab === 'file' && <pre className="hai-text">{detail.value?.yaml ?? ''}</pre>}
+      </React.Suspense>
+    </div>
+  );
+}
+
+function Head(props: { context: Context; row: TaskRow }): JSX.Element {
+  const { context, row } = props;
+  const now = useNow();
+  return (
+    <header className="hai-page-head">
+      <div className="hai-pair">
+        <h2 title={row.name}>{row.name}</h2>
+        <Verbs task={row} context={context} words />
+      </div>
+      <div className="hai-facts">
+        <Status task={row} context={context} />
+        <span>#{row.id}</span>
+        <span>{row.user}</span>
+        <span>
+          {row.nodes}×{row.group}
+          {row.zone ? `#${row.zone}` : ''}
+        </span>
+        <span>{level(row.priority)}</span>
+        <span>{lasting(row, now)}</span>
+        {(row.runs ?? 0) > 0 && <span>{context.say('run {n}', { n: row.runs ?? 0 })}</span>}
+      </div>
+      {row.why && <div className="hai-why">{row.why}</div>}
+    </header>
+  );
+}
+
+function Overview(props: { context: Context; row: TaskRow; detail: any; error: Error | null }): JSX.Element {
+  const { context, row, detail, error } = props;
+  const { say } = context;
+  const failed = (detail?.task?.run?.ranks ?? []).find((rank: any) => rank.last_lines);
+  return (
+    <div className="hai-tab hai-scroll">
+      <Failed error={error} context={context} />
+      {detail?.why && <Why context={context} why={detail.why} />}
+      {failed && (
+        <section className="hai-card">
+          <h3>
+            {say('Rank {rank} on {node} failed', { rank: failed.index ?? 0, node: failed.node ?? '' })}
+            {failed.exit_meaning ? `: ${failed.exit_meaning}` : ''}
+          </h3>
+          <pre className="hai-text">{failed.last_lines}</pre>
+        </section>
+      )}
+      <section className="hai-card">
+        <dl className="hai-dl">
+          <dt>{say('Submitted')}</dt>
+          <dd>{moment(row.created)}</dd>
+          <dt>{say('Started')}</dt>
+          <dd>{moment(row.started)}</dd>
+          <dt>{say('Finished')}</dt>
+          <dd>{moment(row.finished)}</dd>
+          <dt>{say('Held nodes for')}</dt>
+          <dd>{span(row.run_seconds ?? 0)}</dd>
+          {row.tags && <dt>{say('Tags')}</dt>}
+          {row.tags && <dd>{row.tags.join(', ')}</dd>}
+          {detail?.task?.goodput?.note && <dt>{say('Advice')}</dt>}
+          {detail?.task?.goodput?.note && <dd>{detail.task.goodput.note}</dd>}
+        </dl>
+      </section>
+      <Ranks context={context} row={row} ranks={detail?.task?.run?.ranks ?? []} />
+      <Command detail={detail} context={context} />
+    </div>
+  );
+}
+
+function Command(props: { detail: any; context: Context }): JSX.Element | null {
+  const spec = props.detail?.task?.spec?.spec;
+  if (!spec) {
+    return null;
+  }
+  const words = [spec.entrypoint, ...(spec.parameters ?? [])].join(' ');
+  return (
+    <section className="hai-card">
+      <h3>{props.context.say('Program')}</h3>
+      <code className="hai-text">{words}</code>
+      {spec.workspace && <div className="hai-dim">{spec.workspace}</div>}
+    </section>
+  );
+}
+
+function Ranks(props: { context: Context; row: TaskRow; ranks: any[] }): JSX.Element | null {
+  const { context, row, ranks } = props;
+  if (ranks.length === 0) {
+    return null;
+  }
+  return (
+    <section className="hai-card">
+      <h3>{context.say('Ranks')}</h3>
+      <table className="hai-table">
+        <tbody>
+          {ranks.map(rank => (
+            <tr key={rank.index ?? 0}>
+              <td>{rank.index ?? 0}</td>
+              <td>{rank.node}</td>
+              <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
+              <td>{rank.exit_code === undefined ? '' : `exit ${rank.exit_code} ${rank.exit_meaning ?? ''}`}</td>
+              <td>
+                <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs')}>
+                  {context.say('Logs')}
+                </button>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Why(props: { context: Context; why: any }): JSX.Element {
+  const { context, why } = props;
+  const start = why.waiting?.predicted_start;
+  return (
+    <section className="hai-card hai-why-card">
+      <h3>{context.say('Why it waits')}</h3>
+      <p>{why.waiting?.message}</p>
+      {why.waiting?.queue_place && <p>{context.say('Place {n} in the queue.', { n: why.waiting.queue_place })}</p>}
+      {start && <p>{expected(context, start)}</p>}
+      <Sentences title={context.say('In the way')} all={why.constraints} />
+      <Sentences title={context.say('What would help')} all={why.suggestions} />
+      <Sentences title={context.say('Suspended before')} all={why.history} />
+    </section>
+  );
+}
+
+function expected(context: Context, start: any): string {
+  const time = (text: string) => new Date(text).toLocaleString();
+  if (start.p50) {
+    return context.say('It will probably start at {when} (between {from} and {to}).', {
+      when: time(start.p50),
+      from: start.p10 ? time(start.p10) : '–',
+      to: start.p90 ? time(start.p90) : '–'
+    });
+  }
+  return start.reason ?? '';
+}
+
+function Sentences(props: { title: string; all?: string[] }): JSX.Element | null {
+  if (!props.all?.length) {
+    return null;
+  }
+  return (
+    <>
+      <h4>{props.title}</h4>
+      <ul>
+        {props.all.map(sentence => (
+          <li key={sentence}>{sentence}</li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Timeline(props: { events: any[] }): JSX.Element {
+  return (
+    <div className="hai-tab hai-scroll">
+      <table className="hai-table hai-events">
+        <tbody>
+          {[...props.events].reverse().map(event => (
+            <tr key={event.sequence}>
+              <td className="hai-dim">{new Date(event.time).toLocaleTimeString()}</td>
+              <td>{event.actor}</td>
+              <td>
+                <b>{event.kind}</b>
+                {event.rank >= 0 && event.run ? ` ${event.run}.${event.rank ?? 0}` : ''}
+              </td>
+              <td>{event.reason}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,143 @@
+/** The panel at the left: whether the platform answers, tabs, and the chosen one. */
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { Environments, Messages, Quotas, Workspaces } from './account';
+import { Cluster } from './cluster';
+import { Context, useBoard } from './context';
+import { Tasks } from './tasks';
+
+export interface PanelState {
+  tab: string;
+  filter: string;
+}
+
+const TABS: ReadonlyArray<readonly [string, string]> = [
+  ['tasks', 'Tasks'],
+  ['cluster', 'Cluster'],
+  ['quotas', 'Quotas'],
+  ['environments', 'Envs'],
+  ['workspaces', 'Workspaces'],
+  ['messages', 'Messages']
+];
+
+/** Draws only while it is shown; its tab and filter are handed to whoever keeps them. */
+export class Panel extends ReactWidget {
+  constructor(
+    private context: Context,
+    private state: PanelState,
+    private keep: (state: PanelState) => void
+  ) {
+    super();
+    this.addClass('hai-panel');
+  }
+
+  /** Show a tab. */
+  showTab(tab: string): void {
+    this.bring({ ...this.state, tab });
+    this.keep(this.state);
+  }
+
+  /** Show what was shown before. */
+  bring(state: PanelState): void {
+    this.state = state;
+    this.update();
+  }
+
+  protected override render(): JSX.Element {
+    return (
+      <Body
+        key={this.state.tab}
+        context={this.context}
+        state={this.state}
+        onState={state => {
+          this.state = state;
+          this.keep(state);
+          this.update();
+        }}
+      />
+    );
+  }
+}
+
+function Body(props: { context: Context; state: PanelState; onState: (state: PanelState) => void }): JSX.Element {
+  const { context, state, onState } = props;
+  useBoard(context);
+  const unread = context.unread.count();
+  return (
+    <div className="hai-body">
+      <Header context={context} />
+      <div className="hai-tabs" role="tablist">
+        {TABS.map(([id, label]) => (
+          <button
+            key={id}
+            role="tab"
+            className="hai-tab-button"
+            aria-selected={state.tab === id}
+            onClick={() => onState({ ...state, tab: id })}
+          >
+            {context.say(label)}
+            {id === 'messages' && unread > 0 && <span className="hai-badge">{unread}</span>}
+          </button>
+        ))}
+      </div>
+      {state.tab === 'tasks' && (
+        <Tasks context={context} filter={state.filter} onFilter={filter => onState({ ...state, filter })} />
+      )}
+      {state.tab === 'cluster' && <Cluster context={context} />}
+      {state.tab === 'quotas' && <Quotas context={context} />}
+      {state.tab === 'environments' && <Environments context={context} />}
+      {state.tab === 'workspaces' && <Workspaces context={context} />}
+      {state.tab === 'messages' && <Messages context={context} />}
+    </div>
+  );
+}
+
+function Header(props: { context: Context }): JSX.Element {
+  const { context } = props;
+  const { link, notice } = context.board;
+  const [mark, text] = connection(context);
+  const numbers = context.board.numbers();
+  return (
+    <header className="hai-header">
+      <div className="hai-pair">
+        <span className="hai-cluster" title={text}>
+          <span className={`hai-dot hai-dot-${mark}`} aria-hidden="true" /> {text}
+        </span>
+        <button className="hai-button hai-primary" onClick={() => context.shell.submit()}>
+          {context.say('Submit')}
+        </button>
+      </div>
+      <div className="hai-dim">
+        {context.say('{running} running · {waiting} waiting · {busy}/{nodes} nodes held', numbers)}
+      </div>
+      {!link.up && link.reason !== 'CONNECTING' && (
+        <div className="hai-failed" role="alert">
+          <div>{link.message}</div>
+          {link.hint && <div className="hai-dim">{link.hint}</div>}
+          {context.board.complete && <div>{context.say('What is shown is old.')}</div>}
+        </div>
+      )}
+      {notice && notice.ends_at * 1000 > Date.now() && (
+        <div className="hai-notice" role="alert">
+          {context.say('This container will be taken back at {time}: {reason}', {
+            time: new Date(notice.ends_at * 1000).toLocaleTimeString(),
+            reason: notice.reason
+          })}
+        </div>
+      )}
+    </header>
+  );
+}
+
+function connection(context: Context): [string, string] {
+  const { say, feed, board } = context;
+  if (feed.state === 'lost') {
+    return ['bad', say('Jupyter server lost')];
+  }
+  if (board.link.up) {
+    const name = context.me()?.cluster || 'HAI';
+    return ['good', feed.state === 'polling' ? say('{name} (polling)', { name }) : name];
+  }
+  return board.link.reason === 'CONNECTING' ? ['wait', say('Connecting …')] : ['bad', say('Platform unreachable')];
+}

@@ -1,0 +1,92 @@
+/** Small parts that several views share. */
+import * as React from 'react';
+
+import { TaskRow } from '../model/types';
+import { glyph, status, tone, verbs } from '../model/words';
+import { Context } from './context';
+
+/** The status of a task: mark, word and colour. */
+export function Status(props: { task: TaskRow; context: Context }): JSX.Element {
+  const word = status(props.task);
+  return (
+    <span className={`hai-status hai-tone-${tone(word)}`}>
+      <span aria-hidden="true">{glyph(word)}</span> {props.context.say(word)}
+    </span>
+  );
+}
+
+const MARKS: Record<string, string> = { stop: '■', suspend: '‖', resume: '▶' };
+const LABELS: Record<string, string> = { stop: 'Stop', suspend: 'Suspend', resume: 'Resume' };
+
+/** Buttons for what can be done with a task now. */
+export function Verbs(props: { task: TaskRow; context: Context; words?: boolean }): JSX.Element {
+  const { task, context, words } = props;
+  const mine = context.me()?.user === task.user || context.me()?.role !== 'USER';
+  return (
+    <span className="hai-verbs">
+      {mine &&
+        verbs(task).map(verb => (
+          <button
+            key={verb}
+            className={`hai-button ${words ? '' : 'hai-button-small'}`}
+            title={context.say(LABELS[verb] ?? verb)}
+            aria-label={`${context.say(LABELS[verb] ?? verb)} ${task.name}`}
+            onClick={event => {
+              event.stopPropagation();
+              void steer(context, task, verb);
+            }}
+          >
+            {words ? context.say(LABELS[verb] ?? verb) : MARKS[verb]}
+          </button>
+        ))}
+    </span>
+  );
+}
+
+/** Do it, asking first where it cannot be undone; what comes back is shown at once. */
+export async function steer(context: Context, task: TaskRow, verb: string): Promise<void> {
+  const { say, shell } = context;
+  if (verb === 'stop') {
+    const text = say('Task {id} {name} ends for good.', { id: task.id, name: task.name });
+    if (!(await shell.confirm(say('Stop the task?'), text, say('Stop')))) {
+      return;
+    }
+  }
+  try {
+    const after = await context.api.verb(task.id, verb, verb === 'suspend' ? { hold: true } : {});
+    context.board.put(after);
+    context.board.changed();
+  } catch (error) {
+    shell.fail(error);
+  }
+}
+
+/** What went wrong, and what to do. */
+export function Failed(props: { error: Error | null; context: Context }): JSX.Element | null {
+  if (!props.error) {
+    return null;
+  }
+  const hint = (props.error as { hint?: string }).hint;
+  return (
+    <div className="hai-failed" role="alert">
+      <div>{props.error.message}</div>
+      {hint && <div className="hai-dim">{hint}</div>}
+    </div>
+  );
+}
+
+/** Used of allowed, as a bar with the numbers in it. */
+export function Meter(props: { used: number; of: number; text?: string }): JSX.Element {
+  const share = props.of > 0 ? Math.min(1, props.used / props.of) : 0;
+  return (
+    <div className="hai-meter" role="meter" aria-valuenow={props.used} aria-valuemax={props.of} aria-valuemin={0}>
+      <div className={`hai-meter-fill ${share >= 0.9 ? 'hai-full' : ''}`} style={{ width: `${share * 100}%` }} />
+      <span>{props.text ?? `${props.used} / ${props.of}`}</span>
+    </div>
+  );
+}
+
+/** A quiet sentence where there is nothing to show. */
+export function Empty(props: { children: React.ReactNode }): JSX.Element {
+  return <div className="hai-empty">{props.children}</div>;
+}

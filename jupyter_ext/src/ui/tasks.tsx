@@ -1,0 +1,149 @@
+/** The tab of tasks: filter and list. */
+import * as React from 'react';
+
+import { matcher } from '../model/filter';
+import { TaskRow } from '../model/types';
+import { lasting, level, status, tone } from '../model/words';
+import { Context, useBoard, useNow } from './context';
+import { List } from './list';
+import { Empty, Status, Verbs, steer } from './parts';
+
+const ROW = 46;
+const QUICK: ReadonlyArray<readonly [string, string]> = [
+  ['Mine', 'user:me'],
+  ['Unfinished', 'state:running,waiting_init,suspended'],
+  ['Failed', 'status:failed'],
+  ['All', '']
+];
+
+/** What is typed filters as it is typed; the buttons write into the same field. */
+export function Tasks(props: { context: Context; filter: string; onFilter: (text: string) => void }): JSX.Element {
+  const { context, filter, onFilter } = props;
+  const turn = useBoard(context);
+  const now = useNow();
+  const [chosen, setChosen] = React.useState<number>(0);
+  const me = context.me()?.user ?? '';
+  const rows = React.useMemo(() => context.board.rows.filter(matcher(filter, me)), [turn, filter, me]);
+  const index = Math.max(0, rows.findIndex(row => row.id === chosen));
+  const row = (i: number, isChosen: boolean, style: React.CSSProperties) => (
+    <Row
+      key={rows[i]!.id}
+      task={rows[i]!}
+      context={context}
+      now={now}
+      chosen={isChosen}
+      style={style}
+      onChoose={() => setChosen(rows[i]!.id)}
+    />
+  );
+  return (
+    <div className="hai-tab">
+      <div className="hai-bar">
+        <input
+          className="hai-input"
+          type="search"
+          value={filter}
+          placeholder={context.say('Filter: words, state:running, tag:…')}
+          aria-label={context.say('Filter')}
+          onChange={event => onFilter(event.target.value)}
+        />
+        <div className="hai-quick">
+          {QUICK.map(([label, text]) => (
+            <button
+              key={label}
+              className="hai-button hai-button-small"
+              aria-pressed={filter === text}
+              onClick={() => onFilter(text)}
+            >
+              {context.say(label)}
+            </button>
+          ))}
+          <span className="hai-dim hai-count">{rows.length}</span>
+        </div>
+      </div>
+      {rows.length === 0 ? (
+        <Empty>{emptiness(context, filter)}</Empty>
+      ) : (
+        <List
+          count={rows.length}
+          rowHeight={ROW}
+          label={context.say('Tasks')}
+          row={row}
+          chosen={index}
+          onChoose={i => setChosen(rows[i]?.id ?? 0)}
+          onOpen={i => context.shell.openTask(rows[i]!.id)}
+          onKey={(i, key) => rows[i] && byKey(context, rows[i]!, key)}
+        />
+      )}
+    </div>
+  );
+}
+
+function emptiness(context: Context, filter: string): string {
+  if (!context.board.complete) {
+    return context.say(context.board.link.reason === 'CONNECTING' ? 'Loading …' : 'Nothing was loaded yet.');
+  }
+  return context.say(filter ? 'No task matches the filter.' : 'No tasks yet. Open a file and submit it.');
+}
+
+function byKey(context: Context, task: TaskRow, key: string): void {
+  if (key === 'Delete' && task.state !== 'FINISHED') {
+    void steer(context, task, 'stop');
+  } else if (key === 'l') {
+    context.shell.openTask(task.id, 'logs');
+  }
+}
+
+interface RowProps {
+  task: TaskRow;
+  context: Context;
+  now: number;
+  chosen: boolean;
+  style: React.CSSProperties;
+  onChoose: () => void;
+}
+
+function Row(props: RowProps): JSX.Element {
+  const { task, context, now } = props;
+  const place = task.place ? `${context.say('place')} ${task.place} · ` : '';
+  const where = `${task.nodes}×${task.group ?? ''}`;
+  return (
+    <div
+      className={`hai-row hai-edge-${tone(status(task))} ${props.chosen ? 'hai-chosen' : ''}`}
+      style={props.style}
+      role="option"
+      aria-selected={props.chosen}
+      data-task={task.id}
+      title={`${task.name}\n${task.why ?? ''}`}
+      onClick={props.onChoose}
+      onDoubleClick={() => context.shell.openTask(task.id)}
+    >
+      <div className="hai-row-head">
+        <a
+          className="hai-name"
+          onClick={event => {
+            event.stopPropagation();
+            context.shell.openTask(task.id);
+          }}
+        >
+          {task.starred ? '★ ' : ''}
+          {task.name}
+        </a>
+        <Verbs task={task} context={context} />
+        <Status task={task} context={context} />
+      </div>
+      <div className="hai-row-foot">
+        <span>
+          #{task.id} {task.user}
+        </span>
+        <span>
+          {where} {level(task.priority)}
+        </span>
+        <span className="hai-lasting">
+          {place}
+          {lasting(task, now)}
+        </span>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,123 @@
+"""A real platform and a real Jupyter server beside it, shared by the tests of a file; and what a page would say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.websocket import websocket_connect
+
+from hai.client.client import Client
+from hai.client.profile import Profile
+from hai_backend.testing.server import ServerProcess
+from tests.jupyter.lab import Lab, start_lab, write_profile
+
+_PATIENCE = 20.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """A platform, a Jupyter server that knows it, and the directory of both."""
+
+    home: Path
+    server: ServerProcess
+    profile: Profile
+    lab: Lab
+
+    @property
+    def root(self) -> Path:
+        """What the file browser shows."""
+        return self.lab.root
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a handler said."""
+
+    code: int
+    data: Any
+    text: str
+
+
+class Page:
+    """Speaks to the handlers as the front end does."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self._ask("GET", path, None, headers)
+
+    async def post(self, path: str, body: object, **headers: str) -> Answer:
+        return await self._ask("POST", path, json.dumps(body), headers)
+
+    @asynccontextmanager
+    async def socket(self, path: str) -> AsyncIterator[Callable[[], Any]]:
+        """A websocket: each call waits for the next frame; None when it was closed."""
+        url = self._lab.url.replace("http", "ws", 1) + f"hai_jupyter/{path}"
+        request = HTTPRequest(url, headers={"Authorization": f"token {self._lab.token}"})
+        connection = await websocket_connect(request)
+
+        async def frame() -> Any:
+            text = await asyncio.wait_for(connection.read_message(), _PATIENCE)
+            return None if text is None else json.loads(text)
+
+        try:
+            yield frame
+        finally:
+            connection.close()
+
+    async def _ask(self, method: str, path: str, body: str | None, more: dict[str, str]) -> Answer:
+        headers = {"Authorization": f"token {self._lab.token}", **more}
+        headers = {key: value for key, value in headers.items() if value}
+        url = f"{self._lab.url}hai_jupyter/{path}"
+        request = HTTPRequest(url, method, headers, body, request_timeout=_PATIENCE)
+        answer = await AsyncHTTPClient().fetch(request, raise_error=False)
+        text = answer.body.decode()
+        try:
+            return Answer(answer.code, json.loads(text), text)
+        except ValueError:
+            return Answer(answer.code, None, text)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Two nodes, and Jupyter without its front end."""
+    yield from _place(tmp_path_factory.mktemp("jupyter"), lab=False)
+
+
+def _place(home: Path, *, lab: bool) -> Iterator[Place]:
+    (home / "hai").mkdir()
+    server = ServerProcess(home / "hai", "--nodes", "2")
+    profile = server.start()
+    write_profile(home / "config.toml", profile)
+    try:
+        jupyter = start_lab(home, home / "config.toml", lab=lab)
+        try:
+            yield Place(home, server, profile, jupyter)
+        finally:
+            jupyter.end()
+    finally:
+        if server.running:
+            server.end()
+        server.sweep()
+
+
+@pytest.fixture
+def page(place: Place) -> Page:
+    """A page that is open."""
+    return Page(place.lab)
+
+
+@pytest.fixture
+async def client(place: Place) -> AsyncIterator[Client]:
+    """The platform, asked directly."""
+    async with Client(place.profile) as client:
+        yield client

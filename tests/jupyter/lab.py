@@ -1,0 +1,98 @@
+"""A real JupyterLab in a process of its own, with our extension, against any platform."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hai.client.profile import Profile
+
+_START_SECONDS = 60.0
+_CONFIG = """
+c.ServerApp.ip = "127.0.0.1"
+c.ServerApp.port = 0
+c.ServerApp.open_browser = False
+c.ServerApp.allow_root = True
+c.ServerApp.base_url = "/user/alice/"
+c.IdentityProvider.token = "jupyter-secret"
+c.ServerApp.root_dir = {root!r}
+c.ServerApp.jpserver_extensions = {{"hai_jupyter": True, "jupyterlab": True}}
+c.LabApp.extra_labextensions_path = [{extensions!r}]
+c.LabApp.app_settings_dir = {settings!r}
+c.HaiJupyter.linger = 0.2
+"""
+_OVERRIDES = {
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}
+}
+_PACKAGE = Path(__file__).parents[2] / "jupyter_ext" / "hai_jupyter"
+
+
+@dataclass
+class Lab:
+    """Where it is, and its process."""
+
+    url: str
+    token: str
+    root: Path
+    process: subprocess.Popen[bytes]
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start_lab(home: Path, config: Path, *, lab: bool = True, **variables: str) -> Lab:
+    """Start it and wait until it listens; the profile in `config` is the one it uses."""
+    root, own = home / "notebooks", home / "jupyter"
+    for directory in (root, own / "settings", own / "extensions"):
+        directory.mkdir(parents=True, exist_ok=True)
+    (own / "settings" / "overrides.json").write_text(json.dumps(_OVERRIDES))
+    link = own / "extensions" / "hai-jupyter"
+    if not link.exists():
+        link.symlink_to(_PACKAGE / "labextension")
+    extensions, settings = str(own / "extensions"), str(own / "settings")
+    text = _CONFIG.format(root=str(root), extensions=extensions, settings=settings)
+    (own / "config.py").write_text(text)
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("HAI_", "MARSV2_", "JUPYTER"))},
+        "HAI_CONFIG": str(config),
+        "JUPYTER_CONFIG_DIR": str(own / "config"),
+        "JUPYTER_DATA_DIR": str(own / "data"),
+        "JUPYTER_RUNTIME_DIR": str(own / "runtime"),
+        "IPYTHONDIR": str(own / "ipython"),
+        **variables,
+    }
+    kind = "jupyterlab" if lab else "jupyter_server"
+    command = [sys.executable, "-m", kind, f"--config={own / 'config.py'}"]
+    with (home / "lab.log").open("ab") as log:
+        process = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=log)
+    return Lab(_listening(own / "runtime", process, home), "jupyter-secret", root, process)
+
+
+def write_profile(path: Path, profile: Profile) -> None:
+    """What `hai init` would write."""
+    path.write_text(
+        f'current = "test"\n[profiles.test]\nserver = "{profile.server}"\ntoken = "{profile.token}"\n'
+    )
+
+
+def _listening(runtime: Path, process: subprocess.Popen[bytes], home: Path) -> str:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        for found in runtime.glob("jpserver-*.json"):
+            try:
+                return str(json.loads(found.read_text())["url"])
+            except ValueError:
+                pass  # half of it
+        time.sleep(0.05)
+    raise RuntimeError((home / "lab.log").read_text(errors="replace")[-4000:])

@@ -1,0 +1,217 @@
+"""The handlers, asked over HTTP in a real Jupyter server that speaks to a real platform."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import quote
+
+import nbformat
+import pytest
+
+from hai.client.client import Client
+from tests.jupyter.conftest import Page, Place
+
+NB: Any = nbformat
+COUNT = """
+import time, hai
+for i in range(400):
+    print("step", i, flush=True)
+    time.sleep(0.05)
+    if hai.receive_suspend_command():
+        hai.go_suspend()
+"""
+
+
+def write_notebook(place: Place, name: str, *sources: str) -> None:
+    cells = [NB.v4.new_code_cell(source) for source in sources]
+    NB.write(NB.v4.new_notebook(cells=cells), place.root / name)
+
+
+async def hand_in(page: Page, path: str, **more: Any) -> Any:
+    draft = (await page.get(f"draft?path={quote(path)}")).data["draft"]
+    return await page.post("submit", {"path": path, "draft": draft, **more})
+
+
+async def test_the_user_is_shown_without_a_token(page: Page, place: Place) -> None:
+    answer = await page.get("me")
+    assert (answer.code, answer.data["role"]) == (200, "ADMIN")
+    assert place.profile.token not in answer.text
+    assert "tokens" not in answer.data
+
+
+@pytest.mark.parametrize("path", ["me", "state", "groups", "draft?path=x.py", "tasks/1", "memory"])
+async def test_nobody_gets_in_without_jupyters_token(page: Page, path: str) -> None:
+    assert (await page.get(path, Authorization="")).code == 403
+
+
+async def test_a_form_of_another_site_can_not_submit(page: Page, place: Place) -> None:
+    cookie = f"_xsrf=a; username={place.lab.token}"
+    answer = await page.post("submit", {}, Authorization="", Cookie=cookie)
+    assert answer.code == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../config.toml",
+        "/etc/passwd",
+        "a/../../config.toml",
+        ".hidden.py",
+        "out/config.toml",
+        "a%00b.py",
+    ],
+)
+async def test_nothing_outside_of_the_root_is_read(page: Page, place: Place, path: str) -> None:
+    link = place.root / "out"
+    if not link.exists():
+        link.symlink_to(place.home)
+    answer = await page.get(f"draft?path={path}")
+    assert answer.code in (404, 409)
+    assert "token" not in answer.text
+    checked = await page.post("check", {"path": path.replace("%00", "\0")})
+    assert checked.code in (404, 409)
+
+
+async def test_all_that_is_wrong_with_a_request_is_said_at_once(page: Page) -> None:
+    answer = await page.post("check", {"path": 3, "cells": [1], "parameters": []})
+    assert answer.code == 400
+    fields = [violation["field"] for violation in answer.data["violations"]]
+    assert fields == ["path", "cells"]
+
+
+async def test_what_would_be_submitted_is_shown_with_what_would_become_of_it(
+    page: Page, place: Place
+) -> None:
+    (place.root / "look.py").write_text("print(1)\n")
+    answer = await page.post("check", {"path": "look.py", "form": {"resource": {"node_count": 2}}})
+    assert answer.data["outcome"] == "STARTS"
+    assert "entrypoint: look.py" in answer.data["yaml"]
+    assert "node_count: 2" in answer.data["yaml"]
+
+
+async def test_a_task_file_that_breaks_rules_is_refused_with_places(page: Page) -> None:
+    answer = await page.post("check", {"yaml": "version: 2\nname: a\nspek: 1\n"})
+    assert answer.code == 400
+    assert any(v["line"] == 3 for v in answer.data["violations"])
+
+
+async def test_two_tabs_hand_the_same_thing_in_once(
+    page: Page, place: Place, client: Client
+) -> None:
+    (place.root / "twice.py").write_text("print(1)\n")
+    draft = (await page.get("draft?path=twice.py")).data["draft"]
+    body = {"path": "twice.py", "draft": draft}
+    first, second = await asyncio.gather(page.post("submit", body), page.post("submit", body))
+    assert first.data["id"] == second.data["id"]
+    await client.tasks.wait(first.data["id"], timeout=30)
+    again = (await page.get("draft?path=twice.py")).data["draft"]
+    third = await page.post("submit", {"path": "twice.py", "draft": again})
+    assert third.data["id"] > first.data["id"]
+    await client.tasks.wait(third.data["id"], timeout=30)
+
+
+async def test_a_task_is_followed_suspended_resumed_and_stopped(page: Page, place: Place) -> None:
+    (place.root / "count.py").write_text(COUNT)
+    async with page.socket("events") as frame:
+        id = (await hand_in(page, "count.py")).data["id"]
+        await until(frame, id, lambda row: row.get("run") == "RUNNING")
+        await page.post(f"tasks/{id}/suspend", {"hold": True})
+        await until(frame, id, lambda row: row["state"] == "SUSPENDED" and row.get("held"))
+        await page.post(f"tasks/{id}/resume", {})
+        await until(frame, id, lambda row: row.get("run") == "RUNNING" and row.get("runs") == 2)
+        await page.post(f"tasks/{id}/stop", {})
+        row = await until(frame, id, lambda row: row["state"] == "FINISHED")
+        assert row["outcome"] == "STOPPED"
+    detail = (await page.get(f"tasks/{id}")).data
+    assert [run["number"] for run in detail["runs"]] == [1, 2]
+    assert detail["events"][0]["kind"] == "TaskSubmitted"
+    assert "count.py" in detail["yaml"]
+
+
+async def test_a_log_is_read_to_its_last_line_and_goes_on_after_a_cursor(
+    page: Page, place: Place, client: Client
+) -> None:
+    (place.root / "lines.py").write_text("for i in range(500):\n    print('line', i)\n")
+    id = (await hand_in(page, "lines.py")).data["id"]
+    await client.tasks.wait(id, timeout=30)
+    lines, cursor = await read_log(page, f"tasks/{id}/log")
+    assert lines == [f"line {i}" for i in range(500)]
+    assert (await read_log(page, f"tasks/{id}/log?cursor={quote(cursor)}"))[0] == []
+    file = await page.get(f"tasks/{id}/log.txt")
+    assert len(file.text.splitlines()) == 500
+
+
+async def test_a_page_that_comes_back_gets_only_what_has_changed(
+    page: Page, place: Place, client: Client
+) -> None:
+    (place.root / "short.py").write_text("print(1)\n")
+    async with page.socket("events") as frame:
+        seen = await complete(frame)
+        id = (await hand_in(page, "short.py")).data["id"]
+        await client.tasks.wait(id, timeout=30)
+        async with page.socket(f"events?board={seen['board']}&after={seen['version']}") as other:
+            answer = await other()
+            assert "reset" not in answer
+            assert all(row["version"] > seen["version"] for row in answer["tasks"])
+    polled = (await page.get("state?board=another&after=5")).data
+    assert polled["reset"] is True
+    assert id in [row["id"] for row in polled["tasks"]]
+
+
+async def test_a_notebook_is_executed_and_its_output_kept(
+    page: Page, place: Place, client: Client
+) -> None:
+    write_notebook(place, "my book.ipynb", "lr = 1", "print('rate', lr)")
+    answer = await hand_in(page, "my book.ipynb", parameters={"lr": "0.5"})
+    assert answer.code == 200, answer.text
+    task = await client.tasks.wait(answer.data["id"], timeout=60)
+    assert task.outcome == 1, task.reason
+    [out] = (place.root / "hai_jobs").glob(f"my book-*.{task.id}.ipynb")
+    done = NB.read(out, as_version=4)
+    assert done.cells[0].metadata.tags == ["injected-parameters"]
+    assert done.metadata.hai.state == "finished"
+    assert not NB.read(place.root / "my book.ipynb", as_version=4).cells[1].outputs
+
+
+async def test_the_platform_goes_and_comes_back(page: Page, place: Place) -> None:
+    async with page.socket("events") as frame:
+        await complete(frame)
+        place.server.end()
+        down = await facts(frame, lambda f: f.get("link", {}).get("reason") == "UNREACHABLE")
+        assert down["link"]["up"] is False
+        assert (await page.get("me")).code == 503
+        place.server.start("--port", place.profile.server.rpartition(":")[2])
+        await facts(frame, lambda f: f.get("link", {}).get("up") is True)
+
+
+async def read_log(page: Page, path: str) -> tuple[list[str], str]:
+    """All lines, and the last cursor."""
+    lines, cursor = [], ""
+    async with page.socket(path) as frame:
+        while not (answer := await frame()).get("end"):
+            lines += [row[3] for row in answer["lines"]]
+            cursor = answer["cursor"]
+    return lines, cursor
+
+
+async def until(frame: Any, id: int, wanted: Any) -> Any:
+    """The row of a task, once it is as wanted."""
+    while True:
+        for row in (await frame())["tasks"]:
+            if row["id"] == id and wanted(row):
+                return row
+
+
+async def complete(frame: Any) -> Any:
+    """Facts of all frames up to the first complete picture."""
+    return await facts(frame, lambda found: found.get("version", 0) > 0)
+
+
+async def facts(frame: Any, wanted: Any) -> Any:
+    """What frames say besides rows, once it is as wanted."""
+    found: dict[str, Any] = {}
+    while True:
+        found |= {k: v for k, v in (await frame()).items() if k not in ("tasks", "nodes")}
+        if wanted(found):
+            return found
