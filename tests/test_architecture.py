@@ -40,6 +40,8 @@ def test_modules_stay_readable_in_one_sitting() -> None:
     "word", ["import pickle", "os.system(", "shell=True", " eval(", "yaml.load("]
 )
 def test_what_must_never_stand_in_our_code(word: str) -> None:
-    folders = [ROOT / f for f in ("proto/hai", "backend/hai_backend", "tui/hai_tui", "haienv/haienv")]
+    folders = [
+        ROOT / f for f in ("proto/hai", "backend/hai_backend", "tui/hai_tui", "haienv/haienv")
+    ]
     found = [str(p) for f in folders for p in f.rglob("*.py") if word in p.read_text()]
     assert found == []

@@ -14,7 +14,7 @@ from haienv.backends.uv import Uv
 from haienv.errors import Broken, Busy, Denied, Exists, NotFound, Refused
 from haienv.foundation import Foundation
 from haienv.layers import Built, Tell, Wish, build
-from haienv.layout import CURRENT, LABEL, RECORD, Home
+from haienv.layout import CURRENT, LABEL, RECORD, USED, Home
 from haienv.lock import parse, pins_of
 from haienv.names import check_name
 from haienv.records import Label, to_toml
@@ -75,6 +75,7 @@ def _publish(home: Home, work: Path, name: str, layer_id: str, label: Label) -> 
         open_layer(home, layer_id, label)
         if not publish(made, home.directory(home.user, name)):
             raise _taken(home, name)
+        _touch(home, layer_id)
 
 
 def _link(layer_id: str) -> str:
@@ -84,6 +85,12 @@ def _link(layer_id: str) -> str:
 def _still(home: Home, layer_id: str) -> None:
     if not (home.layer(home.user, layer_id) / RECORD).exists():
         raise Busy("the layer was removed meanwhile by another command", "run it again")
+
+
+def _touch(home: Home, layer_id: str) -> None:
+    """It is in use until now at least; gc waits some days from then."""
+    with suppress(FileNotFoundError):
+        (home.layer(home.user, layer_id) / USED).touch()
 
 
 def _free(home: Home, name: str) -> None:
@@ -145,8 +152,8 @@ def switch(home: Home, environment: Environment, layer_id: str) -> None:
         open_layer(home, layer_id, label)
         replace_text(found.directory / LABEL, to_toml(label))
         replace_link(found.directory / CURRENT, _link(layer_id))
-        with suppress(OSError):
-            os.utime(found.path)  # since when it is not in use, for gc
+        _touch(home, found.layer_id)
+        _touch(home, layer_id)
 
 
 def _unchanged(home: Home, environment: Environment) -> Environment:
@@ -203,9 +210,12 @@ def remove(home: Home, environment: Environment, force: bool = False) -> None:
             f"{environment} is extended by {', '.join(map(str, below))}",
             "remove those first; with --force its name goes, and its files when they do",
         )
+    layers = {environment.layer_id, environment.label.previous} - {""}
     with committing(home):
+        for layer_id in layers:  # if we die below, these are orphans, and doctor takes them
+            (home.layer(home.user, layer_id) / USED).unlink(missing_ok=True)
         discard(home, environment.directory)
-        drop_layers(home, (environment.layer_id, environment.label.previous))
+        drop_layers(home, layers)
 
 
 def dependants(home: Home, environment: Environment) -> list[Environment]:
@@ -221,7 +231,7 @@ def dependants(home: Home, environment: Environment) -> list[Environment]:
 def drop_layers(home: Home, layer_ids: Iterable[str]) -> list[str]:
     """Delete those layers that nothing uses. Under the lease."""
     used = used_layers(home)
-    gone = [each for each in layer_ids if each and each not in used]
+    gone = [each for each in layer_ids if each not in used]
     for layer_id in gone:
         if (path := home.layer(home.user, layer_id)).is_dir():
             path.chmod(0o700)

@@ -21,6 +21,8 @@ from haienv.safely import LOCK_LIMIT, Unreadable, entries, read_bytes, read_text
 
 _PTH = "zzz_haienv.pth"
 _MODULE = "_haienv_layers"
+OURS = (f"{_MODULE}.py", _PTH, "pip", "pip3")
+"""Names of files that haienv puts beside those that a lock names."""
 _CODE = '''"""Made by haienv: the packages of parents, after those of this layer."""
 import os
 import site
@@ -80,7 +82,7 @@ def programs_of_sites(sites: Iterable[Path], child_bin: Path) -> None:
 
 def pip_shim(child_bin: Path) -> None:
     """`pip` in an activated environment goes through haienv."""
-    for name in ("pip", "pip3"):
+    for name in OURS[2:]:
         (child_bin / name).unlink(missing_ok=True)
         (child_bin / name).write_text(_PIP)
         (child_bin / name).chmod(0o755)

@@ -71,8 +71,6 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     if not (place / RECORD).exists():
         closed = _fill(home, uv, target, base, lock, layer, wish.compiled)
         publish(closed, place)
-    else:
-        os.utime(place)
     return Built(layer_id, layer, steps)
 
 

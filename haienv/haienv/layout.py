@@ -11,6 +11,8 @@ from haienv.names import check_name
 
 LAYERS, BUILDING, TRASH, CACHE, LOCK = ".layers", ".building", ".trash", ".cache", ".lock"
 LABEL, CURRENT, RECORD, LOCK_TEXT = "env.toml", "current", "layer.toml", "lock.txt"
+USED = "used"
+"""In a layer that an environment has or had; its time is when that was last known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,16 @@ def _narrower(parent: Label, child: Label) -> bool:
 
 def open_layer(home: Home, layer_id: str, *more: Label) -> None:
     """Let those see a layer who see an environment that uses it."""
-    users = [e.label for e in of_owner(home, home.user) if layer_id in _layers(e)]
-    show(home.layer(home.user, layer_id), widest([*users, *more]))
+    show(home.layer(home.user, layer_id), _widest([*_users(home, layer_id), *more]))
+
+
+def widest_of(home: Home, layer_id: str) -> str:
+    """The visibility that a layer should have."""
+    return _widest(_users(home, layer_id)).visibility
+
+
+def _users(home: Home, layer_id: str) -> list[Label]:
+    return [e.label for e in of_owner(home, home.user) if layer_id in _layers(e)]
 
 
 def _layers(environment: Environment) -> tuple[str, ...]:
@@ -54,8 +62,7 @@ def _layers(environment: Environment) -> tuple[str, ...]:
     return (environment.layer_id, *(p.layer for p in below if p.owner == environment.owner))
 
 
-def widest(labels: list[Label]) -> Label:
-    """The label that shows most."""
+def _widest(labels: list[Label]) -> Label:
     return max(labels, key=lambda each: VISIBILITIES.index(each.visibility), default=Label())
 
 

@@ -36,6 +36,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lock": ("look:lock", "The lock, with hashes."),
     "diff": ("look:diff", "Compare two environments by package."),
     "which": ("look:which", "The path of the interpreter, or of a program."),
+    "verify": ("check:verify", "Compare files with what was installed."),
+    "doctor": ("check:doctor", "Find what is broken or left over; --fix mends it."),
+    "gc": ("check:gc", "Delete layers that nothing uses."),
     "pip": ("change:pip", "What `pip` does inside an environment."),
 }
 """Every command: module:name, and its sentence in `haienv --help`."""

@@ -1,0 +1,212 @@
+"""What is broken or left over in the caller's directory, and how it is mended.
+
+A process that was killed leaves at most: a directory in .building or .trash, a layer that no environment ever had,
+a file beside the one that it was to replace. None of them is ever listed; `doctor --fix` deletes them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from haienv.changes import used_layers
+from haienv.layout import BUILDING, CURRENT, LABEL, LAYERS, TRASH, USED, Home
+from haienv.names import is_layer, is_name
+from haienv.records import MODES
+from haienv.registry import Environment, of_owner
+from haienv.safely import entries
+from haienv.sharing import open_layer, show, widest_of
+from haienv.transaction import committing, delete, discard
+
+_BESIDE = re.compile(rf"\.({re.escape(LABEL)}|{CURRENT})\.[0-9a-f]{{8}}")
+_FOREIGN_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it should be. `mend` is None where a person must decide; `hint` says what."""
+
+    what: str
+    path: str
+    hint: str = ""
+    mend: Callable[[], object] | None = None
+
+
+def findings(home: Home) -> list[Finding]:
+    """Everything that is wrong, left over or odd in the caller's directory."""
+    own = list(of_owner(home, home.user))
+    return [
+        *_remains(home),
+        *_beside(home),
+        *_strays(home),
+        *(f for each in own if each.fault for f in _broken(home, each)),
+        *_orphans(home),
+        *_modes(home, own),
+        *_old_parents(home, own),
+    ]
+
+
+def mend(home: Home, found: list[Finding]) -> list[Finding]:
+    """Mend what can be mended; what was."""
+    mended = [each for each in found if each.mend is not None]
+    with committing(home):
+        for each in mended:
+            assert each.mend is not None
+            each.mend()
+    return mended
+
+
+def _remains(home: Home) -> Iterator[Finding]:
+    for kind in (BUILDING, TRASH):
+        for entry in entries(home.own / kind):
+            if not _alive(Path(entry.path)):
+                path = Path(entry.path)
+                yield Finding(
+                    "left over by a command that was killed",
+                    entry.path,
+                    mend=partial(delete, path),
+                )
+
+
+def _alive(path: Path) -> bool:
+    """Is the process at work that made it? Of another machine it is thought so for a day."""
+    host, _, rest = path.name.rpartition("-")[0].rpartition("-")
+    if host == (platform.node() or "host") and rest.isdigit():
+        return os.path.exists(f"/proc/{rest}") if os.path.isdir("/proc/self") else True
+    try:
+        return time.time() - path.stat().st_mtime < _FOREIGN_SECONDS
+    except OSError:
+        return False
+
+
+def _beside(home: Home) -> Iterator[Finding]:
+    for folder in _folders(home):
+        for entry in entries(folder):
+            if _BESIDE.fullmatch(entry.name):
+                path = Path(entry.path)
+                yield Finding(
+                    "half written by a command that was killed",
+                    entry.path,
+                    mend=partial(path.unlink, missing_ok=True),
+                )
+
+
+def _folders(home: Home) -> list[Path]:
+    found = (e for e in entries(home.own) if is_name(e.name) and e.is_dir(follow_symlinks=False))
+    return [Path(each.path) for each in found]
+
+
+def _strays(home: Home) -> Iterator[Finding]:
+    for folder in _folders(home):
+        if not os.path.lexists(folder / LABEL):
+            yield Finding("not an environment", str(folder), "move it elsewhere, or delete it")
+
+
+def _broken(home: Home, each: Environment) -> Iterator[Finding]:
+    yield Finding(
+        f"{each} is broken: {each.fault}",
+        str(each.directory),
+        f"haienv upgrade {each.name} --rollback, or remove it and make it again",
+    )
+
+
+def _orphans(home: Home) -> Iterator[Finding]:
+    """Layers that no environment ever had: made by a create that was killed just before its end."""
+    if any(_alive(Path(entry.path)) for entry in entries(home.own / BUILDING)):
+        return  # somebody may be about to use it
+    used = used_layers(home)
+    for entry in entries(home.own / LAYERS):
+        path = Path(entry.path)
+        if is_layer(entry.name) and entry.name not in used and not (path / USED).exists():
+            yield Finding(
+                "a layer that no environment has",
+                entry.path,
+                mend=partial(discard, home, path),
+            )
+
+
+def _modes(home: Home, own: list[Environment]) -> Iterator[Finding]:
+    for each in own:
+        if _mode(each.directory) != MODES[each.label.visibility]:
+            yield Finding(
+                f"{each} is {each.label.visibility}, but its mode is not",
+                str(each.directory),
+                mend=partial(show, each.directory, each.label),
+            )
+        if each.layer_id and _mode(each.path) not in (-1, MODES[widest_of(home, each.layer_id)]):
+            yield Finding(
+                f"the layer of {each} is not as visible as it should be",
+                str(each.path),
+                mend=partial(open_layer, home, each.layer_id),
+            )
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode & 0o777
+    except OSError:
+        return -1
+
+
+def _old_parents(home: Home, own: list[Environment]) -> Iterator[Finding]:
+    from haienv.registry import parent_of
+
+    for each in own:
+        parent = parent_of(home, each)
+        if each.layer and each.layer.parents and parent is None:
+            yield Finding(f"the parent of {each} has no name any more", str(each.directory),
+                          "it works on; upgrade cannot follow a parent that is gone")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """A layer that nothing uses."""
+
+    path: Path
+    size_bytes: int
+    days: float
+
+
+def garbage(home: Home, days: float) -> list[Garbage]:
+    """Layers that no environment has had for some days, nor stands on: programs may have run on in them until then."""
+    used = used_layers(home)
+    found = []
+    for entry in entries(home.own / LAYERS):
+        path = Path(entry.path)
+        if is_layer(entry.name) and entry.name not in used:
+            age = _age_days(path)
+            if age >= days:
+                found.append(Garbage(path, _size(path), age))
+    return found
+
+
+def _age_days(path: Path) -> float:
+    try:
+        return (time.time() - (path / USED).stat().st_mtime) / 86400
+    except OSError:
+        return 0.0
+
+
+def _size(path: Path) -> int:
+    """Bytes that deleting it would free: files with other names elsewhere stay."""
+    size = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            facts = os.lstat(os.path.join(folder, name))
+            size += facts.st_size if facts.st_nlink == 1 else 0
+    return size
+
+
+def collect(home: Home, found: list[Garbage]) -> None:
+    """Delete them, unless one came into use meanwhile."""
+    with committing(home):
+        used = used_layers(home)
+        for each in found:
+            if each.path.name not in used:
+                discard(home, each.path)

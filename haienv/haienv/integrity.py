@@ -1,0 +1,95 @@
+"""Are the files of a layer what was installed? Told by the RECORD of each distribution and by the lock's own hash."""
+
+from __future__ import annotations
+
+import csv
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from haienv.installed import infos, versions
+from haienv.layering import OURS
+from haienv.lock import parse
+from haienv.registry import Environment
+from haienv.safely import LOCK_LIMIT, Unreadable, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`what` is changed, missing, added, or lock (the lock is not what the layer was made from)."""
+
+    what: str
+    path: str
+
+
+def differences(environment: Environment) -> list[Difference]:
+    """What differs in the own layer; empty: nothing."""
+    site = environment.sites[0]
+    recorded: set[Path] = set()
+    found = [*_lock(environment, site)]
+    for _, _, info in infos(site):
+        for path, digest in _record(info, site):
+            recorded.add(path)
+            if fault := _fault(path, digest):
+                found.append(Difference(fault, str(path)))
+    found += [Difference("added", str(path)) for path in _unknown(site, recorded)]
+    return sorted(found, key=lambda each: (each.path, each.what))
+
+
+def _lock(environment: Environment, site: Path) -> Iterator[Difference]:
+    text = environment.lock()
+    path = str(environment.path / "lock.txt")
+    lock = parse(text)
+    if lock is None or sha256(text.encode()).hexdigest() != environment.usable.lock_hash:
+        yield Difference("lock", path)
+        return
+    there = versions([site])
+    for pin in lock.pins:
+        if pin.name not in there:
+            yield Difference("missing", f"{site}/{pin.name}")
+
+
+def _record(info: Path, site: Path) -> Iterator[tuple[Path, str]]:
+    try:
+        lines = read_text(info / "RECORD", LOCK_LIMIT).splitlines()
+    except Unreadable:
+        return
+    for row in csv.reader(lines):
+        if row and not row[0].endswith(".pyc"):
+            path = Path(row[0]) if row[0].startswith("/") else (site / row[0])
+            yield Path(*_without_dots(path)), row[1] if len(row) > 1 else ""
+
+
+def _without_dots(path: Path) -> list[str]:
+    parts: list[str] = []
+    for part in path.parts:
+        parts.pop() if part == ".." else parts.append(part)
+    return parts
+
+
+def _fault(path: Path, digest: str) -> str:
+    if path.name in OURS:
+        return ""
+    if not path.is_file():
+        return "missing"
+    kind, _, wanted = digest.partition("=")
+    if kind != "sha256":
+        return ""
+    with path.open("rb") as file:
+        actual = urlsafe_b64encode(_digest(file)).rstrip(b"=").decode()
+    return "" if actual == wanted else "changed"
+
+
+def _digest(file: object) -> bytes:
+    from hashlib import file_digest
+
+    return file_digest(file, "sha256").digest()  # type: ignore[arg-type]
+
+
+def _unknown(site: Path, recorded: set[Path]) -> Iterator[Path]:
+    for path in site.rglob("*"):
+        known = path in recorded or path.name in OURS or path.parent.name.endswith(".dist-info")
+        if not known and "__pycache__" not in path.parts and path.is_file():
+            yield path

@@ -1,0 +1,194 @@
+"""Entering and leaving: everything is put back, in each shell, whatever it was and in whatever order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haienv.activate.activation import Activation
+from haienv.activate.shells import SHELLS, fish_quoted, quoted, text_for
+
+NAMES = (
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PS1",
+    "VIRTUAL_ENV",
+    "HF_ENV_NAME",
+    "EXTRA",
+    "SOME_PATH",
+)
+RUN = {
+    "bash": ["bash", "--norc", "--noprofile"],
+    "zsh": ["zsh", "-f"],
+    "fish": ["fish", "--no-config"],
+}
+values = st.text(" :=/.'\"$`\\!*?[]{}()<>|&;~#%@^-ab\té", max_size=12)
+directories = st.lists(values.map(lambda v: "/" + v.replace(":", "").replace("\t", "")), max_size=3)
+starts = st.fixed_dictionaries({
+    name: st.tuples(st.sampled_from(["set", "exported"] if name == "PATH" else ["no", "set", "exported"]), values)
+    for name in NAMES
+})  # fmt: skip
+activations = st.builds(
+    lambda name, path, search, extra: Activation(
+        name=name, owner="ann", lock_hash="0" * 64, prefix=f"/x/{name}", path=("/b", *path),
+        search=tuple(search), variables=extra, prompt=f"[{name}] ",
+    ),
+    st.sampled_from(["one", "two"]),
+    directories,
+    directories,
+    st.dictionaries(st.sampled_from(["EXTRA", "SOME_PATH", "MORE"]), values),
+)  # fmt: skip
+sequences = st.lists(st.one_of(st.none(), activations), min_size=1, max_size=4)
+
+_DUMP = {
+    "bash": """dump() { for n in {names}; do
+  if [ -n "${{!n+x}}" ]; then d="$(declare -p "$n")"; d="${{d#declare -}}"
+    case "${{d%% *}}" in *x*) s=exported ;; *) s=set ;; esac
+    printf '%s\\0%s\\0%s\\0' "$n" "$s" "${{!n}}"
+  else printf '%s\\0no\\0\\0' "$n"; fi; done
+  declare -F | while read -r line; do case "$line" in *dump*) ;; *) printf 'function\\0%s\\0\\0' "$line" ;; esac; done
+  for n in "${{!_HAIENV@}}"; do printf 'left\\0%s\\0\\0' "$n"; done; }}
+""",
+    "zsh": """dump() {{ for n in {names}; do
+  if [ -n "${{(P)n+x}}" ]; then case "${{(Pt)n}}" in *export*) s=exported ;; *) s=set ;; esac
+    printf '%s\\0%s\\0%s\\0' "$n" "$s" "${{(P)n}}"
+  else printf '%s\\0no\\0\\0' "$n"; fi; done
+  for n in ${{(ok)functions}}; do if [ "$n" != dump ]; then printf 'function\\0%s\\0\\0' "$n"; fi; done
+  for n in ${{(M)${{(k)parameters}}:#_HAIENV*}}; do printf 'left\\0%s\\0\\0' "$n"; done; }}
+""",
+    "fish": """function dump; for n in {names}
+  if set -qgx $n; printf '%s\\0exported\\0%s\\0' $n (string join -- \\x1f $$n | string collect -N -a)
+  else if set -qg $n; printf '%s\\0set\\0%s\\0' $n (string join -- \\x1f $$n | string collect -N -a)
+  else; printf '%s\\0no\\0\\0' $n; end; end
+  for n in (functions -a -n)
+  contains $n deactivate _haienv_leave _haienv_old_deactivate; and printf 'function\\0%s\\0\\0' $n; end
+  set -gn | string match '_HAIENV*' | while read n; printf 'left\\0%s\\0\\0' $n; end; end
+""",
+}
+
+
+def program(shell: str, start: Mapping[str, Any], sequence: Sequence[Activation | None]) -> str:
+    """Set variables, tell them; enter and leave; leave; tell them again."""
+    lines = [
+        _DUMP[shell]
+        .replace("{names}", " ".join((*NAMES, "MORE")))
+        .replace("{{", "{")
+        .replace("}}", "}")
+    ]
+    if shell != "fish":
+        lines.append("set -eu")
+    lines += [_set(shell, name, *state) for name, state in start.items()]
+    lines += ["dump", "printf '=\\0=\\0=\\0'"]
+    active = False
+    for step in sequence:
+        if step is not None:
+            lines.append(text_for(shell, step))
+        elif active:
+            lines.append("deactivate")
+        active = step is not None
+    lines += ["deactivate"] if active else []
+    return "\n".join([*lines, "dump", ""])
+
+
+def _set(shell: str, name: str, state: str, value: str) -> str:
+    if shell == "fish":
+        scope = {"no": "-eg", "set": "-gu", "exported": "-gx"}[state]
+        return f"set {scope} {name}" + ("" if state == "no" else f" {fish_quoted(value)}")
+    hide = "export -n" if shell == "bash" else "typeset -g +x"
+    if state == "no":
+        return f"unset {name}"
+    return f"{name}={quoted(value)}; {'export' if state == 'exported' else hide} {name}"
+
+
+def told(output: bytes) -> tuple[list[str], list[str]]:
+    """What was told before and after."""
+    words = output.decode().split("\0")[:-1]
+    triples = ["\0".join(words[i : i + 3]) for i in range(0, len(words), 3)]
+    middle = triples.index("=\0=\0=")
+    return triples[:middle], triples[middle + 1 :]
+
+
+def run_shell(shell: str, text: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    home = {"HOME": os.environ.get("TMPDIR", "/tmp"), "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    return subprocess.run([*RUN[shell], "-c", text], env={"PATH": os.environ["PATH"], **home, **variables},
+                          capture_output=True, timeout=60)  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_everything_is_put_back(shell: str) -> None:
+    @settings(max_examples=25 if shell == "fish" else 60, deadline=None,
+              suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+    @given(starts, sequences)
+    def check(start: Mapping[str, Any], sequence: Sequence[Activation | None]) -> None:
+        done = run_shell(shell, program(shell, start, sequence))
+        assert done.stderr == b""
+        before, after = told(done.stdout)
+        assert after == before
+
+    check()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_values_arrive_as_they_are(shell: str) -> None:
+    @settings(max_examples=15 if shell == "fish" else 40, deadline=None)
+    @given(activations)
+    def check(entered: Activation) -> None:
+        python = "import os; print(ascii(sorted(os.environ.items())))"
+        run = f"{{}} -I -c {quoted(python)}".format(sys.executable)
+        done = run_shell(shell, f"{text_for(shell, entered)}\n{run}\n")
+        seen = dict(eval_pairs(done.stdout.decode()))
+        for name, value in entered.sets().items():
+            assert seen[name] == value or (shell == "fish" and "PATH" in name)
+        assert seen["PATH"].startswith("/b:")
+
+    check()
+
+
+def eval_pairs(text: str) -> list[tuple[str, str]]:
+    from ast import literal_eval
+
+    return list(literal_eval(text))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_source_haienv_enters_switches_and_leaves(haienv: Any, shell: str) -> None:
+    haienv.ok("create base --no_extend fast==1.0 tool --extra-environment", "WITH=a b:c=d'e\"")
+    haienv.ok("create top --extend base plain")
+    command = Path(sys.executable).parent / ("haienv.fish" if shell == "fish" else "haienv")
+    source = f"source '{command}'"
+    inside = 'python -c \'import fast, os; print(fast.VERSION, os.environ["WITH"], os.environ["HF_ENV_NAME"])\''
+    text = f"{source} top\n{inside}\ntool plain\n{source} 'base[ann]'\n{inside}\ndeactivate\necho \"$HF_ENV_NAME\".\n"
+    done = run_shell(shell, text, HAIENV_HOME=str(haienv.home.root), HAIENV_USER="ann")
+    assert done.stdout.decode() == ("1.0 a b:c=d'e\" top\nplain 2.0\n1.0 a b:c=d'e\" base\n.\n"), (
+        done.stderr
+    )
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_mistyped_name_changes_nothing(haienv: Any, shell: str) -> None:
+    command = Path(sys.executable).parent / ("haienv.fish" if shell == "fish" else "haienv")
+    told = "$status" if shell == "fish" else "$?"
+    text = f"source '{command}' nothing\necho {told}"
+    done = run_shell(shell, text, HAIENV_HOME=str(haienv.home.root))
+    assert done.stdout.decode().strip() != "0"
+    assert "there is no environment nothing" in done.stderr.decode()
+
+
+def test_a_deactivate_that_was_there_is_there_again() -> None:
+    entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), {}, "[one] ")
+    for shell, define in (("bash", "deactivate() { echo old; }"), ("zsh", "deactivate() { echo old; }"),
+                          ("fish", "function deactivate; echo old; end")):  # fmt: skip
+        done = run_shell(shell, f"{define}\n{text_for(shell, entered)}\ndeactivate\ndeactivate\n")
+        assert done.stdout == b"old\n", shell

@@ -1,0 +1,106 @@
+"""kill -9 at every step: a child process is killed just before its n-th change of the file system, for every n.
+
+Steps are told by Python's audit events, so that no command can gain one that is not tried. Whatever the moment:
+what is listed is whole, `doctor --fix` leaves nothing behind, and the command succeeds when it is repeated.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+import pytest
+
+from haienv.cli.main import main
+from haienv.integrity import differences
+from haienv.registry import of_owner
+
+START = "create one --no_extend fast tool"
+CHANGES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "subprocess.Popen")
+
+
+def killed_at(step: int, line: str) -> bool:
+    """Run a command line in a child that is killed at a step; False: it ended before."""
+    child = os.fork()
+    if child == 0:
+        _die_at(step)
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            code = main(line.split())
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def _die_at(step: int) -> None:
+    left = step
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        if event in CHANGES or (event == "open" and _writes(arguments)):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def _writes(arguments: tuple[Any, ...]) -> bool:
+    flags = arguments[2]
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+
+def listed_is_whole(haienv: Any) -> dict[str, str]:
+    """Name to layer; fails if anything listed is not whole."""
+    found = list(of_owner(haienv.home, haienv.home.user))
+    for each in found:
+        assert each.ready, f"{each}: {each.fault}"
+        assert differences(each) == []
+    return {each.name: each.layer_id for each in found}
+
+
+def nothing_is_left(haienv: Any) -> None:
+    haienv.ok("doctor --fix")
+    assert haienv.ok("doctor --json").json == []
+    own = haienv.home.own
+    assert not [
+        p for d in (".building", ".trash") if (own / d).exists() for p in (own / d).iterdir()
+    ]
+    used = {each.layer_id for each in of_owner(haienv.home, haienv.home.user)}
+    used |= {each.label.previous for each in of_owner(haienv.home, haienv.home.user)}
+    retired = {path.parent.name for path in (own / ".layers").glob("*/used")}  # gc takes them later
+    assert {path.name for path in (own / ".layers").iterdir()} <= used | retired
+
+
+@pytest.mark.parametrize(
+    ("line", "undo"),
+    [
+        pytest.param("create two --extend one plain", "remove two --yes", id="create"),
+        pytest.param("remove one --yes", START, id="remove"),
+        pytest.param("clone one two", "remove two --yes", id="clone"),
+        pytest.param("rename one two", "rename two one", id="rename"),
+        pytest.param("config set one description x", "config clear one description", id="config"),
+        pytest.param("upgrade old", "upgrade old --rollback", id="upgrade"),
+        pytest.param("install one plain", "uninstall one plain", id="install"),
+    ],
+)  # fmt: skip
+def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
+    haienv.ok(START)
+    if "old" in line:  # it has fast 1.0, and would take 2.0
+        haienv.ok("create old --no_extend fast==1.0")
+        haienv.ok("install old fast>=1")
+    before = listed_is_whole(haienv)
+    step = 1
+    while killed_at(step, line):
+        after = listed_is_whole(haienv)
+        nothing_is_left(haienv)
+        assert listed_is_whole(haienv) == after
+        if after != before:  # else the next try is the repetition
+            haienv.ok(undo)
+            assert listed_is_whole(haienv) == before
+        step += 1
+    assert step > 3
