@@ -96,7 +96,7 @@ async def test_two_specs_are_compared(server, drive, submit) -> None:
     async with drive(server.profile, size=(100, 40)) as tui:
         await tui.shows("2 tasks")
         await tui.press("space", "space", "=")
-        await tui.shows("- name: b", "+ name: a", "- - '90'", "+ - '60'", "  version: 2")
+        await tui.shows("- name: a", "+ name: b", "'90'", "'60'", "  version: 2")
 
 
 async def test_a_task_that_is_not_there_is_said_so(server, drive) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import rich
+from rich.segment import Segments
+from rich.traceback import Traceback
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -166,9 +172,26 @@ class HaiApp(App[int]):
         known = self.state.text("theme", theme.THEMES[0].name)
         self.theme = known if known in self.available_themes else theme.THEMES[0].name
         self.set_interval(1.0, self._tick)
+        self._heed_signals()
         if self.state.error:
             self.say(self.state.error, warning=True)
         await self.use(self._chosen())
+
+    def _heed_signals(self) -> None:
+        """A closed window or a `kill` ends us well: streams closed, terminal as before."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with suppress(ValueError, RuntimeError, NotImplementedError):  # not the main thread
+                asyncio.get_running_loop().add_signal_handler(number, self._told_to_leave)
+
+    def _told_to_leave(self) -> None:
+        self.run_worker(self.leave())
+
+    def _fatal_error(self) -> None:
+        """As Textual does, but without local variables: one of them may be a token."""
+        self.bell()
+        trace = self.console.render(Traceback(suppress=[rich], width=None), self.console.options)
+        self._exit_renderables.append(Segments(trace))
+        self._close_messages_no_wait()
 
     def _chosen(self) -> Profile | None:
         if self.options.chosen is not None:

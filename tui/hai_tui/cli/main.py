@@ -42,6 +42,8 @@ ENTRIES = (
     Entry("star", "labels:star", "tasks"),
     Entry("unstar", "labels:unstar", "tasks"),
     Entry("artifact", "artifacts:artifact", "tasks"),
+    Entry("tui", "tui:tui", "cluster"),
+    Entry("top", "top:top", "cluster"),
     Entry("queue", "queue:queue", "cluster"),
     Entry("nodes", "nodes:nodes", "cluster"),
     Entry("groups", "nodes:groups", "cluster"),

@@ -57,6 +57,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.unstar": ("Unmark tasks.", "取消收藏。"),
     "cmd.why": ("Say why a task waits and what would help.", "说明任务为何排队以及如何改善。"),
     "cmd.events": ("Show the timeline of a task.", "查看任务的时间线。"),
+    "cmd.tui": ("Open the full-screen terminal app.", "打开全屏终端应用。"),
+    "cmd.top": ("The cluster on one page.", "集群概况（一页）。"),
     "cmd.queue": ("Show the queue in order.", "按顺序查看排队任务。"),
     "cmd.nodes": ("List nodes and who holds them.", "列出节点及其占用者。"),
     "cmd.groups": ("List node groups with their numbers.", "列出节点分组。"),

@@ -367,7 +367,7 @@ class TasksPage(TaskPageBase):
         if len(ids) != 2:
             self.hai.say(text("diff.need"), warning=True)
             return
-        self.hai.goto(f"diff {ids[0]} {ids[1]}")
+        self.hai.goto(f"diff {min(ids)} {max(ids)}")
 
     def _export(self) -> None:
         """What is shown, as a spreadsheet takes it."""

@@ -1,0 +1,44 @@
+"""`hai top --once` prints the cluster on one page; `hai tui` wants a terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hai_tui.cli.commands.tui import line
+
+
+def test_top_shows_groups_running_tasks_and_the_queue(hai) -> None:
+    result = hai("top", "--once")
+    assert result.code == 0, result.err
+    assert "default: 2 of 2 nodes held (100%)" in result.out
+    assert "1 tasks run, 1 wait" in result.out
+    assert "train" in result.out
+    assert "wants 4 nodes" not in result.out  # the message is for -o wide
+
+
+def test_top_for_a_program(hai) -> None:
+    page = json.loads(hai("top", "--once", "--json").out)
+    assert set(page) == {"groups", "running", "queue"}
+    assert [task["name"] for task in page["running"]] == ["train"]
+    assert [task["name"] for task in page["queue"]] == ["eval"]
+
+
+@pytest.mark.parametrize("command", [["tui"], ["tui", "12"], ["top"]], ids=" ".join)
+def test_the_app_needs_a_terminal_and_says_what_does_not(hai, command: list[str]) -> None:
+    result = hai(*command)
+    assert result.code == 2
+    assert "hai top --once" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param((), "tasks", id="nothing"),
+        pytest.param(("12",), "task 12", id="a task"),
+        pytest.param(("logs", "12"), "logs 12", id="a page"),
+    ],
+)
+def test_words_are_what_a_colon_takes(words: tuple[str, ...], told: str) -> None:
+    assert line(words) == told

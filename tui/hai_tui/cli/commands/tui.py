@@ -1,0 +1,52 @@
+"""`hai tui`: the full-screen app. Textual is loaded only here, and by name, so that no other command pays for it."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+import click
+
+from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.settings import Settings
+
+_HELP = """Open the full-screen terminal app, at a page if one is named.
+
+WORD is what follows `:` inside the app: a task's id, `logs 12`, `nodes`, `tasks status:failed`.
+`?` shows the keys of each page, q leaves.
+
+\b
+Examples:
+  hai tui
+  hai tui 12                       one task
+  hai tui logs 12
+  hai tui tasks status:failed user:me
+  hai tui --readonly               changes nothing
+"""
+
+
+@click.command("tui", cls=HaiCommand, help=_HELP)
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+@click.option("--readonly", is_flag=True, help="Refuse every action that changes something.")
+@click.pass_obj
+def tui(settings: Settings, words: tuple[str, ...], readonly: bool) -> int:
+    """The function behind the command."""
+    return open_app(settings, words, readonly=readonly)
+
+
+def open_app(settings: Settings, words: tuple[str, ...], *, readonly: bool) -> int:
+    """Run the app until it is left; the exit code."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("hai tui needs a terminal; `hai top --once` prints a page anywhere")
+    if find_spec("textual") is None:
+        raise click.ClickException("the app is not installed: pip install 'hai-platform[tui]'")
+    code: int = import_module("hai_tui.start").run(settings.profile, line(words), readonly)
+    return code
+
+
+def line(words: tuple[str, ...]) -> str:
+    """What `:` would be told: a bare number is a task."""
+    if words and words[0].isdigit():
+        words = ("task", *words)
+    return " ".join(words) or "tasks"
