@@ -50,6 +50,7 @@ class Settings:
     )  # launch/kubernetes/options.py; empty: processes here
     workspace_bytes: int = 0  # what the workspaces of one user may hold together; 0: no limit
     workspace_days: int = 30  # how long what a push overwrote can be restored
+    environments: str = ""  # directory that haienv writes; empty: see environment_root
     record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
     build_within: float = 0.0  # seconds until all ranks of a run have attached; 0: the launcher's
 
@@ -73,6 +74,11 @@ class Settings:
         return self.home / self.shared
 
     @property
+    def environment_root(self) -> Path:
+        """Where environments lie; servers, tasks and login nodes see it at the same path."""
+        return self.home / self.environments if self.environments else self.common / "environments"
+
+    @property
     def authority(self) -> str:
         """What certificates of servers are checked with; empty: no TLS."""
         return (self.tls_ca or self.tls_cert) if self.tls_cert else ""
@@ -81,6 +87,8 @@ class Settings:
 def load(home: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     """Defaults < `home`/hai.toml < HAI_SERVER_* < overrides. Raises Invalid with every violation."""
     wanted = {**_from_file(home / "hai.toml"), **_from_environ(environ), **overrides}
+    if "kubernetes" not in wanted:
+        wanted.setdefault("environments", _own_environments(environ))
     kinds = _kinds()
     violations = [_unknown(key, kinds) for key in wanted if key not in kinds]
     violations += [
@@ -110,6 +118,13 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise Invalid(
             (Violation(str(path), f"cannot be read: {error}"),), reason="BAD_SETTINGS"
         ) from error
+
+
+def _own_environments(environ: Mapping[str, str]) -> str:
+    """Where haienv keeps those of this account; empty: nobody says where that is."""
+    home = environ.get("HOME")
+    data = environ.get("XDG_DATA_HOME") or (f"{home}/.local/share" if home else "")
+    return environ.get("HAIENV_HOME") or (f"{data}/haienv" if data else "")
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from hai_backend.domain.errors import NoLeader
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.domain.user import TokenScope
+from hai_backend.environments.haienv import Haienv
 from hai_backend.home import write_private
 from hai_backend.launch.base import Launcher, RankKey
 from hai_backend.launch.shared import Shared
@@ -44,6 +45,8 @@ from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, gate_of, servicers
 from hai_backend.services.capacity import Capacity
 from hai_backend.services.describing import Describing
+from hai_backend.services.environment_pinning import EnvironmentPinning
+from hai_backend.services.environments import Environments
 from hai_backend.services.server import handlers
 from hai_backend.services.submitting import Submitting
 from hai_backend.services.switchboard import Here
@@ -89,8 +92,9 @@ class Reign:
         self._shared = Shared(settings.common, settings.kubernetes)
         self.workspaces = self._workspaces()
         self.pins = WorkspacePins(self.workspaces, self._shared.seen)
+        root = settings.environment_root.resolve()
         describe = Describing(
-            store, self.directory, self.cluster, self.clock, self._shared, self.pins
+            store, self.directory, self.cluster, self.clock, self._shared, root, self.pins
         )
         self.performer = Performer(
             launcher, self.hub, self._mint, self.cluster.nodes().get, describe
@@ -108,6 +112,8 @@ class Reign:
             recall=self.checkpoints.recall,
         )
         self.performer.ledger = self.checkpoints.ledger = self.ledger
+        self.environments = Environments(root, store, self.directory, self.ledger, self.clock)
+        self.pinning = EnvironmentPinning(self.environments)
         self.cluster.suspend_on = self.ledger.suspend_on
         quota = settings.default_quota
         self.policy = Policy(default_quota=None if quota < 0 else quota)
@@ -134,6 +140,7 @@ class Reign:
         await self._first_user()
         await self.cluster.load()
         await self.ledger.load()
+        await self.environments.begin()
         self.interruptions.load(self.ledger.unfinished().values())
         for task in self.ledger.unfinished().values():
             self.timers.set(task)
@@ -183,6 +190,9 @@ class Reign:
             cluster=self.cluster,
             logs=self.logs,
             goodput=self._goodput,
+            environments=self.environments,
+            haienv=self._haienv(),
+            wheels=self.settings.common / "wheels",
             workspaces=self.workspaces,
             pins=self.pins,
             agents=AgentService(self._agent_ports()),
@@ -195,6 +205,11 @@ class Reign:
             observe=self.metrics.call,
         )
 
+    def _haienv(self) -> Haienv:
+        pods = self.settings.kubernetes
+        root, nobody = self.environments.root, int(pods.get("default_uid", 0))
+        return Haienv(root, pods=bool(pods), uid_of_nobody=nobody)
+
     def _agent_ports(self) -> AgentPorts:
         return AgentPorts(
             ledger=self.ledger,
@@ -206,6 +221,7 @@ class Reign:
             secret=self._tools.secret,
             cluster=self.cluster,
             seen=self._shared.seen,
+            environment=self.pinning,
             workspace=self.pins.path,
             report=self.checkpoints.report,
             level=self._level,
@@ -268,6 +284,7 @@ class Reign:
             self.checkpoints.forget(task.id)
         if task.state is TaskState.FINISHED:
             self.performer.forget(task)
+            self.pinning.forget(task.id)
             self.pins.finished(task)
         self.scheduling.bell.ring()
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from hai.task import env
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.rank_dir import Identity, RankDir
+from hai_backend.environments.activation import Activation, joined
 
 _DEFAULTS = {
     "PYTHONUNBUFFERED": "1"
 }  # lines appear when they are printed, also those of a script's children
+
+_LISTS = ("PATH", "PYTHONPATH")
 
 
 def for_program(
@@ -22,15 +24,20 @@ def for_program(
     directory: RankDir,
     identity: Identity,
     workspace: Path,
+    active: Activation | None = None,
 ) -> dict[str, str]:
-    """All variables of the program: the node's, the task's, then those of this rank; later ones win."""
+    """All variables of the program: the node's, the environment's, the task's, then those of this rank; later ones win.
+
+    What the task says of PATH and PYTHONPATH stands behind the environment's own.
+    """
     task = dict(welcome.environments)
-    path = task.get("PYTHONPATH") or ours.get("PYTHONPATH", "")
+    lists = {name: task.pop(name) for name in _LISTS if task.get(name)}
+    under = {**_DEFAULTS, **ours, **lists}
+    over = active.over(under) if active else under
     return {
-        **_DEFAULTS,
-        **ours,
+        **over,
         **task,
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(workspace), path))),
+        "PYTHONPATH": joined((str(workspace), over.get("PYTHONPATH", ""))),
         **_master(go),
         **_rank(directory, identity),
         **_gpus(identity),

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.agent import environment, journal, preparing, program
+from hai_backend.agent import activating, environment, journal, preparing, program
 from hai_backend.agent.calls import Calls
 from hai_backend.agent.checkpoints import Checkpoints
 from hai_backend.agent.control import Control
@@ -71,6 +71,7 @@ class Life:
         self._going = False
         self._ending: float | None = None  # grace, once asked to end
         self._program: Program | None = None
+        self._environment_lock = ""
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._work: set[asyncio.Task[Any]] = set()
 
@@ -152,7 +153,7 @@ class Life:
             self._say("start_failed", pb.AttachRequest(start_failed=failed))
             return
         self._checkpoints.begin()
-        started = pb.ProgramStarted(pid=self._program.pid)
+        started = pb.ProgramStarted(pid=self._program.pid, environment_lock=self._environment_lock)
         self._outbox.keep("started", pb.AttachRequest(started=started))
         self._session.wake()
         self._watchdog.start()
@@ -164,8 +165,10 @@ class Life:
         assert self._welcome is not None
         argv = list(self._welcome.argv)
         workspace = await preparing.workspace_of(self._welcome, self._directory, self._reaper)
+        active = await activating.activation(self._welcome, self._me, self._output.say)
+        self._environment_lock = active.lock_hash if active else ""
         variables = environment.for_program(
-            os.environ, self._welcome, go, self._directory, self._me, workspace
+            os.environ, self._welcome, go, self._directory, self._me, workspace, active
         )
         preparing.check_program(argv, workspace, variables)
         if self._ending is not None:

@@ -25,6 +25,7 @@ class SharedDirectory:
 
     below: str
     read_only: bool = False
+    mode: int = 0o700
 
 
 Seen = Callable[[SharedDirectory], str]

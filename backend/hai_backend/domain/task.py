@@ -109,6 +109,7 @@ class Run:
     acknowledged: bool = False
     asked_at: float | None = None  # when it was asked to save and leave
     yielded: bool = False  # its program has said that it has saved
+    environment_lock: str = ""  # lock hash of the environment that its programs were started in
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hai_backend.domain.environment import NAME
 from hai_backend.domain.shared import SharedDirectory
 
 _PASSABLE = 0o711  # what mounts a directory may not be root on the server of files
@@ -27,13 +28,23 @@ class Shared:
             return ""
         return str(self._root / directory.below)
 
+    def environments(self, root: Path, user: str) -> tuple[SharedDirectory, ...]:
+        """All environments, read only, and the user's own. Local processes see them anyway; other roots are mounted."""
+        if not self._mounted or not root.is_relative_to(self._root) or not NAME.fullmatch(user):
+            return ()
+        below = str(root.relative_to(self._root))
+        own = SharedDirectory(f"{below}/{user}", mode=0o755)
+        return SharedDirectory(below, read_only=True), own
+
     def make(self, directory: SharedDirectory, uid: int, gid: int) -> None:
         """Before ranks start; may be repeated. Programs of pods run as this user, or as the cluster's default."""
         path = self._root / directory.below
         if not path.parent.exists():
             path.parent.mkdir(parents=True)
             path.parent.chmod(_PASSABLE)
-        path.mkdir(exist_ok=True, mode=0o700)
+        if not path.exists():
+            path.mkdir(exist_ok=True)
+            path.chmod(directory.mode)
         owner = uid or self._default_uid
         if self._in_pods and not directory.read_only and owner:
             _give(path, owner, gid or owner)

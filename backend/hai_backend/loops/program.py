@@ -80,5 +80,4 @@ def _hai_names(task: Task, run: Run, rank: Rank, node: Node | None) -> dict[str,
         "MARSV2_NODE_NAME": rank.node,
         "MARSV2_USER": task.user,
         "MARSV2_SCHEDULE_ZONE": node.zone if node else "",
-        "HF_ENV_NAME": task.spec.options.py_venv,
     }

@@ -53,6 +53,7 @@ class AgentPorts:
     secret: bytes
     cluster: Cluster
     seen: Seen
+    environment: Callable[[Task], Awaitable[pb.AgentEnvironment | None]]
     workspace: Callable[[Task], str]  # where its program begins; empty: nobody said
     report: Callable[[RankKey, Report], None]  # its program has a checkpoint
     level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
@@ -123,6 +124,7 @@ class AgentService(rpc.AgentServiceServicer):
             whole_life_state=task.whole_life_state,
             git_remote_repo=spec.git_remote_repo,
             git_target_revision=spec.git_target_revision,
+            environment=await self._p.environment(task),
         )
         return pb.AttachResponse(welcome=welcome)
 
@@ -226,7 +228,9 @@ def _report(saved: pb.CheckpointSaved) -> Report:
 
 
 _EVENTS: dict[str | None, Any] = {
-    "started": lambda key, _: ev.ProgramStarted(key.run, key.rank),
+    "started": lambda key, request: ev.ProgramStarted(
+        key.run, key.rank, request.started.environment_lock
+    ),
     "suspend_acknowledged": lambda key, _: ev.SuspendAcknowledged(key.run, key.rank),
     "yielded": lambda key, _: ev.Yielded(key.run, key.rank),
     "watchdog_fired": lambda key, request: ev.WatchdogFired(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hai.v1.agent_service_pb2_grpc import AgentServiceServicer
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.task import Task
+from hai_backend.environments.haienv import Haienv
+from hai_backend.environments.wheels import Wheels
 from hai_backend.loops.clock import Clock
 from hai_backend.registry.client import RegistryClient
 from hai_backend.sched.policy import Policy
@@ -15,6 +18,10 @@ from hai_backend.services.artifact_service import ArtifactService
 from hai_backend.services.artifacts import Artifacts
 from hai_backend.services.capacity import Capacity
 from hai_backend.services.dataset_service import DatasetService
+from hai_backend.services.environment_building import EnvironmentBuilding
+from hai_backend.services.environment_choice import EnvironmentChoice
+from hai_backend.services.environment_service import EnvironmentService
+from hai_backend.services.environments import Environments
 from hai_backend.services.forecasting import Forecasting
 from hai_backend.services.foresight import Foresight
 from hai_backend.services.image_service import ImageService
@@ -59,6 +66,9 @@ class Parts:
     cluster: Cluster
     logs: Logs
     goodput: Callable[[Task], Goodput]
+    environments: Environments
+    haienv: Haienv
+    wheels: Path
     workspaces: Workspaces
     pins: WorkspacePins
     agents: AgentServiceServicer | None = None
@@ -115,6 +125,9 @@ def servicers(parts: Parts) -> Servicers:
         ),
         artifacts=ArtifactService(Artifacts(parts.store, parts.directory), access, parts.clock),
         datasets=DatasetService(parts.store, parts.clock),
+        environments=EnvironmentService(
+            parts.environments, _building(parts), parts.directory, parts.clock
+        ),
         messages=MessageService(parts.store, parts.directory, parts.clock),
         ports=PortService(NodePorts(parts.store, parts.directory, parts.clock, parts.node_ports)),
         storage=StorageService(Storage(parts.store, parts.directory), access),
@@ -126,6 +139,11 @@ def servicers(parts: Parts) -> Servicers:
         server=ServerService(parts.name, parts.launcher, parts.clock),
         agents=parts.agents,
     )
+
+
+def _building(parts: Parts) -> EnvironmentBuilding:
+    wheels = Wheels(parts.wheels)
+    return EnvironmentBuilding(parts.environments, parts.haienv, wheels, parts.clock)
 
 
 def _group_rooms(parts: Parts, capacity: Capacity) -> GroupRooms:
@@ -154,6 +172,7 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskRooms:
             parts.clock,
             default_group=parts.default_group,
             images=images,
+            environments=EnvironmentChoice(parts.environments),
             workspaces=parts.pins,
         ),
         clock=parts.clock,

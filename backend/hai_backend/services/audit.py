@@ -15,7 +15,7 @@ _IDENTITIES = ("id", "task_id", "name", "subject", "user_group", "prefix", "node
 _NESTED = frozenset(
     (
         *("user", "quota", "share", "grant", "policy", "image", "registry", "rule"),
-        *("port", "artifact", "dataset", "message", "workspace"),
+        *("port", "artifact", "dataset", "message", "workspace", "environment"),
     )
 )
 _SECRET = frozenset({"password"})

@@ -105,7 +105,13 @@ def run_to_proto(run: Run) -> pb.Run:
         end_time=timestamp(run.ended_at),
         whole_life_state=run.whole_life_state,
         priority=run.priority,
+        environment_lock=run.environment_lock if _has_started(run) else "",
     )
+
+
+def _has_started(run: Run) -> bool:
+    """Until then its lock is that of the run before."""
+    return any(rank.started_at is not None for rank in run.ranks)
 
 
 def _rank_to_proto(rank: Rank) -> pb.Rank:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.image import parse_image
@@ -30,6 +31,7 @@ class Describing:
         cluster: Cluster,
         clock: Clock,
         shared: Shared,
+        environments: Path,
         pins: WorkspacePins | None = None,
     ) -> None:
         self._store = store
@@ -38,6 +40,7 @@ class Describing:
         self._cluster = cluster
         self._clock = clock
         self._shared = shared
+        self._environments = environments
         self._pins = pins
 
     async def __call__(self, task: Task) -> RunRequest:
@@ -48,7 +51,11 @@ class Describing:
         group = self._cluster.groups().get(resource.group)
         terms = Terms(
             mounts=mounts,
-            shared=(*await self._made(task, owner.uid), *await self._pinned(task, owner.uid)),
+            shared=(
+                *await self._made(task, owner.uid),
+                *await self._pinned(task, owner.uid),
+                *await self._lent(task.user, owner.uid),
+            ),
             node_ports=await self._node_ports(task),
             pull_secret=await self._pull_secret(resource.image),
             packed=group is not None and group.packed,
@@ -58,6 +65,13 @@ class Describing:
     async def _made(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
         """The platform's directories in the task, which are there before its ranks are."""
         directories = (checkpoints_of(task.id),)
+        for directory in directories:
+            await asyncio.to_thread(self._shared.make, directory, uid, uid)
+        return directories
+
+    async def _lent(self, user: str, uid: int) -> tuple[SharedDirectory, ...]:
+        """Everybody's environments to read, and the user's own."""
+        directories = self._shared.environments(self._environments, user)
         for directory in directories:
             await asyncio.to_thread(self._shared.make, directory, uid, uid)
         return directories

@@ -128,6 +128,14 @@ _TABLE = {
         "CreateDataset": _STEER,
         "DeleteDataset": _STEER,
     },
+    "EnvironmentService": {
+        "ListEnvironments": _LOOK,
+        "GetEnvironment": _LOOK,
+        "RegisterEnvironment": _STEER,
+        "DeleteEnvironment": _STEER,
+        "BuildEnvironment": _STEER,
+        "ExportEnvironment": _LOOK,
+    },
     "MessageService": {
         "ListMessages": _LOOK,
         "CreateMessage": _OPERATE,

@@ -21,6 +21,7 @@ from hai.v1 import (
     agent_service_pb2_grpc,
     artifact_service_pb2_grpc,
     dataset_service_pb2_grpc,
+    environment_service_pb2_grpc,
     image_service_pb2_grpc,
     log_service_pb2_grpc,
     message_service_pb2_grpc,
@@ -60,6 +61,7 @@ class Servicers:
     users: user_service_pb2_grpc.UserServiceServicer
     artifacts: artifact_service_pb2_grpc.ArtifactServiceServicer
     datasets: dataset_service_pb2_grpc.DatasetServiceServicer
+    environments: environment_service_pb2_grpc.EnvironmentServiceServicer
     messages: message_service_pb2_grpc.MessageServiceServicer
     ports: port_service_pb2_grpc.PortServiceServicer
     storage: storage_service_pb2_grpc.StorageServiceServicer
@@ -140,6 +142,10 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
         (user_service_pb2_grpc.add_UserServiceServicer_to_server, servicers.users),
         (artifact_service_pb2_grpc.add_ArtifactServiceServicer_to_server, servicers.artifacts),
         (dataset_service_pb2_grpc.add_DatasetServiceServicer_to_server, servicers.datasets),
+        (
+            environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
+            servicers.environments,
+        ),
         (message_service_pb2_grpc.add_MessageServiceServicer_to_server, servicers.messages),
         (port_service_pb2_grpc.add_PortServiceServicer_to_server, servicers.ports),
         (storage_service_pb2_grpc.add_StorageServiceServicer_to_server, servicers.storage),

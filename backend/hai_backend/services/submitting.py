@@ -14,6 +14,7 @@ from hai_backend.domain.task import Task, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.sched.policy import Policy
 from hai_backend.services.capacity import Capacity
+from hai_backend.services.environment_choice import EnvironmentChoice
 from hai_backend.services.images import Images
 from hai_backend.services.ports import Ledger
 from hai_backend.services.validate import checked_level, validate
@@ -38,6 +39,7 @@ class Submitting:
         *,
         default_group: str = "default",
         images: Images | None = None,
+        environments: EnvironmentChoice | None = None,
         workspaces: WorkspacePins | None = None,
     ) -> None:
         self._ledger = ledger
@@ -48,6 +50,7 @@ class Submitting:
         self._clock = clock
         self._default_group = default_group
         self._images = images
+        self._environments = environments
         self._workspaces = workspaces
 
     def level(self, task: Task, number: int) -> Priority:
@@ -90,9 +93,9 @@ class Submitting:
         )
 
     async def _pinned(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """With the image and the revision that it means now, and what its timeline says of them."""
+        """With the image, the environment and the revision that it means now, and what its timeline says of them."""
         notes = []
-        for pinning in (self._images, self._workspaces):
+        for pinning in (self._images, self._environments, self._workspaces):
             if pinning is not None:
                 spec, note = await pinning.pin(identity, spec)
                 notes.append(note)

@@ -160,6 +160,7 @@ def run_values(task_id: int, run: Run) -> Values:
         run.acknowledged,
         run.asked_at,
         run.yielded,
+        run.environment_lock,
     )
 
 
@@ -181,6 +182,7 @@ def run_of(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
         acknowledged=bool(row[12]),
         asked_at=row[13],
         yielded=bool(row[14]),
+        environment_lock=row[15],
     )
 
 

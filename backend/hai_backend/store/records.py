@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select
 
 from hai_backend.domain.artifact import Artifact, TaskArtifact
 from hai_backend.domain.dataset import Dataset
+from hai_backend.domain.environment import Environment
 from hai_backend.domain.message import Message
 from hai_backend.domain.mount import MountRow
 from hai_backend.domain.port import Port
@@ -26,6 +27,7 @@ from hai_backend.store.convert import Values, dump_names, load_names, storable
 from hai_backend.store.rows import (
     ARTIFACTS,
     DATASETS,
+    ENVIRONMENTS,
     GRANTS,
     IMAGES,
     MESSAGES,
@@ -43,6 +45,7 @@ TABLES: dict[type[Any], Table] = {
     Artifact: ARTIFACTS,
     TaskArtifact: TASK_ARTIFACTS,
     Dataset: DATASETS,
+    Environment: ENVIRONMENTS,
     Grant: GRANTS,
     Image: IMAGES,
     Message: MESSAGES,

@@ -92,6 +92,7 @@ class RunRow(Base):
     acknowledged: Mapped[bool]
     asked_at: Mapped[float | None]
     yielded: Mapped[bool] = mapped_column(server_default=false())
+    environment_lock: Mapped[str] = mapped_column(server_default="")
 
 
 class RankRow(Base):
@@ -281,6 +282,26 @@ class DatasetRow(Base):
     created_at: Mapped[float]
 
 
+class EnvironmentRow(Base):
+    __tablename__ = "environments"
+    owner_name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    state: Mapped[str]
+    message: Mapped[str]
+    visibility: Mapped[str]
+    user_group: Mapped[str]
+    parent: Mapped[str]
+    python_version: Mapped[str]
+    lock_hash: Mapped[str]
+    layer: Mapped[str]
+    packages: Mapped[int]
+    size_bytes: Mapped[int]
+    description: Mapped[str]
+    deprecated: Mapped[str]
+    created_at: Mapped[float]
+    updated_at: Mapped[float]
+
+
 class MessageRow(Base):
     __tablename__ = "messages"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -327,6 +348,7 @@ GRANTS, IMAGES, REGISTRIES = _table(GrantRow), _table(ImageRow), _table(Registry
 ARTIFACTS, TASK_ARTIFACTS = _table(ArtifactRow), _table(TaskArtifactRow)
 DATASETS, MESSAGES = _table(DatasetRow), _table(MessageRow)
 MOUNT_RULES, PORTS = _table(MountRuleRow), _table(PortRow)
+ENVIRONMENTS = _table(EnvironmentRow)
 AUDIT, LEADER = _table(AuditEntry), _table(LeaderRow)
 
 # Constants stand in the SQL text, not in parameters: only so can a partial index serve the query.

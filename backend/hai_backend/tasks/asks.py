@@ -166,6 +166,7 @@ def _place(task: Task, event: ev.RunPlaced, now: float, limits: Limits) -> Move:
         priority=event.priority,
         whole_life_state=task.whole_life_state,
         deadline=now + limits.build_within,
+        environment_lock=task.run.environment_lock if task.run else "",
     )
     task = replace(task, state=TaskState.RUNNING, run=run, not_before=0.0, reason="")
     line = Line("RunPlaced", f"on {', '.join(event.nodes)}: {event.reason}", "scheduler")

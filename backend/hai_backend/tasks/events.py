@@ -115,8 +115,11 @@ class RankAttached:
 
 @dataclass(frozen=True, slots=True)
 class ProgramStarted:
+    """`environment_lock`: lock hash of the environment that it was started in; empty: none."""
+
     run: int
     rank: int
+    environment_lock: str = ""
 
 
 @dataclass(frozen=True, slots=True)

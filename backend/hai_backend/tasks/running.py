@@ -10,6 +10,7 @@ from hai_backend.tasks import accounting
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.asks import ask_to_stop
 from hai_backend.tasks.ending import end_if_all_gone, spaced
+from hai_backend.tasks.environments import environment_lines
 from hai_backend.tasks.exits import meaning
 from hai_backend.tasks.instructions import KillRanks, TellGo, TellState
 from hai_backend.tasks.limits import Limits
@@ -57,9 +58,12 @@ def program_started(
 ) -> Move:
     if run.ranks[event.rank].started_at is not None:
         return Move(task)
+    lines = environment_lines(task, run, event)
+    if not any(rank.started_at is not None for rank in run.ranks):
+        run = replace(run, environment_lock=event.environment_lock)
     run = with_rank(run, event.rank, started_at=now)
     task = replace(task, run=run, started_at=task.started_at or now)
-    return Move(accounting.started(task, run, now))
+    return Move(accounting.started(task, run, now), (), lines)
 
 
 def acknowledged(

@@ -7,6 +7,7 @@ from typing import Self
 from hai.client.artifacts import Artifacts
 from hai.client.connection import Connection, Transport
 from hai.client.datasets import Datasets
+from hai.client.environments import Environments
 from hai.client.images import Images
 from hai.client.logs import Logs
 from hai.client.messages import Messages
@@ -31,6 +32,7 @@ class Client:
         self.nodes = Nodes(self._transport)
         self.artifacts = Artifacts(self._transport)
         self.datasets = Datasets(self._transport)
+        self.environments = Environments(self._transport)
         self.messages = Messages(self._transport)
         self.ports = Ports(self._transport)
         self.storage = Storage(self._transport)

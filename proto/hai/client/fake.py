@@ -13,6 +13,7 @@ from typing import Any
 from hai.client.client import Client
 from hai.client.errors import Unreachable
 from hai.client.fake_artifacts import FakeArtifactService
+from hai.client.fake_environments import FakeEnvironmentService
 from hai.client.fake_images import FakeImageService
 from hai.client.fake_lists import FakeDatasetService, FakeMessageService
 from hai.client.fake_others import FakeNodeService, FakeServerService, FakeUserService
@@ -23,6 +24,7 @@ from hai.client.fake_world import World, finish, make_node, start_run, suspend_r
 from hai.client.profile import Profile
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
 from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
+from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
 from hai.v1.image_service_pb2_grpc import ImageServiceStub
 from hai.v1.log_service_pb2 import LogLine
 from hai.v1.log_service_pb2_grpc import LogServiceStub
@@ -50,6 +52,7 @@ class FakeTransport:
             NodeServiceStub: FakeNodeService(world),
             ArtifactServiceStub: FakeArtifactService(world),
             DatasetServiceStub: FakeDatasetService(world),
+            EnvironmentServiceStub: FakeEnvironmentService(world),
             MessageServiceStub: FakeMessageService(world),
             PortServiceStub: FakePortService(world),
             StorageServiceStub: FakeStorageService(world),

@@ -12,6 +12,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hai.client.errors import NotFound, Unreachable
 from hai.v1.artifact_pb2 import Artifact, ArtifactDirection
 from hai.v1.dataset_pb2 import Dataset
+from hai.v1.environment_pb2 import Environment
+from hai.v1.environment_service_pb2 import EnvironmentDescription
 from hai.v1.image_pb2 import Image, Registry
 from hai.v1.log_service_pb2 import LogLine
 from hai.v1.message_service_pb2 import Message as Told
@@ -66,6 +68,9 @@ class World:
         default_factory=dict
     )
     datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
+    environments: dict[tuple[str, str], Environment] = field(default_factory=dict)
+    descriptions: dict[tuple[str, str], EnvironmentDescription] = field(default_factory=dict)
+    wheels: set[str] = field(default_factory=set)
     messages: dict[int, Told] = field(default_factory=dict)
     ports: dict[int, Port] = field(default_factory=dict)
     mount_rules: dict[int, MountRule] = field(default_factory=dict)

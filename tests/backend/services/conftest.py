@@ -17,6 +17,7 @@ from grpc import aio
 from hai.v1 import task_spec_pb2
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
 from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
+from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
 from hai.v1.image_service_pb2_grpc import ImageServiceStub
 from hai.v1.log_service_pb2_grpc import LogServiceStub
 from hai.v1.message_service_pb2_grpc import MessageServiceStub
@@ -34,6 +35,7 @@ from hai_backend.domain.plan import Wait
 from hai_backend.domain.registry import Registry, place
 from hai_backend.domain.snapshot import Snapshot
 from hai_backend.domain.user import Role, TokenScope, User
+from hai_backend.environments.haienv import Haienv
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.logs.store import LogStore
 from hai_backend.loops.cluster import Cluster
@@ -44,6 +46,8 @@ from hai_backend.loops.performing import Performer
 from hai_backend.services import watching
 from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, serve
+from hai_backend.services.environment_pinning import EnvironmentPinning
+from hai_backend.services.environments import Environments
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint, Listening
 from hai_backend.services.workspace_pins import WorkspacePins
@@ -52,6 +56,7 @@ from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import History, goodput
 from hai_backend.testing import ManualClock
 from hai_backend.testing.databases import usual_store
+from hai_backend.testing.environments import BUILDER, fake_haienv
 
 PEOPLE = {
     "root": User("root", Role.ADMIN),
@@ -115,6 +120,7 @@ class Platform:
     secret: bytes = b"of run tokens"
     registries: KnownImages = field(default_factory=KnownImages)
     image_check: str = ""
+    haienv_program: str = ""
     service: Listening | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     limits: CallLimits = field(default_factory=CallLimits)
@@ -137,6 +143,17 @@ class Platform:
         await self.ledger.load()
         self.service = await serve(self.parts(), Endpoint("127.0.0.1:0", limits=self.limits))
 
+    @cached_property
+    def environments(self) -> Environments:
+        root = self.home / "environments"
+        return Environments(root, self.store, self.directory, self.ledger, self.clock)
+
+    @cached_property
+    def haienv(self) -> Haienv:
+        """Of a program that stands for it."""
+        program = fake_haienv(self.home / "haienv", BUILDER)
+        return Haienv(self.environments.root, pods=False, program=program)
+
     def parts(self) -> Parts:
         return Parts(
             store=self.store,
@@ -147,6 +164,9 @@ class Platform:
             cluster=self.cluster,
             logs=self.logs,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
+            environments=self.environments,
+            haienv=self.haienv,
+            wheels=self.home / "wheels",
             workspaces=self.workspaces,
             pins=self.pins,
             agents=AgentService(self._agent_ports()),
@@ -168,6 +188,7 @@ class Platform:
             secret=self.secret,
             cluster=self.cluster,
             seen=lambda directory: str(self.home / directory.below),
+            environment=EnvironmentPinning(self.environments),
             workspace=self.pins.path,
             report=lambda key, report: None,
             level=lambda task, number: task.priority,
@@ -208,6 +229,7 @@ class Caller:
         self.ports = self._bound(PortServiceStub(channel))
         self.artifacts = self._bound(ArtifactServiceStub(channel))
         self.datasets = self._bound(DatasetServiceStub(channel))
+        self.environments = self._bound(EnvironmentServiceStub(channel))
         self.messages = self._bound(MessageServiceStub(channel))
         self.storage = self._bound(StorageServiceStub(channel))
         self.images = self._bound(ImageServiceStub(channel))

@@ -33,6 +33,7 @@ from hai_backend.domain.right import Grant
 from hai_backend.domain.user import Quota, Share, TokenScope
 from hai_backend.services.methods import RULES, Door
 from hai_backend.tasks import events as ev
+from hai_backend.testing.environments import make_environment
 from hai_backend.workspaces import looking
 from hai_backend.workspaces.staging import Author
 
@@ -44,7 +45,10 @@ FILES = sorted(
 MODULES = [importlib.import_module(f"hai.v1.{name}_pb2") for name in FILES]
 SERVICES = [s for m in MODULES for s in m.DESCRIPTOR.services_by_name.values()]
 METHODS = {f"{s.name}/{m.name}": m for s in SERVICES for m in s.methods}
-LOOKING = ("Get", "List", "Watch", "Who", "Tail", "Explain", "DryRun", "Attach", "Check", "Fetch")
+LOOKING = (
+    *("Get", "List", "Watch", "Who", "Tail", "Explain"),
+    *("DryRun", "Attach", "Check", "Fetch", "Export"),
+)
 
 NOT_NOW = "FAILED_PRECONDITION"
 OK, NO, HIDDEN, NOBODY = "OK", "PERMISSION_DENIED", "NOT_FOUND", "UNAUTHENTICATED"
@@ -184,6 +188,23 @@ async def a_dataset(platform: Any, thing: Thing) -> None:
     await platform.store.save_record(
         Dataset(thing.kind, "default", "/data", thing.user, thing.user_group, seen)
     )
+
+
+def which_environment(thing: Thing) -> dict[str, Any]:
+    return {"name": "e", "owner": thing.user}
+
+
+async def an_environment(platform: Any, thing: Thing) -> None:
+    """Private, but for bob's, which his user group sees."""
+    visibility = "group" if thing.kind == "group" else "private"
+    make_environment(
+        platform.environments.root, thing.user, "e", visibility=visibility, group=thing.user_group
+    )
+
+
+async def an_environment_of_everybody(platform: Any, thing: Thing) -> None:
+    for user in ("ada", "olga", "root"):
+        make_environment(platform.environments.root, user, "e")
 
 
 async def a_message(platform: Any, thing: Thing) -> None:
@@ -348,6 +369,23 @@ DATASETS = {
     ),
     "DeleteDataset": Row(lambda t: {"name": t.kind}, CHANGE_SHARED, a_dataset),
 }
+ENVIRONMENTS = {
+    "ListEnvironments": Row(nothing, LOOK),
+    "GetEnvironment": Row(which_environment, expect((OK, OK, HIDDEN)), an_environment),
+    "RegisterEnvironment": Row(
+        lambda t: {"environment": {"name": "e"}},
+        expect(OK, reader=NO),
+        an_environment_of_everybody,
+    ),
+    "DeleteEnvironment": Row(
+        which_environment, expect((OK, NO, HIDDEN), reader=NO, operator=NO), an_environment
+    ),
+    "BuildEnvironment": Row(
+        lambda t: {"description": {"name": f"new{t.number}", "python_version": "3.11"}},
+        expect(OK, reader=NO),
+    ),
+    "ExportEnvironment": Row(which_environment, expect((OK, OK, HIDDEN)), an_environment),
+}
 MESSAGES = {
     "ListMessages": Row(nothing, LOOK),
     "CreateMessage": Row(lambda t: {"message": {"subject": t.user, "text": "hello"}}, OPERATE),
@@ -393,6 +431,7 @@ TABLE: Mapping[str, Row] = {
         "PortService": PORTS,
         "ArtifactService": ARTIFACTS,
         "DatasetService": DATASETS,
+        "EnvironmentService": ENVIRONMENTS,
         "MessageService": MESSAGES,
         "StorageService": STORAGE,
         "WorkspaceService": WORKSPACES,
@@ -519,6 +558,9 @@ async def _called(channel: aio.Channel, name: str, request: Message, metadata: A
     call = stub(given, metadata=metadata, timeout=20)
     if method.server_streaming:
         await call.read()
+        if RULES[f"/hai.v1.{name}"].mutates:  # it is told when it has ended
+            while await call.read() is not aio.EOF:
+                pass
         call.cancel()
     else:
         await call

@@ -53,7 +53,14 @@ async def test_a_run_has_the_mounts_ports_and_secrets_of_its_owner(tmp_path: Pat
     task = replace(task, spec=replace(task.spec, resource=resource, services=services))
     placed = step(task, ev.RunPlaced(("n0",), Priority.NORMAL, "free"), 1.0).task
     shared = Shared(tmp_path, {})
-    describing = Describing(store, directory, Two(), ManualClock(), shared)  # type: ignore[arg-type]
+    describing = Describing(
+        store,
+        directory,
+        Two(),  # type: ignore[arg-type]
+        ManualClock(),
+        shared,
+        tmp_path / "environments",
+    )
     request = await describing(placed)
     assert [mount.mount_path for mount in request.mounts] == ["/data"]
     assert request.shared == (SharedDirectory(f"checkpoints/{task.id}"),)

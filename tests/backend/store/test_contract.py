@@ -12,6 +12,7 @@ import pytest
 
 from hai_backend.domain.artifact import Artifact, Direction, TaskArtifact
 from hai_backend.domain.dataset import Dataset, Visibility
+from hai_backend.domain.environment import Environment, EnvironmentState
 from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.message import Message
 from hai_backend.domain.mount import HostPathType, MountAction, MountKind, MountRow
@@ -593,6 +594,28 @@ RECORDS = [
         Dataset("a", "1", "/d", "ada", "vision", Visibility.GROUP, 1 << 50, "gut", 1.5),
         Dataset("a", "1", "/e", "bob"),
         Dataset("b", "1", "/d", "ada"),
+    ),
+    (
+        Environment(
+            "ada",
+            "torch",
+            EnvironmentState.BROKEN,
+            "weg",
+            Visibility.GROUP,
+            "vision",
+            "base[system]",
+            "3.11.9",
+            "0" * 64,
+            "0" * 24,
+            3,
+            1 << 50,
+            "für alle",
+            "torch2",
+            1.5,
+            2.5,
+        ),
+        Environment("ada", "torch"),
+        Environment("bob", "torch"),
     ),
     (
         Message(3, "vision", True, "Grüße", "olga", 1.5, 2.5),

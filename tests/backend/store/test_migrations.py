@@ -103,16 +103,15 @@ def test_tasks_of_the_first_revision_have_measured_nothing() -> None:
     with engine.begin() as connection:
         command.upgrade(config(connection), "0001")
         for table in (TASKS, RUNS):
-            known = [c for c in table.columns if c.name not in ("progress", "asked_at", "yielded")]
+            added = ("progress", "asked_at", "yielded", "environment_lock")
+            known = [c for c in table.columns if c.name not in added]
             values = {c.name: 0 if c.type.python_type is not str else "x" for c in known}
             old = Table(table.name, MetaData(), *(Column(c.name, c.type) for c in known))
             connection.execute(insert(old), values)
         upgrade(connection)
         assert connection.execute(select(TASKS.c.progress)).scalar_one() == "{}"
-        assert tuple(connection.execute(select(RUNS.c.asked_at, RUNS.c.yielded)).one()) == (
-            None,
-            False,
-        )
+        added = select(RUNS.c.asked_at, RUNS.c.yielded, RUNS.c.environment_lock)
+        assert tuple(connection.execute(added).one()) == (None, False, "")
     engine.dispose()
 
 

@@ -1,0 +1,111 @@
+"""What activating an environment sets: for programs that an agent starts, without any shell.
+
+The layer is resolved once, so a running program keeps it while its owner upgrades the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hai_backend.domain.environment import EnvironmentName
+from hai_backend.environments.errors import Broken
+from hai_backend.environments.folders import Folder, opened
+from hai_backend.environments.parsing import Config, Layer, Parent
+from hai_backend.environments.reading import (
+    LAYERS,
+    current_layer,
+    layer_folder,
+    read_label,
+    read_layer,
+    read_lock,
+)
+
+NAME, OWNER, LOCK = "HF_ENV_NAME", "HF_ENV_OWNER", "HF_ENV_LOCK"
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """Of one environment: what is put before lists of directories, and variables."""
+
+    called: EnvironmentName
+    lock_hash: str
+    layer: Path
+    paths: tuple[str, ...]
+    python_paths: tuple[str, ...]
+    variables: Mapping[str, str]
+
+    def over(self, ours: Mapping[str, str]) -> dict[str, str]:
+        """The variables of the node, with the environment active."""
+        made = {**ours, **self.variables, NAME: self.called.name, OWNER: self.called.owner}
+        made[LOCK], made["VIRTUAL_ENV"] = self.lock_hash, str(self.layer)
+        made["PATH"] = joined((*self.paths, ours.get("PATH", os.defpath)))
+        made.pop("PYTHONHOME", None)
+        if python_path := joined((*self.python_paths, ours.get("PYTHONPATH", ""))):
+            made["PYTHONPATH"] = python_path
+        return made
+
+
+def joined(parts: Iterable[str]) -> str:
+    """A list of directories, without empty ones: those would be wherever the program is."""
+    return os.pathsep.join(filter(None, parts))
+
+
+def activate(root: Path, called: EnvironmentName, layer: str = "") -> Activation:
+    """Resolve an environment, or this `layer` of it. Raises Broken with the reason."""
+    try:
+        with opened(root) as folder:
+            return _activated(root, folder, called, layer or current_layer(folder, called))
+    except OSError as error:
+        place = root / called.owner / called.name
+        raise Broken(f"{place} cannot be read: {error.strerror}") from error
+
+
+def _activated(root: Path, folder: Folder, called: EnvironmentName, name: str) -> Activation:
+    with layer_folder(folder, called.owner, name) as of_layer:
+        layer = read_layer(of_layer)
+        read_lock(of_layer, layer)
+    chain = _chain(called, name, layer)
+    places = [_place(root, link) for link in chain]
+    configs = [_config(folder, link) for link in chain]
+    _require_python(places[0])
+    return Activation(
+        called=called,
+        lock_hash=layer.lock_hash,
+        layer=places[0],
+        paths=tuple(
+            path
+            for place, config in zip(places, configs, strict=True)
+            for path in (str(place / "bin"), *config.bin_dirs)
+        ),
+        python_paths=tuple(path for config in configs for path in config.search_dirs),
+        variables={n: v for config in reversed(configs) for n, v in config.variables},
+    )
+
+
+def _chain(called: EnvironmentName, name: str, layer: Layer) -> list[Parent]:
+    return [Parent(called, name, layer.lock_hash), *layer.parents]
+
+
+def _place(root: Path, link: Parent) -> Path:
+    place = root / link.called.owner / LAYERS / link.layer
+    if not place.is_dir():
+        raise Broken(f"{place}, which it extends, is not there")
+    return place
+
+
+def _config(folder: Folder, link: Parent) -> Config:
+    """A parent's label may be gone, or be nobody's business; its layer goes on."""
+    with suppress(OSError):
+        return read_label(folder, link.called).config
+    return Config()
+
+
+def _require_python(layer: Path) -> None:
+    python = layer / "bin" / "python"
+    if not os.access(python, os.X_OK):
+        where = os.path.realpath(python)
+        raise Broken(f"{python} cannot be executed; it leads to {where}: is that Python here?")

@@ -1,0 +1,73 @@
+"""Wheels that no index has, kept once: in a directory named by the SHA-256 of its bytes, there once it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from hai_backend.domain.errors import Invalid, Violation
+
+WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}\.whl")
+_MOST_BYTES = 8 << 30  # of one; those of CUDA have gigabytes
+
+
+class Wheels:
+    """Below `root`: <sha256>/<file name>."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def path(self, sha256: str) -> Path | None:
+        """A wheel by the name that it came with; None: it is not kept."""
+        return next((self._root / sha256).glob("*.whl"), None)
+
+    def missing(self, wanted: Iterable[str]) -> list[str]:
+        """Those that are not kept."""
+        return [sha256 for sha256 in wanted if self.path(sha256) is None]
+
+    def receive(self, sha256: str, name: str) -> Receiving:
+        """A wheel that comes in parts. Raises Invalid when the name is none of a wheel."""
+        if not WHEEL.fullmatch(name):
+            raise _refused(sha256, f"is called {name[:80]!r}, which is no file name of a wheel")
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Receiving(self._root / sha256 / name)
+
+
+class Receiving:
+    """One wheel on its way: `add` its parts in order, then `finish`; `drop` it otherwise."""
+
+    def __init__(self, path: Path) -> None:
+        self.sha256 = path.parent.name
+        self._path = path
+        self._partial = path.parent.with_suffix(f".{secrets.token_hex(8)}")
+        self._file = self._partial.open("xb")
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+
+    def add(self, data: bytes) -> None:
+        """The next bytes. Raises Invalid when there are too many."""
+        self._bytes += len(data)
+        if self._bytes > _MOST_BYTES:
+            raise _refused(self.sha256, f"has more than {_MOST_BYTES} bytes")
+        self._hash.update(data)
+        self._file.write(data)
+
+    def finish(self) -> None:
+        """Keep it. Raises Invalid when its bytes are others than were announced."""
+        self._file.close()
+        if (found := self._hash.hexdigest()) != self.sha256:
+            raise _refused(self.sha256, f"has SHA-256 {found}")
+        self._path.parent.mkdir(exist_ok=True)
+        self._partial.replace(self._path)
+
+    def drop(self) -> None:
+        """Away with what is not whole; nothing after `finish`."""
+        self._file.close()
+        self._partial.unlink(missing_ok=True)
+
+
+def _refused(sha256: str, message: str) -> Invalid:
+    return Invalid((Violation(f"wheel[{sha256}]", message),), reason="BAD_WHEEL")

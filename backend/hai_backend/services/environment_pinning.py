@@ -1,0 +1,46 @@
+"""What agents are told of an environment: all ranks of a run take one layer, whatever its owner does meanwhile."""
+
+from __future__ import annotations
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.domain.environment import EnvironmentName, EnvironmentState, parse_reference
+from hai_backend.domain.task import Task
+from hai_backend.services.environments import Environments
+
+
+class EnvironmentPinning:
+    """Remembered in memory: after a restart of the server a run whose ranks still come looks again."""
+
+    def __init__(self, environments: Environments) -> None:
+        self._environments = environments
+        self._layers: dict[int, tuple[int, str]] = {}  # task -> run and layer
+
+    async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
+        """None: the task names no environment."""
+        name, owner = parse_reference(task.spec.options.py_venv) or ("", "")
+        if not name or task.run is None:
+            return None
+        called = EnvironmentName(owner or task.user, name)
+        return pb.AgentEnvironment(
+            root=str(self._environments.root),
+            owner=called.owner,
+            name=called.name,
+            layer=await self._layer(task.id, task.run.number, called),
+            fallback=task.spec.options.env_fallback,
+        )
+
+    async def _layer(self, task_id: int, run: int, called: EnvironmentName) -> str:
+        """Ranks ask side by side: whose answer is there first counts for all."""
+        known = self._layers.get(task_id)
+        if known is not None and known[0] == run:
+            return known[1]
+        found = await self._environments.one(called)
+        ready = found is not None and found.state is EnvironmentState.READY
+        known = self._layers.get(task_id)
+        if known is None or known[0] != run:
+            known = self._layers[task_id] = (run, found.layer if found and ready else "")
+        return known[1]
+
+    def forget(self, task_id: int) -> None:
+        """The task has ended."""
+        self._layers.pop(task_id, None)

@@ -1,0 +1,173 @@
+"""The environments that there are: the files as they are now, and what was last known of those that cannot be read.
+
+The list that is kept is corrected whenever somebody asks. What is gone stays on it, as broken, until its owner takes it
+off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from hai_backend.auth.directory import Directory
+from hai_backend.auth.permissions import Identity
+from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState, sees
+from hai_backend.domain.errors import Conflict, NotFound
+from hai_backend.domain.right import Right
+from hai_backend.environments import reading
+from hai_backend.environments.reading import Seen
+from hai_backend.loops.clock import Clock
+from hai_backend.services.ports import Ledger
+from hai_backend.services.rules import nearest
+from hai_backend.store.base import Store
+
+Known = Mapping[EnvironmentName, Environment]
+
+_UNFINISHED = (EnvironmentState.BUILDING, EnvironmentState.FAILED)
+_GONE = "its files are gone; `haienv remove` takes it off the list"
+
+
+class Environments:
+    """`root`: the directory that haienv writes."""
+
+    def __init__(
+        self, root: Path, store: Store, directory: Directory, ledger: Ledger, clock: Clock
+    ) -> None:
+        self.root = root
+        self._store = store
+        self._directory = directory
+        self._ledger = ledger
+        self._clock = clock
+        self._looking = asyncio.Lock()
+
+    async def begin(self) -> None:
+        """The server has started: what it was building is lost; the list is corrected."""
+        for record in await self._store.records(Environment):
+            if record.state is EnvironmentState.BUILDING:
+                why = "the server was started again while it was built; build it again"
+                await self._store.save_record(
+                    replace(record, state=EnvironmentState.FAILED, message=why)
+                )
+        await self.known()
+
+    async def known(self) -> Known:
+        """All that there are, by owner and name."""
+        async with self._looking:
+            records = {r.called: r for r in await self._store.records(Environment)}
+            seen = await asyncio.to_thread(self._seen, records)
+            found = {name: merged(records.get(name), each) for name, each in seen.items()}
+            kept = {name: found_ for name, found_ in sorted(found.items()) if found_ is not None}
+            for name, environment in kept.items():
+                if environment != records.get(name):
+                    await self._store.save_record(environment)
+        return kept
+
+    async def one(self, called: EnvironmentName) -> Environment | None:
+        """One, as it is now."""
+        seen = await asyncio.to_thread(reading.look, self.root, called, self._trusted)
+        records = await self._store.records(Environment)
+        record = next((r for r in records if r.called == called), None)
+        return merged(record, seen)
+
+    async def visible(self, identity: Identity) -> list[Environment]:
+        """Those that a caller may know of, by owner and name."""
+        return [e for e in (await self.known()).values() if may_see(identity, e)]
+
+    async def find(self, identity: Identity, called: EnvironmentName) -> Environment:
+        """One that a caller may know of. Raises NotFound."""
+        found = await self.one(called)
+        if found is None or not may_see(identity, found):
+            names = [str(e.called) for e in await self.visible(identity)]
+            raise NotFound(
+                f"there is no environment {called}{nearest(str(called), names)}; "
+                "`haienv list` shows them",
+                reason="NO_SUCH_ENVIRONMENT",
+            )
+        return found
+
+    async def register(self, said: Environment) -> Environment:
+        """Its files, or what its owner says where they cannot be read. Raises NotFound when there are none."""
+        seen = await asyncio.to_thread(reading.look, self.root, said.called, self._trusted)
+        if seen is None:
+            place = self.root / said.owner / said.name
+            raise NotFound(f"there is no environment at {place}", reason="NO_SUCH_ENVIRONMENT")
+        found = seen if isinstance(seen, Environment) else await self._believed(said)
+        await self._store.save_record(found)
+        return found
+
+    async def _believed(self, said: Environment) -> Environment:
+        before = {r.called: r for r in await self._store.records(Environment)}.get(said.called)
+        return replace(said, created_at=before.created_at) if before else said
+
+    async def require_removable(self, environment: Environment, identity: Identity) -> None:
+        """Raises Conflict naming the tasks that use it, and the environments that extend it."""
+        if tasks := self.used_by(environment.called):
+            named = ", ".join(map(str, tasks[:10])) + (" …" if len(tasks) > 10 else "")
+            raise Conflict(
+                f"environment {environment.called} is used by task {named}; "
+                "stop them first, or wait for their end",
+                reason="ENVIRONMENT_IN_USE",
+            )
+        if children := await self._children(environment.called, identity):
+            raise Conflict(
+                f"environment {environment.called} is extended by {children}; remove them first",
+                reason="ENVIRONMENT_EXTENDED",
+            )
+
+    async def _children(self, called: EnvironmentName, identity: Identity) -> str:
+        known = (await self.known()).values()
+        children = [e for e in known if e.parent == str(called) and e.called != called]
+        named = [str(e.called) for e in children if may_see(identity, e)]
+        if hidden := len(children) - len(named):
+            named.append(f"{hidden} of others")
+        return ", ".join(named)
+
+    async def has_files(self, called: EnvironmentName) -> bool:
+        """Whether there is anything of it on the storage."""
+        return await asyncio.to_thread(reading.look, self.root, called, self._trusted) is not None
+
+    async def forget(self, environment: Environment) -> None:
+        """Take it off the list."""
+        await self._store.delete_record(environment)
+
+    async def note(self, environment: Environment) -> None:
+        """What becomes of a build."""
+        await self._store.save_record(environment)
+
+    def used_by(self, called: EnvironmentName) -> list[int]:
+        """Unfinished tasks, by id; they name their environments with the owner."""
+        tasks = self._ledger.unfinished().values()
+        return sorted(t.id for t in tasks if t.spec.options.py_venv == str(called))
+
+    def _seen(self, records: Known) -> dict[EnvironmentName, Seen]:
+        found: dict[EnvironmentName, Seen] = {}
+        for each in reading.scan(self.root, self._trusted):
+            found[each.called] = each
+        for called in records:
+            if called not in found:
+                found[called] = reading.look(self.root, called, self._trusted)
+        return found
+
+    def _trusted(self, owner: str, uid: int) -> bool:
+        """A directory that somebody else made under a user's name is not that user's."""
+        known = {user.name: user.uid for user in self._directory.users()}
+        return not known.get(owner) or uid in (known[owner], 0, os.getuid())
+
+
+def merged(record: Environment | None, seen: Seen) -> Environment | None:
+    """What there is; None: nothing."""
+    if isinstance(seen, Environment):
+        return seen
+    if seen is not None or record is None or record.state in _UNFINISHED:
+        return record
+    return replace(record, state=EnvironmentState.BROKEN, message=_GONE)
+
+
+def may_see(identity: Identity, environment: Environment) -> bool:
+    """Whether a caller may know of an environment."""
+    if identity.has_right(Right.MANAGE_STORAGE):
+        return True
+    return sees(environment, identity.name, identity.user.groups)

@@ -1,0 +1,104 @@
+"""What an agent sets for a program: as the table in backend/docs/environments.md says."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hai_backend.domain.environment import EnvironmentName
+from hai_backend.environments.activation import activate
+from hai_backend.environments.errors import Broken
+from hai_backend.testing.environments import as_parent, layer_of, lock_of, make_environment
+
+TORCH = EnvironmentName("ada", "torch")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """torch[ada] extends base[system], which extends core[system]."""
+    make_environment(tmp_path, "system", "core", config={"variables": {"A": "core", "B": "core"}})
+    core = as_parent(tmp_path, "system", "core")
+    make_environment(
+        tmp_path,
+        "system",
+        "base",
+        parents=[core],
+        config={"bin_dirs": ["/opt/base"], "variables": {"B": "base", "C": "a = b:c"}},
+    )
+    base = as_parent(tmp_path, "system", "base")
+    make_environment(
+        tmp_path,
+        "ada",
+        "torch",
+        parents=[base, core],
+        config={"search_dirs": ["/my code"], "bin_dirs": ["/my bin"], "variables": {"D": "ada"}},
+    )
+    return tmp_path
+
+
+def test_what_is_active_comes_first_and_the_nearest_wins(root: Path) -> None:
+    ours = {"PATH": "/usr/bin", "PYTHONPATH": "/old", "PYTHONHOME": "/x", "HOME": "/h", "D": "old"}
+    active = activate(root, TORCH)
+    layers = [
+        str(layer_of(root, o, n))
+        for o, n in (("ada", "torch"), ("system", "base"), ("system", "core"))
+    ]
+    assert active.over(ours) == {
+        "PATH": f"{layers[0]}/bin:/my bin:{layers[1]}/bin:/opt/base:{layers[2]}/bin:/usr/bin",
+        "PYTHONPATH": "/my code:/old",
+        "HOME": "/h",
+        "A": "core",
+        "B": "base",
+        "C": "a = b:c",
+        "D": "ada",
+        "HF_ENV_NAME": "torch",
+        "HF_ENV_OWNER": "ada",
+        "HF_ENV_LOCK": active.lock_hash,
+        "VIRTUAL_ENV": layers[0],
+    }
+
+
+def test_without_anything_to_search_there_is_no_python_path(root: Path) -> None:
+    assert "PYTHONPATH" not in activate(root, EnvironmentName("system", "core")).over({})
+
+
+def test_a_run_keeps_the_layer_that_it_was_given(root: Path) -> None:
+    before = activate(root, TORCH)
+    after = make_environment(root, "ada", "torch", lock=lock_of("# other"))
+    assert activate(root, TORCH).lock_hash == after
+    assert activate(root, TORCH, before.layer.name).lock_hash == before.lock_hash
+
+
+def test_a_parent_whose_label_is_gone_still_serves(root: Path) -> None:
+    shutil.rmtree(root / "system" / "base")
+    made = activate(root, TORCH).over({})
+    assert "/opt/base" not in made["PATH"]
+    assert (made["A"], made["B"]) == ("core", "core")
+
+
+BREAKING = {
+    "no such environment": lambda root: shutil.rmtree(root / "ada" / "torch"),
+    "no such user": lambda root: shutil.rmtree(root / "ada"),
+    "another lock": lambda root: (layer_of(root, "ada", "torch") / "lock.txt").write_text("x"),
+    "no lock": lambda root: (layer_of(root, "ada", "torch") / "lock.txt").unlink(),
+    "no python": lambda root: (layer_of(root, "ada", "torch") / "bin" / "python").unlink(),
+    "parent gone": lambda root: shutil.rmtree(layer_of(root, "system", "base")),
+    "label is broken": lambda root: (root / "ada" / "torch" / "env.toml").write_text("x"),
+}
+
+
+@pytest.mark.parametrize("change", [pytest.param(c, id=i) for i, c in BREAKING.items()])
+def test_what_is_not_whole_is_not_activated(root: Path, change: object) -> None:
+    change(root)  # type: ignore[operator]
+    with pytest.raises(Broken):
+        activate(root, TORCH)
+
+
+def test_a_python_that_is_not_on_this_node_is_named(root: Path) -> None:
+    python = layer_of(root, "ada", "torch") / "bin" / "python"
+    python.unlink()
+    python.symlink_to("/opt/python9/bin/python")
+    with pytest.raises(Broken, match=r"it leads to /opt/python9/bin/python: is that Python here\?"):
+        activate(root, TORCH)
