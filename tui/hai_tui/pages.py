@@ -52,6 +52,22 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("task", "task:TaskPage", words="TASK", example="12"),
     PageEntry("diff", "diff:DiffPage", words="TASK TASK", example="12 13"),
     PageEntry("logs", "logs:LogsPage", words="TASK [RANKS]", example="12 0-3"),
+    PageEntry("quotas", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("environments", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("workspaces", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("images", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("artifacts", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("datasets", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("ports", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("tokens", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("messages", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("mounts", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("groups", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("users", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("shares", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("rights", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("rules", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("registries", "resource:ResourcePage", words="[WORDS]"),
 )
 """Every page. Texts: page.NAME (title) and page.NAME.about in hai_tui.i18n."""
 

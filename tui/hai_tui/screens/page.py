@@ -202,7 +202,7 @@ class Page(Screen[None]):
             except HaiError as error:
                 self.hai.fail(error)
 
-        self.run_worker(work(), group=group, exclusive=True)
+        self.run_worker(work, group=group, exclusive=True)
 
     async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:
         """One request of an action, within its deadline. Raises HaiError, which is shown if nobody catches it."""

@@ -1,0 +1,123 @@
+"""What a kind of thing is to the page that shows it, and what a form's answers are to a verb."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli import human
+from hai_tui.cli.table import Column, View
+from hai_tui.i18n import text
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+
+Item = Any
+"""A message of the contract."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One line of a form. Its label is the text field.NAME, its hint field.NAME.hint where there is one."""
+
+    name: str
+    value: Callable[[Item], str] = lambda item: ""
+    choices: tuple[str, ...] = ()  # completed while typing
+    violation: str = ""  # what the server calls it; empty: its name
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was typed. A value that can not be read is noted in `wrong` and stands as empty."""
+
+    values: Mapping[str, str]
+    now: float = 0.0
+    wrong: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        """As it is, without blanks around it."""
+        return self.values.get(name, "").strip()
+
+    def words(self, name: str) -> list[str]:
+        """Parts between commas."""
+        return [part.strip() for part in self.text(name).split(",") if part.strip()]
+
+    def number(self, name: str, otherwise: int = 0) -> int:
+        """A whole number."""
+        shown = self.text(name)
+        if shown and not shown.lstrip("-").isdecimal():
+            self.wrong[name] = text("form.number", value=shown)
+            return otherwise
+        return int(shown) if shown else otherwise
+
+    def flag(self, name: str) -> bool:
+        """yes or no."""
+        return self.choice(name, ("no", "yes")) == "yes"
+
+    def choice(self, name: str, known: Sequence[str]) -> str:
+        """One of some words, the first one when nothing is typed."""
+        shown = self.text(name).lower() or known[0]
+        if shown not in known:
+            self.wrong[name] = text("form.choice", value=shown, known=", ".join(known))
+            return known[0]
+        return shown
+
+    def level(self, name: str) -> int:
+        """A priority; ALL and nothing are -1."""
+        shown = self.text(name)
+        if not shown or shown.upper() == "ALL":
+            return -1
+        return int(self._read(name, lambda: human.Priority().convert(shown, None, None), -1))
+
+    def until(self, name: str) -> datetime | None:
+        """A point in time, or none."""
+        shown = self.text(name)
+        if not shown or shown == "never":
+            return None
+        found = self._read(name, lambda: human.deadline(shown, self.now), None)
+        return found if isinstance(found, datetime) else None
+
+    def _read(self, name: str, read: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return read()
+        except click.BadParameter as error:
+            self.wrong[name] = error.message
+            return otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """Something to do: `make` turns the item and the answers into what `send` sends. Its label is the text do.NAME."""
+
+    key: str
+    name: str
+    send: Callable[[Client, Any], Awaitable[Any]]
+    make: Callable[[Item, Answers], Any] = lambda item, answers: item
+    fields: tuple[Field, ...] = ()
+    new: bool = False  # needs no item
+    asks: bool = False  # a yes is wanted first
+    right: str = ""
+    role: str = ""  # the least one, where no right stands for it
+    writes: bool = True
+    said: Callable[[Any], str] | None = None  # shown until it is closed, instead of a passing note
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind. `opens` is a line as after `:`, for items that have a page of their own."""
+
+    name: str
+    view: View
+    load: Callable[[Client], Awaitable[Sequence[Item]]]
+    verbs: tuple[Verb, ...] = ()
+    opens: Callable[[Item], str] | None = None
+    extra: tuple[Column, ...] = ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those of the command, and those that only the app has."""
+        return self.view.columns + self.extra

@@ -1,0 +1,244 @@
+"""One page for every kind of thing that is a list with a few verbs; `hai_tui.resources` says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from textual.widget import Widget
+
+from hai_tui.actions import Action
+from hai_tui.cli.table import Column as ViewColumn
+from hai_tui.cli.table import printable, width
+from hai_tui.i18n import known, text
+from hai_tui.resources import resources
+from hai_tui.resources.kind import Answers, Item, Resource, Verb
+from hai_tui.screens.form import Done, FormScreen
+from hai_tui.screens.page import Page
+from hai_tui.screens.told import ToldScreen
+from hai_tui.widgets.columns import Cell, Column
+from hai_tui.widgets.prompt import Question
+from hai_tui.widgets.virtual_table import VirtualTable
+
+_WIDEST = 42
+_TONES = {
+    "green": "good",
+    "red": "bad",
+    "magenta": "held",
+    "cyan": "done",
+    "dim": "quiet",
+    "yellow": "busy",
+}
+_ROLES = ("USER", "OPERATOR", "ADMIN")
+
+
+class ResourcePage(Page):
+    """The page's name chooses the kind; words after it are its filter."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        self._items: dict[str, Item] = {}
+        self._filter = " ".join(words)
+        self._loaded = False
+        self._all_columns = False
+
+    @property
+    def resource(self) -> Resource:
+        """The kind."""
+        return resources()[self.entry.name]
+
+    @property
+    def table(self) -> VirtualTable:
+        """The table."""
+        return self.query_one(VirtualTable)
+
+    @property
+    def item(self) -> Item | None:
+        """The one under the cursor."""
+        return self._items.get(self.table.cursor_id)
+
+    def content(self) -> Widget:
+        """A table."""
+        return VirtualTable((), self._items.get, self.hai.now, empty=text("loading"))
+
+    def actions(self) -> Sequence[Action]:
+        """The verbs of the kind, and what every table can."""
+        return (
+            *(self._action(verb) for verb in self.resource.verbs if verb.new),
+            Action("enter,d,y", "detail", "do.detail", self._detail, why_not=self._nothing),
+            *(self._action(verb) for verb in self.resource.verbs if not verb.new),
+            Action("/", "filter", "do.filter", self._ask_filter),
+            Action("ctrl+r", "reload", "do.reload", self.reload),
+            Action("w", "wide", "do.wide", self._wide, shown=False),
+            Action("c", "copy", "do.copy", self._copy, shown=False, why_not=self._nothing),
+        )
+
+    def opened(self) -> None:
+        """Ask the server."""
+        self.reload()
+
+    def shown_again(self) -> None:
+        """It may have changed behind another page."""
+        if self._loaded:
+            self.reload()
+
+    def reload(self) -> None:
+        """Ask again; the table stays until the answer is there."""
+        self.hai.session.link.retry_now()
+        self.fetch(self.resource.load, self._show)
+
+    def on_virtual_table_opened(self) -> None:
+        """Enter."""
+        self._detail()
+
+    # What is shown.
+
+    def _show(self, items: Sequence[Item]) -> None:
+        name = self.resource.view.name
+        self._items.clear()
+        for item in items:
+            key = name(item)
+            self._items[key if key not in self._items else f"{key}#{len(self._items)}"] = item
+        self._loaded = True
+        self.table.empty = text(self.resource.view.empty)
+        self.table.set_columns(self._columns())
+        self._filtered()
+
+    def _filtered(self) -> None:
+        if not self.is_mounted:
+            return
+        words = self._filter.lower().split()
+        keys = [key for key, item in self._items.items() if self._passes(item, words)]
+        self.table.show(keys)
+        facts = {"shown": len(keys), "all": len(self._items)}
+        told = text("list.filtered", filter=self._filter, **facts) if words else ""
+        self.status(told or text("list.count", **facts))
+        self.reframe()
+
+    def _passes(self, item: Item, words: Sequence[str]) -> bool:
+        now = self.hai.now()
+        line = " ".join(column.value(item, now) for column in self.resource.columns).lower()
+        return all(word in line for word in words)
+
+    def _columns(self) -> list[Column]:
+        chosen = [c for c in self.resource.columns if self._all_columns or not c.wide]
+        folding = [c.key for c in chosen if c.folds]
+        last = folding[-1] if folding else chosen[-1].key
+        return [
+            self._column(column, place, flex=column.key == last)
+            for place, column in enumerate(chosen)
+        ]
+
+    def _column(self, column: ViewColumn, place: int, *, flex: bool) -> Column:
+        title = text(f"col.{column.key}") if known(f"col.{column.key}") else column.key.upper()
+        now = self.hai.now()
+        cells = [printable(column.value(item, now)) for item in self._items.values()]
+        widest = max([width(title), *map(width, cells)])
+        drop = 0 if place == 0 or flex else place
+        size = min(widest, _WIDEST) if not flex else min(widest, 16)
+        return Column(column.key, title, size, partial(_cell, column), column.right, flex, drop)
+
+    # What can be done.
+
+    def _action(self, verb: Verb) -> Action:
+        return Action(
+            verb.key,
+            verb.name,
+            f"do.{verb.name}",
+            partial(self._do, verb),
+            right=verb.right,
+            writes=verb.writes,
+            why_not=partial(self._why_not, verb),
+        )
+
+    def _why_not(self, verb: Verb) -> str:
+        caller = self.hai.caller
+        if verb.role and caller.name and _rank(caller.role) < _rank(verb.role):
+            facts = {"role": verb.role, "user": caller.name, "own": caller.role.lower()}
+            return text("refused.role", action=text(f"do.{verb.name}"), **facts)
+        return "" if verb.new else self._nothing()
+
+    def _nothing(self) -> str:
+        return "" if self.item is not None else text("refused.nothing")
+
+    async def _do(self, verb: Verb) -> None:
+        item = None if verb.new else self.item
+        title = self._heading(verb, item)
+        if verb.asks and not await self.confirm(f"{title}?"):
+            return
+        if verb.fields:
+            form = FormScreen(
+                title, verb.fields, item, partial(self._send, verb, item), self.hai.now()
+            )
+            done = await self.app.push_screen_wait(form)
+        else:
+            done = Done(await self._send(verb, item, Answers({}, self.hai.now())))
+        if done is not None:
+            self._tell(verb, title, done.answer)
+
+    async def _send(self, verb: Verb, item: Item | None, answers: Answers) -> Any:
+        made = verb.make(item, answers)
+        if answers.wrong:
+            return None
+        return await self.call(lambda client: verb.send(client, made))
+
+    def _tell(self, verb: Verb, title: str, answer: Any) -> None:
+        if verb.said is not None:
+            self.app.push_screen(ToldScreen(title, verb.said(answer)))
+        else:
+            self.hai.say(text("done.verb", title=title))
+        if verb.writes:
+            self.reload()
+
+    def _heading(self, verb: Verb, item: Item | None) -> str:
+        told = text(f"do.{verb.name}")
+        kind = text(f"kind.{self.entry.name}")
+        return f"{told}: {kind}" if item is None else f"{told}: {self.resource.view.name(item)}"
+
+    def _detail(self) -> None:
+        item = self.item
+        if item is None:
+            return
+        if self.resource.opens is not None:
+            self.hai.goto(self.resource.opens(item))
+            return
+        self.app.push_screen(ToldScreen(self.resource.view.name(item), as_yaml(item), "yaml"))
+
+    def _copy(self) -> None:
+        if self.item is not None:
+            name = self.resource.view.name(self.item)
+            self.app.copy_to_clipboard(name)
+            self.hai.say(text("said.copied", what=name))
+
+    def _ask_filter(self) -> None:
+        self.ask_line(
+            Question(text("do.filter"), self._set_filter, self._filter, changed=self._set_filter)
+        )
+
+    def _set_filter(self, words: str) -> None:
+        self._filter = words
+        self._filtered()
+
+    def _wide(self) -> None:
+        self._all_columns = not self._all_columns
+        self.table.set_columns(self._columns())
+
+
+def as_yaml(item: Item) -> str:
+    """Every field of a message."""
+    import yaml
+
+    from hai_tui.cli.messages import to_dict
+
+    return str(yaml.safe_dump(to_dict(item), sort_keys=False, allow_unicode=True))
+
+
+def _cell(column: ViewColumn, item: Item, now: float) -> Cell:
+    shown = column.value(item, now)
+    tone = _TONES.get(column.style(shown), "plain") if column.style else "plain"
+    return Cell(shown, tone)
+
+
+def _rank(role: str) -> int:
+    return _ROLES.index(role.upper()) if role.upper() in _ROLES else 0
