@@ -11,6 +11,7 @@ from pathlib import Path
 
 from haienv.installed import infos, versions
 from haienv.layering import OURS
+from haienv.layout import LOCK_TEXT
 from haienv.lock import parse
 from haienv.registry import Environment
 from haienv.safely import LOCK_LIMIT, Unreadable, read_text
@@ -26,9 +27,13 @@ class Difference:
 
 def differences(environment: Environment) -> list[Difference]:
     """What differs in the own layer; empty: nothing."""
-    site = environment.sites[0]
+    return differences_of(environment.path, environment.sites[0], environment.usable.lock_hash)
+
+
+def differences_of(layer: Path, site: Path, lock_hash: str) -> list[Difference]:
+    """The same for a layer that no environment has yet."""
     recorded: set[Path] = set()
-    found = [*_lock(environment, site)]
+    found = [*_lock(layer / LOCK_TEXT, site, lock_hash)]
     for _, _, info in infos(site):
         for path, digest in _record(info, site):
             recorded.add(path)
@@ -38,12 +43,14 @@ def differences(environment: Environment) -> list[Difference]:
     return sorted(found, key=lambda each: (each.path, each.what))
 
 
-def _lock(environment: Environment, site: Path) -> Iterator[Difference]:
-    text = environment.lock()
-    path = str(environment.path / "lock.txt")
+def _lock(path: Path, site: Path, lock_hash: str) -> Iterator[Difference]:
+    try:
+        text = read_text(path, LOCK_LIMIT)
+    except Unreadable:
+        text = ""
     lock = parse(text)
-    if lock is None or sha256(text.encode()).hexdigest() != environment.usable.lock_hash:
-        yield Difference("lock", path)
+    if lock is None or sha256(text.encode()).hexdigest() != lock_hash:
+        yield Difference("lock", str(path))
         return
     there = versions([site])
     for pin in lock.pins:

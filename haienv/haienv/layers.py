@@ -16,6 +16,7 @@ from haienv.backends.uv import Uv
 from haienv.errors import BuildFailed, Refused
 from haienv.foundation import Foundation
 from haienv.installed import infos
+from haienv.integrity import differences_of
 from haienv.layering import pip_shim, programs_of_layer, programs_of_sites, see
 from haienv.layout import LOCK_TEXT, RECORD, Home, site_packages
 from haienv.lock import Lock, Pin
@@ -29,7 +30,8 @@ Tell = Callable[[Sequence[Step]], None]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a layer should be. `exact` pins are taken as they are, nothing is resolved."""
+    """What a layer should be. `exact` pins are taken as they are, nothing is resolved; `fill` puts files into
+    site-packages and bin instead of the installer."""
 
     wanted: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -39,6 +41,7 @@ class Wish:
     force: bool = False
     compiled: bool = False
     dry_run: bool = False
+    fill: Callable[[Path, Path], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,7 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     layer_id = _identity(layer, base)
     place = home.layer(home.user, layer_id)
     if not (place / RECORD).exists():
-        closed = _fill(home, uv, target, base, lock, layer, wish.compiled)
-        publish(closed, place)
+        publish(_fill(home, uv, target, base, lock, layer, wish), place)
     return Built(layer_id, layer, steps)
 
 
@@ -114,7 +116,8 @@ def _record(lock: Lock, python: str, interpreter: str, base: Foundation, wish: W
         python=python,
         interpreter=interpreter,
         platform=sysconfig.get_platform(),
-        libc=_libc(),
+        libc=libc(),
+        backend="uv" if wish.fill is None else "archive",
         wanted=wish.wanted,
         editable=wish.editable,
         sites=base.outside,
@@ -123,7 +126,8 @@ def _record(lock: Lock, python: str, interpreter: str, base: Foundation, wish: W
     )
 
 
-def _libc() -> str:
+def libc() -> str:
+    """The C library of this machine, as in glibc 2.36."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):
@@ -133,19 +137,21 @@ def _libc() -> str:
 def _identity(layer: Layer, base: Foundation) -> str:
     """The same contents on the same ground have the same name."""
     parents = [(p.owner, p.layer) for p in base.parents]
-    facts = [layer.lock_hash, layer.python, layer.interpreter, layer.wanted, layer.editable,
+    facts = [layer.backend, layer.lock_hash, layer.python, layer.interpreter, layer.wanted, layer.editable,
              layer.sites, parents]  # fmt: skip
     return sha256(json.dumps(facts).encode()).hexdigest()[:24]
 
 
 def _fill(
-    home: Home, uv: Uv, target: Path, base: Foundation, lock: Lock, layer: Layer, compiled: bool
+    home: Home, uv: Uv, target: Path, base: Foundation, lock: Lock, layer: Layer, wish: Wish
 ) -> Path:
     python, bin_ = target / "bin" / "python", target / "bin"
     site = site_packages(target, layer.minor)
     (target / LOCK_TEXT).write_text(lock.text)
-    if lock.pins:
-        uv.install(python, target / LOCK_TEXT, compiled)
+    if wish.fill is not None:
+        _fill_otherwise(wish.fill, target, site, layer)
+    elif lock.pins:
+        uv.install(python, target / LOCK_TEXT, wish.compiled)
     if layer.editable:
         uv.install_editable(python, layer.editable)
     for left in {*bin_.glob("activate*"), *bin_.glob("*.bat")}:
@@ -157,6 +163,16 @@ def _fill(
         programs_of_sites(map(Path, base.outside), bin_)
     pip_shim(bin_)
     return _closed(target, site, layer)
+
+
+def _fill_otherwise(
+    fill: Callable[[Path, Path], None], target: Path, site: Path, layer: Layer
+) -> None:
+    fill(site, target / "bin")
+    if wrong := differences_of(target, site, layer.lock_hash):
+        raise Refused(
+            f"{len(wrong)} files are not what their records say, the first is {wrong[0].path}"
+        )
 
 
 def _closed(target: Path, site: Path, layer: Layer) -> Path:

@@ -75,6 +75,15 @@ class Environment:
 
 def read(home: Home, owner: str, name: str) -> Environment | None:
     """One environment; None when there is none that the caller sees."""
+    found = _read(home, owner, name)
+    if (
+        found is not None and found.fault
+    ):  # perhaps it is being removed, or switched to another layer
+        return _read(home, owner, name)
+    return found
+
+
+def _read(home: Home, owner: str, name: str) -> Environment | None:
     directory = home.directory(owner, name)
     empty = Environment(home.root, owner, name, Label())
     try:

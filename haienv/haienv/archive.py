@@ -1,0 +1,152 @@
+"""An environment as one file: what it is, its lock, and the files of its own layer.
+
+Taken apart again elsewhere: the skeleton of the layer is made anew there (its interpreter may lie elsewhere), files
+are put in, and every one is compared with the RECORDs. What climbs out, or is no plain file, is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from haienv.errors import Refused, UsageError
+from haienv.layering import OURS
+from haienv.layout import LABEL, LOCK_TEXT, RECORD, site_packages
+from haienv.lock import Lock, parse
+from haienv.records import Label, Layer, Malformed, label_from, layer_from, to_toml
+from haienv.registry import Environment
+
+_HEADS = {LABEL: 256 * 1024, RECORD: 256 * 1024, LOCK_TEXT: 16 * 1024 * 1024}
+_FILES = "site-packages/"
+_SCRIPTS = "bin/"
+_MOST_BYTES = 64 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What an archive says that it is."""
+
+    label: Label
+    layer: Layer
+    lock: Lock
+
+
+def write(environment: Environment, target: Path) -> None:
+    """An archive of an environment; compressed when the name ends in .gz or .xz."""
+    layer = environment.usable
+    if layer.editable:
+        raise Refused(
+            f"{environment} has projects in place: {', '.join(layer.editable)}",
+            "install them as packages first",
+        )
+    beside = target.with_name(f".{target.name}.part")
+    try:
+        with _new(beside, target.suffix) as archive:
+            for name, text in _heads(environment):
+                _add_text(archive, name, text)
+            _add_tree(archive, site_packages(environment.path, layer.minor), _FILES)
+            _add_tree(archive, environment.path / "bin", _SCRIPTS)
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _new(path: Path, suffix: str) -> tarfile.TarFile:
+    if suffix == ".gz":
+        return tarfile.open(path, "w:gz", compresslevel=1)
+    return tarfile.open(path, "w:xz") if suffix == ".xz" else tarfile.open(path, "w")
+
+
+def _heads(environment: Environment) -> Iterator[tuple[str, str]]:
+    yield LABEL, to_toml(environment.label)
+    yield RECORD, to_toml(environment.usable)
+    yield LOCK_TEXT, environment.lock()
+
+
+def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(text.encode())
+    archive.addfile(info, io.BytesIO(text.encode()))
+
+
+def _add_tree(archive: tarfile.TarFile, folder: Path, prefix: str) -> None:
+    for path in sorted(folder.rglob("*")):
+        plain = path.is_file() and not path.is_symlink()
+        if plain and path.name not in OURS and path.suffix != ".pyc":
+            archive.add(
+                path, prefix + str(path.relative_to(folder)), recursive=False, filter=_plain
+            )
+
+
+def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.type = tarfile.REGTYPE
+    return info
+
+
+def read(path: Path) -> Archive:
+    """What an archive says that it is; nothing is taken out."""
+    with _opened(path) as archive:
+        texts = {name: _text(path, archive, name) for name in _HEADS}
+    lock = parse(texts[LOCK_TEXT])
+    try:
+        label, layer = label_from(texts[LABEL]), layer_from(texts[RECORD])
+    except Malformed as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+    if lock is None or lock.hash != layer.lock_hash:
+        raise UsageError(f"{path} is damaged: its lock is not that of its layer")
+    return Archive(label, layer, lock)
+
+
+def _opened(path: Path) -> tarfile.TarFile:
+    try:
+        return tarfile.open(path)
+    except (tarfile.TarError, EOFError) as error:
+        raise UsageError(f"{path} is not an archive of haienv: {error}") from error
+
+
+def _text(path: Path, archive: tarfile.TarFile, name: str) -> str:
+    try:
+        info = archive.getmember(name)
+    except KeyError as error:
+        raise UsageError(f"{path} is not an archive of haienv: it has no {name}") from error
+    if not info.isreg() or info.size > _HEADS[name]:
+        raise UsageError(f"{path}: {name} is not what it should be")
+    file = archive.extractfile(info)
+    assert file is not None
+    return file.read().decode(errors="replace")
+
+
+def unpack(path: Path, site: Path, bin_: Path) -> None:
+    """Put the files of an archive into a new layer."""
+    with _opened(path) as archive:
+        members = archive.getmembers()
+        if sum(each.size for each in members) > _MOST_BYTES:
+            raise Refused(f"{path} has more than {_MOST_BYTES >> 30} GiB of files")
+        for member in members:
+            if member.name not in _HEADS:
+                _put(path, archive, member, site, bin_)
+
+
+def _put(
+    path: Path, archive: tarfile.TarFile, info: tarfile.TarInfo, site: Path, bin_: Path
+) -> None:
+    prefix, _, rest = info.name.partition("/")
+    folder = {_FILES: site, _SCRIPTS: bin_}.get(f"{prefix}/")
+    parts = rest.split("/")
+    bad = not rest or "\0" in rest or any(part in ("", ".", "..") for part in parts)
+    if folder is None or bad or not info.isreg():
+        raise Refused(f"{path} holds {info.name!r}, which does not belong into an environment")
+    target = folder.joinpath(*parts)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    file = archive.extractfile(info)
+    assert file is not None
+    with target.open("xb") as out:
+        while part := file.read(1 << 20):
+            out.write(part)
+    target.chmod(0o555 if info.mode & 0o111 else 0o444)

@@ -1,0 +1,120 @@
+"""Reads `venv.db` of HAI's haienv: SQLite with pickled rows.
+
+A pickle may call anything, so this reader knows one class name and builds plain values of it; whatever else a row
+asks for is refused, and so is a row of unlikely size.
+"""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import Unpickler, UnpicklingError
+from typing import Any
+
+from haienv.errors import UsageError
+
+TABLES = ("haienv", "venv_config", "venv")
+_CLASSES = ("HaienvConfig", "VenvConfig", "Config")
+_LIMIT = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OldEnvironment:
+    """A row. `fault` says why it cannot be read."""
+
+    name: str
+    path: str = ""
+    python: str = ""
+    extends: str = ""
+    search_dirs: tuple[str, ...] = ()
+    bin_dirs: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    fault: str = ""
+
+
+class _Row:
+    """What a pickled configuration becomes: attributes, and no behaviour."""
+
+
+class _Restricted(Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if name in _CLASSES:
+            return _Row
+        if (module, name) in (("copyreg", "_reconstructor"), ("copy_reg", "_reconstructor")):
+            return _reconstructed
+        if name == "object" and module in ("builtins", "__builtin__"):
+            return object
+        raise UnpicklingError(f"it asks for {module}.{name}")
+
+
+def _reconstructed(kind: type, base: type, state: object) -> object:
+    if kind is not _Row or base is not object or state is not None:
+        raise UnpicklingError("it builds something else than a configuration")
+    return _Row()
+
+
+def is_database(path: Path) -> bool:
+    """True for a SQLite file."""
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def read(path: Path) -> list[OldEnvironment]:
+    """All rows, by name; the file is opened for reading only."""
+    try:
+        with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
+            found = {row.name: row for table in reversed(TABLES) for row in _rows(database, table)}
+    except sqlite3.Error as error:
+        raise UsageError(f"{path} is not a venv.db: {error}") from error
+    finally:
+        if "database" in locals():
+            database.close()
+    return [found[name] for name in sorted(found)]
+
+
+def _rows(database: sqlite3.Connection, table: str) -> Iterator[OldEnvironment]:
+    known = database.execute("select 1 from sqlite_master where type='table' and name=?", (table,))
+    if known.fetchone():
+        for name, value in database.execute(f"select key, value from {table}"):
+            yield _row(str(name), value)
+
+
+def _row(name: str, value: object) -> OldEnvironment:
+    if not isinstance(value, bytes) or len(value) > _LIMIT:
+        return OldEnvironment(name, fault="its row is not a configuration")
+    try:
+        loaded = _Restricted(io.BytesIO(value)).load()
+        facts = loaded if isinstance(loaded, dict) else vars(loaded)
+        return _told(name, facts)
+    except (UnpicklingError, TypeError, ValueError, EOFError, AttributeError, ImportError,
+            IndexError, KeyError, MemoryError, RecursionError) as error:  # fmt: skip
+        return OldEnvironment(name, fault=f"its row is refused: {error}")
+
+
+def _told(name: str, facts: dict[str, Any]) -> OldEnvironment:
+    return OldEnvironment(
+        name,
+        _text(facts, "path"),
+        _text(facts, "py"),
+        _text(facts, "extend_env"),
+        _texts(facts, "extra_search_dir"),
+        _texts(facts, "extra_search_bin_dir"),
+        _texts(facts, "extra_environment"),
+    )
+
+
+def _text(facts: dict[str, Any], key: str) -> str:
+    value = facts.get(key) or ""
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is not a text")
+    return value
+
+
+def _texts(facts: dict[str, Any], key: str) -> tuple[str, ...]:
+    values = facts.get(key) or ()
+    if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
+        raise ValueError(f"{key} is not a list of texts")
+    return tuple(values)

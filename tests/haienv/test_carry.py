@@ -1,0 +1,198 @@
+"""Environments as files: archives, recipes, an old venv.db; and what is refused of them."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import sqlite3
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from haienv.olddb import read
+
+VERSIONS = "import fast, tool; print(fast.VERSION, tool.VERSION)"
+
+
+def test_an_archive_makes_the_same_environment(haienv: Any, tmp_path: Path) -> None:
+    haienv.ok("create one --no_extend fast==1.0 tool --extra-environment A=b --description good")
+    file = tmp_path / "one.tar.gz"
+    haienv.ok("export one", file)
+    other = haienv.as_user("bob")
+    other.ok("import", file, "two")
+    assert other.run("two", VERSIONS) == "1.0 1.0"
+    assert other.get("two").label.config.variables == {"A": "b"}
+    assert other.get("two").layer.lock_hash == other.ok("info 'one[ann]' --json").json["lock_hash"]
+    tool = other.get("two").path / "bin" / "tool"
+    assert subprocess.run([tool, "fast"], capture_output=True, text=True).stdout == "fast 1.0\n"
+    other.ok("verify two")
+
+
+def test_a_layer_finds_its_parent_by_its_lock(haienv: Any, tmp_path: Path) -> None:
+    haienv.ok("create base --no_extend fast==1.0 --visibility public")
+    haienv.ok("create top --extend base tool")
+    haienv.ok("export top", tmp_path / "top.tar")
+    haienv.ok("rename base renamed")
+    haienv.ok("import", tmp_path / "top.tar", "again")
+    assert haienv.run("again", VERSIONS) == "1.0 1.0"
+    haienv.ok("remove top again renamed --yes --force")
+    refused = haienv("import", tmp_path / "top.tar", "again")
+    assert refused.code == 1
+    assert "which is not here" in refused.err
+
+
+def test_a_recipe_is_a_lock(haienv: Any, tmp_path: Path) -> None:
+    haienv.ok("create one --no_extend fast==1.0 tool")
+    haienv.ok("export one --recipe", tmp_path / "one.txt")
+    haienv.ok("create two --no_extend --from", tmp_path / "one.txt")
+    assert haienv.get("two").layer.lock_hash == haienv.get("one").layer.lock_hash
+    haienv.ok("create base --no_extend plain")
+    refused = haienv("create three --extend base --from", tmp_path / "one.txt")
+    assert refused.code == 1
+    assert "another parent" in refused.err
+
+
+def _changed(source: Path, target: Path, change: Callable[[tarfile.TarInfo], None]) -> None:
+    with tarfile.open(source) as old, tarfile.open(target, "w") as new:
+        for info in old.getmembers():
+            file = old.extractfile(info)
+            change(info)
+            new.addfile(info, file if info.isreg() else None)
+
+
+def _climbs(info: tarfile.TarInfo) -> None:
+    if info.name.endswith("fast/__init__.py"):
+        info.name = "site-packages/../../../../../out.py"
+
+
+def _absolute(info: tarfile.TarInfo) -> None:
+    if info.name.endswith("fast/__init__.py"):
+        info.name = "/tmp/out.py"
+
+
+def _elsewhere(info: tarfile.TarInfo) -> None:
+    if info.name.endswith("fast/__init__.py"):
+        info.name = "lib/out.py"
+
+
+def _links(info: tarfile.TarInfo) -> None:
+    if info.name.endswith("fast/__init__.py"):
+        info.type, info.linkname, info.size = tarfile.SYMTYPE, "/etc/passwd", 0
+
+
+def _device(info: tarfile.TarInfo) -> None:
+    if info.name.endswith("fast/__init__.py"):
+        info.type, info.size = tarfile.CHRTYPE, 0
+
+
+def _lost(info: tarfile.TarInfo) -> None:
+    if info.name.endswith("fast/__init__.py"):
+        info.name = "site-packages/fast/other.py"
+
+
+def _no_lock(info: tarfile.TarInfo) -> None:
+    if info.name == "lock.txt":
+        info.name = "site-packages/lock.txt"
+
+
+@pytest.mark.parametrize(
+    "change", [_climbs, _absolute, _elsewhere, _links, _device, _lost, _no_lock]
+)
+def test_archives_that_escape_or_lie_are_refused(haienv: Any, tmp_path: Path, change: Any) -> None:
+    haienv.ok("create one --no_extend fast==1.0")
+    haienv.ok("export one", tmp_path / "one.tar")
+    _changed(tmp_path / "one.tar", tmp_path / "bad.tar", change)
+    before = sorted(map(str, tmp_path.rglob("*")))
+    assert haienv("import", tmp_path / "bad.tar", "two").code in (1, 2)
+    assert sorted(map(str, tmp_path.rglob("*"))) == before
+    assert haienv.ok("list --names").out == "one\n"
+
+
+def test_what_is_no_archive_is_told(haienv: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_text("not a tar")
+    result = haienv("import", tmp_path / "x.tar", "two")
+    assert (result.code, "not an archive" in result.err) == (2, True)
+
+
+def old_database(path: Path, rows: dict[str, Any], table: str = "haienv") -> Path:
+    """As HAI's haienv wrote it: SQLite, key and pickled configuration."""
+    with sqlite3.connect(path) as database:
+        database.execute(f"create table {table} (key text primary key, value blob)")
+        database.executemany(f"insert into {table} values (?, ?)", rows.items())
+    database.close()
+    return path
+
+
+def pickled(protocol: int, **facts: Any) -> bytes:
+    """An object of a class that is not installed here."""
+    import sys
+
+    module = ModuleType("haienv_client_model")
+    kind = type("HaienvConfig", (), {"__module__": module.__name__})
+    module.HaienvConfig = kind  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    value = kind()
+    value.__dict__.update(facts)
+    try:
+        return pickle.dumps(value, protocol)
+    finally:
+        del sys.modules[module.__name__]
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_rows_of_an_old_database_are_read(tmp_path: Path, protocol: int) -> None:
+    row = pickled(protocol, path="/old/x_0", extend="True", extend_env="202111", py="3.8",
+                  extra_search_dir=["/a b"], extra_search_bin_dir=[], extra_environment=["K=v:w=x"])  # fmt: skip
+    (found,) = read(old_database(tmp_path / "venv.db", {"x": row}))
+    assert (found.name, found.path, found.python, found.fault) == ("x", "/old/x_0", "3.8", "")
+    assert (found.search_dirs, found.variables) == (("/a b",), ("K=v:w=x",))
+
+
+class _Evil:
+    def __init__(self, *call: Any) -> None:
+        self.call = call
+
+    def __reduce__(self) -> Any:
+        return self.call[0], self.call[1:]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param((os.system, "touch /tmp/haienv-evil"), id="os.system"),
+        pytest.param((eval, "1+1"), id="eval"),
+        pytest.param((getattr, "", "format"), id="getattr"),
+        pytest.param((io.open, "/tmp/haienv-evil", "w"), id="open"),
+    ],
+)
+def test_rows_that_call_something_are_refused(tmp_path: Path, call: Any) -> None:
+    rows = {"evil": pickle.dumps(_Evil(*call)), "inside": pickled(2, path=_Evil(*call)),
+            "junk": b"\x80\x04junk", "text": "no"}  # fmt: skip
+    found = read(old_database(tmp_path / "venv.db", rows))
+    assert all(each.fault for each in found)
+    assert not Path("/tmp/haienv-evil").exists()
+
+
+def test_an_old_environment_is_extended_where_it_lies(haienv: Any, tmp_path: Path) -> None:
+    subprocess.run(["uv", "venv", "-q", tmp_path / "x_0"], check=True)
+    subprocess.run(
+        ["uv", "pip", "install", "-q", "-p", tmp_path / "x_0", "tool", "fast==1.0"], check=True
+    )
+    rows = {
+        "x": pickled(4, path=str(tmp_path / "x_0"), py="3.11", extra_environment=["K=v w"]),
+        "gone": pickled(4, path="/nowhere", py="3.11"),
+    }
+    result = haienv("import --json", old_database(tmp_path / "venv.db", rows))
+    assert result.code == 1
+    assert {e["name"]: bool(e["error"]) for e in result.json["environments"]} == {
+        "x": False,
+        "gone": True,
+    }
+    assert haienv.run("x", VERSIONS) == "1.0 1.0"
+    assert haienv.get("x").label.config.variables == {"K": "v w"}

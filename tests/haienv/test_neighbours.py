@@ -1,0 +1,153 @@
+"""Other users may be hostile: what they write is read as text, never run, never waited for, never believed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LABEL = 'schema = 1\nvisibility = "public"\n'
+GOOD = "../.layers/" + "a" * 24
+
+
+def lay(home: Path, label: str = LABEL, current: str = GOOD, layer: str = "") -> Path:
+    """An environment named `trap` of mallory, written by hand."""
+    trap = home / "mallory" / "trap"
+    trap.mkdir(parents=True)
+    (trap / "env.toml").write_text(label)
+    (trap / "current").symlink_to(current)
+    place = home / "mallory" / ".layers" / ("a" * 24)
+    (place / "bin").mkdir(parents=True)
+    (place / "layer.toml").write_text(layer or LAYER)
+    (place / "bin" / "python").write_text("#!/bin/sh\necho EXECUTED > ../executed\n")
+    (place / "bin" / "python").chmod(0o755)
+    return trap
+
+
+LAYER = f'schema = 1\nlock_hash = "{"0" * 64}"\npython = "3.11.7"\ninterpreter = "/bin/evil"\n'
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    secret = path.parent.parent.parent / "secret.toml"
+    secret.write_text(LABEL)
+    path.unlink()
+    path.symlink_to(secret)
+
+
+@pytest.mark.parametrize(
+    ("label", "current", "layer"),
+    [
+        pytest.param("visibility = [", GOOD, "", id="not TOML"),
+        pytest.param("[" * 100_000, GOOD, "", id="TOML that nests"),
+        pytest.param("visibility = 7\n", GOOD, "", id="a wrong type"),
+        pytest.param('visibility = "all"\n', GOOD, "", id="a wrong word"),
+        pytest.param(LABEL + "[config]\nsearch_dirs = ['../x']\n", GOOD, "", id="a relative directory"),
+        pytest.param(LABEL + "[config]\nbin_dirs = ['/a:/b']\n", GOOD, "", id="two directories in one"),
+        pytest.param(LABEL + "[config.variables]\nPATH = '/x'\n", GOOD, "", id="a variable of ours"),
+        pytest.param(LABEL + "[config.variables]\n'A;id' = 'x'\n", GOOD, "", id="code as a name"),
+        pytest.param(LABEL + '[config.variables]\nA = "x\\ny"\n', GOOD, "", id="two lines"),
+        pytest.param(LABEL + 'description = "\\u001b[2J"\n', GOOD, "", id="an escape sequence"),
+        pytest.param(LABEL + f'description = "{"x" * 300_000}"\n', GOOD, "", id="a huge file"),
+        pytest.param("schema = 99\n" + LABEL[11:], GOOD, "", id="a newer schema"),
+        pytest.param(LABEL, "/etc", "", id="a link elsewhere"),
+        pytest.param(LABEL, "../../ann/.layers/" + "a" * 24, "", id="a link to another's layer"),
+        pytest.param(LABEL, "../.layers/../../../etc", "", id="a link that climbs"),
+        pytest.param(LABEL, GOOD, LAYER.replace("/bin/evil", "evil"), id="a relative interpreter"),
+        pytest.param(LABEL, GOOD, LAYER.replace("3.11.7", "3.11/../.."), id="a version that climbs"),
+        pytest.param(LABEL, GOOD, LAYER + "sites = ['x']\n", id="a relative site"),
+        pytest.param(LABEL, GOOD, LAYER + "parents = [1]\n", id="a parent that is none"),
+        pytest.param(LABEL, GOOD, LAYER + '[[parents]]\nname="x"\nowner="../.."\nlayer="' + "a" * 24
+                     + f'"\nlock_hash="{"0" * 64}"\n', id="a parent that climbs"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_broken_and_hurts_nobody(
+    haienv: Any, label: str, current: str, layer: str
+) -> None:
+    haienv.ok("create mine --no_extend")
+    lay(haienv.home.root, label, current, layer)
+    assert haienv.ok("list --names").out == "mine\n"
+    listed = haienv.ok("list --all --json").json["others"][0]
+    assert (listed["name"], listed["owner"], listed["state"]) == ("trap", "mallory", "BROKEN")
+    assert listed["message"].isprintable()
+    assert haienv("run 'trap[mallory]' -- true").code == 1
+
+
+@pytest.mark.parametrize("trick", [pipe, link])
+@pytest.mark.parametrize("file", ["env.toml", "../.layers/" + "a" * 24 + "/layer.toml"])
+def test_pipes_and_links_are_not_followed(
+    haienv: Any, trick: Callable[[Path], None], file: str
+) -> None:
+    trap = lay(haienv.home.root)
+    trick(trap / file)
+    assert haienv.ok("list --all --json").json["others"][0]["state"] == "BROKEN"
+
+
+def test_looking_never_runs_anything_of_theirs(haienv: Any) -> None:
+    trap = lay(haienv.home.root)
+    site = haienv.home.root / "mallory" / ".layers" / ("a" * 24) / "lib/python3.11/site-packages"
+    site.mkdir(parents=True)
+    (site / "sitecustomize.py").write_text("open('/tmp/haienv-executed', 'w')\n")
+    (site / "evil.pth").write_text("import os; os.mkdir('/tmp/haienv-executed')\n")
+    for line in ("list", "list -u mallory", "info 'trap[mallory]'", "freeze 'trap[mallory]'", "info trap",
+                 "which 'trap[mallory]'", "config show 'trap[mallory]'", "doctor"):  # fmt: skip
+        haienv(line)
+    assert not (trap.parent / ".layers" / "executed").exists()
+    assert not Path("/tmp/haienv-executed").exists()
+
+
+def test_a_directory_says_the_name_and_the_owner(haienv: Any) -> None:
+    lay(haienv.home.root, LABEL + 'name = "base"\nowner = "system"\n')
+    assert haienv.ok("list --json").json["others"][0]["owner"] == "mallory"
+    assert haienv.ok("list --json").json["system"] == []
+
+
+def test_linked_directories_are_not_entered(haienv: Any, tmp_path: Path) -> None:
+    lay(tmp_path / "elsewhere")
+    haienv.home.root.mkdir()
+    (haienv.home.root / "mallory").symlink_to(tmp_path / "elsewhere" / "mallory")
+    (haienv.home.root / "eve").mkdir()
+    (haienv.home.root / "eve" / "trap").symlink_to(tmp_path / "elsewhere" / "mallory" / "trap")
+    assert haienv.ok("list --all --json").json["others"] == []
+
+
+def test_of_several_others_none_is_chosen(haienv: Any) -> None:
+    for user in ("bob", "eve"):
+        haienv.as_user(user).ok("create shared --no_extend --visibility public")
+    ann = haienv.as_user("ann")
+    refused = ann("info shared")
+    assert refused.code == 2
+    assert "shared[bob], shared[eve]" in refused.err
+    ann.as_user("system").ok("create shared --no_extend --visibility public")
+    assert haienv.as_user("ann").ok("info shared --json").json["owner"] == "system"
+
+
+def test_modes_say_who_sees_it(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast")
+    one = haienv.get("one")
+    assert (one.directory.stat().st_mode & 0o777, one.path.stat().st_mode & 0o777) == (0o700, 0o700)
+    haienv.ok("config set one visibility public")
+    assert (one.directory.stat().st_mode & 0o777, one.path.stat().st_mode & 0o777) == (0o755, 0o755)
+    haienv.ok("clone one two")
+    haienv.ok("config set one visibility private")
+    assert (one.directory.stat().st_mode & 0o777, one.path.stat().st_mode & 0o777) == (0o700, 0o755)
+    haienv.ok("config clear two visibility")
+    assert one.path.stat().st_mode & 0o777 == 0o700
+    one.path.chmod(0o777)
+    assert haienv("doctor").code == 1
+    haienv.ok("doctor --fix")
+    assert one.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_shown_stands_on_what_is_shown(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast")
+    assert haienv("create top --extend base --visibility public").code == 1
+    haienv.ok("config set base visibility public")
+    haienv.ok("create top --extend base --visibility public")

@@ -1,0 +1,76 @@
+"""Several at once: of two creates one wins, of two changes none is lost, who looks meanwhile sees whole things."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+from haienv.cli.main import main
+from haienv.registry import everything
+
+
+def at_once(lines: Sequence[str]) -> list[int]:
+    """Exit codes of command lines that run at the same time."""
+    children = []
+    for line in lines:
+        child = os.fork()
+        if child == 0:
+            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                code = main(line.split())
+            os._exit(code)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def test_of_two_creates_one_wins(haienv: Any) -> None:
+    codes = at_once(["create one --no_extend fast", "create one --no_extend plain"] * 2)
+    assert sorted(codes) == [0, 1, 1, 1]
+    assert haienv.ok("list --names").out == "one\n"
+    haienv.ok("verify one")
+    haienv.ok("doctor --fix")
+    assert len([*(haienv.home.own / ".layers").iterdir()]) == 1
+
+
+def test_no_change_is_lost(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    wanted = ["fast", "plain", "tool"]
+    codes = at_once([f"install one {name}" for name in wanted])
+    there = set(haienv.ok("freeze one --json").json)
+    assert there == {name for name, code in zip(wanted, codes, strict=True) if code == 0}
+    assert there
+
+
+def test_appends_at_once_are_all_there(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    assert at_once([f"config append one tags t{n}" for n in range(5)]) == [0] * 5
+    assert set(haienv.ok("config show one --json").json["tags"]) == {f"t{n}" for n in range(5)}
+
+
+def test_who_looks_meanwhile_sees_whole_things(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast")
+    child = os.fork()
+    if child == 0:
+        for n in range(4):
+            at_once([f"clone base e{n}", f"create f{n} --extend base plain"])
+            at_once([f"remove e{n} f{n} --yes"])
+        os._exit(0)
+    looks = 0
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        assert [each.fault for each in everything(haienv.home) if each.fault] == []
+        looks += 1
+    assert looks > 10
+
+
+def test_a_lease_of_a_dead_process_is_taken_over(haienv: Any) -> None:
+    from haienv.transaction import committing
+
+    haienv.ok("create one --no_extend")
+    child = os.fork()
+    if child == 0:
+        with committing(haienv.home):
+            os._exit(9)
+    os.waitpid(child, 0)
+    haienv.ok("clone one two")
