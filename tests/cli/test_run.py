@@ -64,6 +64,26 @@ def test_describe_round_trips_every_byte(files: Path, hai, fake, monkeypatch) ->
     assert second.options.py_venv == "torch[bob]"
 
 
+@pytest.mark.parametrize(
+    ("options", "py_venv"),
+    [
+        pytest.param((), "jax[ada]", id="of the shell"),
+        pytest.param(("--no-inherit",), "", id="none"),
+        pytest.param(("--options", "py_venv=mine"), "mine", id="of the options"),
+    ],
+)
+def test_a_file_that_names_no_environment_gets_the_active_one(
+    files: Path, hai, fake, monkeypatch, options: tuple[str, ...], py_venv: str
+) -> None:
+    monkeypatch.setenv("HF_ENV_NAME", "jax")
+    monkeypatch.setenv("HF_ENV_OWNER", "ada")
+    (files / "c.yaml").write_text(GOOD.format(name="c").replace("options:", "#"))
+    hai("run", "a.yaml", "c.yaml", *(o for o in options if "py_venv" not in o and o != "--options"))
+    assert fake.world.tasks[4].spec.options.py_venv == "torch[bob]", "what the file says counts"
+    hai("run", "c.yaml", "--name", "d", *options)
+    assert fake.world.tasks[6].spec.options.py_venv == py_venv
+
+
 def test_json_of_one_and_of_several(files: Path, hai) -> None:
     assert json.loads(hai("run", "a.yaml", "--json").out)["id"] == 4
     many = json.loads(hai("run", "a.yaml", "b.yaml", "--name", "z", "--json").err)

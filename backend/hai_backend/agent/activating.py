@@ -1,21 +1,28 @@
-"""Activates the environment that the server names; a broken one is a reason not to start."""
+"""Activates the environment that the server names; a broken one is a reason not to start.
+
+A program must be able to say `import hai`, so one whose environment has no such package gets the agent's: behind all
+that the environment has, and nothing else of the agent's packages.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+import hai
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.preparing import CannotStart
-from hai_backend.agent.rank_dir import Identity
+from hai_backend.agent.rank_dir import Identity, RankDir
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import Activation, activate
 from hai_backend.environments.errors import Broken
 
 
 async def activation(
-    welcome: pb.AgentWelcome, identity: Identity, say: Callable[[str], None]
+    welcome: pb.AgentWelcome, directory: RankDir, identity: Identity, say: Callable[[str], None]
 ) -> Activation | None:
     """None: the task names no environment, or goes on without. Raises CannotStart naming environment and node."""
     if not welcome.HasField("environment"):
@@ -23,10 +30,19 @@ async def activation(
     asked = welcome.environment
     called = EnvironmentName(asked.owner, asked.name)
     try:
-        return await asyncio.to_thread(activate, Path(asked.root), called, asked.layer)
+        active = await asyncio.to_thread(activate, Path(asked.root), called, asked.layer)
     except Broken as error:
         why = f"environment {called} cannot be activated on {identity.node}: {error}"
         if not asked.fallback:
             raise CannotStart(why) from error
         say(f"{why}; going on without it, as env_fallback says")
         return None
+    return active if active.has(hai.__name__) else _with_ours(active, directory.path / "sdk")
+
+
+def _with_ours(active: Activation, place: Path) -> Activation:
+    """A directory with one link in it: what stands beside our package is not for programs."""
+    place.mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        (place / hai.__name__).symlink_to(Path(hai.__file__).parent)
+    return replace(active, python_paths=(*active.python_paths, str(place)))

@@ -165,7 +165,9 @@ class Life:
         assert self._welcome is not None
         argv = list(self._welcome.argv)
         workspace = await preparing.workspace_of(self._welcome, self._directory, self._reaper)
-        active = await activating.activation(self._welcome, self._me, self._output.say)
+        active = await activating.activation(
+            self._welcome, self._directory, self._me, self._output.say
+        )
         self._environment_lock = active.lock_hash if active else ""
         variables = environment.for_program(
             os.environ, self._welcome, go, self._directory, self._me, workspace, active

@@ -33,7 +33,7 @@ class Activation:
 
     called: EnvironmentName
     lock_hash: str
-    layer: Path
+    layers: tuple[Path, ...]  # its own, then its parents'
     paths: tuple[str, ...]
     python_paths: tuple[str, ...]
     variables: Mapping[str, str]
@@ -41,12 +41,20 @@ class Activation:
     def over(self, ours: Mapping[str, str]) -> dict[str, str]:
         """The variables of the node, with the environment active."""
         made = {**ours, **self.variables, NAME: self.called.name, OWNER: self.called.owner}
-        made[LOCK], made["VIRTUAL_ENV"] = self.lock_hash, str(self.layer)
+        made[LOCK], made["VIRTUAL_ENV"] = self.lock_hash, str(self.layers[0])
         made["PATH"] = joined((*self.paths, ours.get("PATH", os.defpath)))
         made.pop("PYTHONHOME", None)
         if python_path := joined((*self.python_paths, ours.get("PYTHONPATH", ""))):
             made["PYTHONPATH"] = python_path
         return made
+
+    def has(self, package: str) -> bool:
+        """Whether one of its layers brings a package."""
+        return any(
+            place.joinpath(package).exists()
+            for layer in self.layers
+            for place in layer.glob("lib/python*/site-packages")
+        )
 
 
 def joined(parts: Iterable[str]) -> str:
@@ -75,7 +83,7 @@ def _activated(root: Path, folder: Folder, called: EnvironmentName, name: str) -
     return Activation(
         called=called,
         lock_hash=layer.lock_hash,
-        layer=places[0],
+        layers=tuple(places),
         paths=tuple(
             path
             for place, config in zip(places, configs, strict=True)

@@ -71,7 +71,6 @@ class Layer:
 def label(text: str) -> Label:
     """Raises Broken."""
     table = _table(text, "env.toml")
-    config = _get(table, "config", dict, {})
     return Label(
         visibility=_visibility(_text(table, "visibility", "private")),
         user_group=_text(table, "group", ""),
@@ -79,11 +78,20 @@ def label(text: str) -> Label:
         deprecated=_text(table, "deprecated", ""),
         created_at=_moment(table, "created"),
         updated_at=_moment(table, "updated"),
-        config=Config(
-            search_dirs=_directories(config, "search_dirs"),
-            bin_dirs=_directories(config, "bin_dirs"),
-            variables=_variables(_get(config, "variables", dict, {})),
-        ),
+        config=_config(_get(table, "config", dict, {})),
+    )
+
+
+def config(text: str) -> Config:
+    """Of a table [config] alone. Raises Broken."""
+    return _config(_parsed(text, "it"))
+
+
+def _config(table: Mapping[str, Any]) -> Config:
+    return Config(
+        search_dirs=_directories(table, "search_dirs"),
+        bin_dirs=_directories(table, "bin_dirs"),
+        variables=_variables(_get(table, "variables", dict, {})),
     )
 
 
@@ -103,14 +111,18 @@ def layer(text: str) -> Layer:
 
 
 def _table(text: str, file: str) -> dict[str, Any]:
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise Broken(f"{file} is not TOML: {str(error)[:200]}") from error
+    table = _parsed(text, file)
     schema = table.get("schema")
     if type(schema) is not int or schema != SCHEMA:
         raise Broken(f"{file} has schema {schema!r:.40}; this server reads {SCHEMA}")
     return table
+
+
+def _parsed(text: str, file: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise Broken(f"{file} is not TOML: {str(error)[:200]}") from error
 
 
 def _get(table: Mapping[str, Any], key: str, kind: type[Kind], default: Kind) -> Kind:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import tomllib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,10 @@ from hai_backend.domain.dataset import Visibility
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState
 from hai_backend.domain.errors import Conflict, HaiError, NotFound
 from hai_backend.domain.user import User
+from hai_backend.environments import parsing
+from hai_backend.environments.errors import Broken
 from hai_backend.environments.haienv import Failed, Haienv
+from hai_backend.environments.parsing import Config
 from hai_backend.environments.wheels import Receiving, Wheels
 from hai_backend.loops.clock import Clock
 from hai_backend.services import convert_environment as convert
@@ -28,6 +30,7 @@ _AT_ONCE = 4  # builds of this server; more wait
 _MINOR = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}")
 _HASHES = re.compile(r"sha256:([0-9a-f]{64})")
 _MOST_WHEELS = 2000
+_LOCK = "lock.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Order:
     python_version: str
     parent: str
     lock: str
-    config: str
+    config: Config
     visibility: Visibility
     user_group: str
     replace: bool
@@ -133,7 +136,7 @@ class EnvironmentBuilding:
     async def _run(self, order: Order) -> AsyncIterator[str]:
         if missing := self.missing(order):
             raise NotFound(f"{len(missing)} wheels have not come; the first is {missing[0]}")
-        uid, texts = order.owner.uid, {"lock.txt": order.lock, "config.toml": order.config}
+        uid, texts = order.owner.uid, {_LOCK: order.lock}
         wheels = [path for sha256 in order.wheels if (path := self._wheels.path(sha256))]
         await asyncio.to_thread(self._haienv.own, order.owner.name, uid)
         async with self._haienv.place(uid, texts, wheels) as place:
@@ -150,13 +153,14 @@ class EnvironmentBuilding:
 
 
 def command(order: Order, place: Path) -> list[str]:
-    """What haienv is told; each word is one argument, and none of them can begin with a dash but ours."""
-    words = ["create", order.called.name, "--from", str(place / "lock.txt")]
-    words += ["--config", str(place / "config.toml"), "--find-links", str(place / "wheels")]
-    words += ["--python", order.python_version]
-    words += ["--parent", order.parent] if order.parent else ["--no_extend"]
-    words += ["--visibility", order.visibility.value.lower()]
-    words += ["--group", order.user_group] if order.user_group else []
+    """What haienv is told: each word one argument, and what comes from users never the beginning of one."""
+    words = ["create", order.called.name, f"--from={place / _LOCK}", f"--py={order.python_version}"]
+    words += [f"--find-links={place / 'wheels'}", f"--visibility={order.visibility.value.lower()}"]
+    words += [f"--extend={order.parent}"] if order.parent else ["--no_extend"]
+    words += [f"--group={order.user_group}"] if order.user_group else []
+    words += [f"--extra-search-dir={path}" for path in order.config.search_dirs]
+    words += [f"--extra-search-bin-dir={path}" for path in order.config.bin_dirs]
+    words += [f"--extra-environment={name}={value}" for name, value in order.config.variables]
     return [*words, *(["--replace"] if order.replace else []), "--yes"]
 
 
@@ -169,7 +173,7 @@ def checked(identity: Identity, asked: pb.EnvironmentDescription) -> Order:
         rules.add("description.parent", "must be name[owner]")
     rules.text("description.lock", asked.lock, convert.LOCK_CHARS)
     rules.text("description.config", asked.config, convert.CONFIG_CHARS)
-    _check_config(asked.config, rules)
+    config = _config(asked.config, rules)
     _check_wheels(asked, rules)
     visibility = convert.visibility_from_proto(
         asked.visibility, asked.user_group, "description", rules
@@ -183,7 +187,7 @@ def checked(identity: Identity, asked: pb.EnvironmentDescription) -> Order:
         python_version=asked.python_version,
         parent=asked.parent,
         lock=asked.lock,
-        config=asked.config,
+        config=config,
         visibility=visibility,
         user_group=asked.user_group,
         replace=asked.replace,
@@ -191,11 +195,12 @@ def checked(identity: Identity, asked: pb.EnvironmentDescription) -> Order:
     )
 
 
-def _check_config(text: str, rules: Rules) -> None:
+def _config(text: str, rules: Rules) -> Config:
     try:
-        tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        rules.add("description.config", f"is not TOML: {str(error)[:200]}")
+        return parsing.config(text)
+    except Broken as error:
+        rules.add("description.config", str(error))
+        return Config()
 
 
 def _check_wheels(asked: pb.EnvironmentDescription, rules: Rules) -> None:

@@ -68,6 +68,7 @@ def _make_layer(layer: Path, lock: str, lock_hash: str, parents: list[dict[str, 
     (layer / "bin").mkdir(parents=True)
     for program in ("python", "python3"):
         (layer / "bin" / program).symlink_to(os.path.realpath(sys.executable))
+    (layer / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
     (layer / "lock.txt").write_text(lock)
     (layer / "layer.toml").write_text(tomli_w.dumps(table))
 
@@ -95,7 +96,7 @@ def fake_haienv(path: Path, body: str) -> str:
 BUILDER = """
 from hai_backend.testing.environments import make_environment
 root, user = Path(os.environ["HAIENV_HOME"]), os.environ["HAIENV_USER"]
-given = dict(zip(words[2::2], words[3::2]))
+given = dict(word.partition("=")[::2] for word in words[2:])
 if words[0] == "remove":
     import shutil
     shutil.rmtree(root / user / words[1])

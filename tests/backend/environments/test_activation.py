@@ -68,7 +68,7 @@ def test_a_run_keeps_the_layer_that_it_was_given(root: Path) -> None:
     before = activate(root, TORCH)
     after = make_environment(root, "ada", "torch", lock=lock_of("# other"))
     assert activate(root, TORCH).lock_hash == after
-    assert activate(root, TORCH, before.layer.name).lock_hash == before.lock_hash
+    assert activate(root, TORCH, before.layers[0].name).lock_hash == before.lock_hash
 
 
 def test_a_parent_whose_label_is_gone_still_serves(root: Path) -> None:

@@ -11,9 +11,7 @@ import click
 
 from hai_tui.cli.local import program_path
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.show import note
 from hai_tui.cli.submit import override, submit
-from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
@@ -30,8 +28,7 @@ def submit_program(
         raise click.UsageError("-ss simulates a suspend on this machine: use ++ not --")
     spec = program_spec(kind, argv)
     spec.options.whole_life_state = options["life_state"]
-    _inherit(settings, spec, options["no_inherit"])
-    return submit(settings, [override(spec, options)], options)
+    return submit(settings, [override(settings, spec, options)], options)
 
 
 def program_spec(kind: str, argv: Sequence[str]) -> TaskSpec:
@@ -65,10 +62,3 @@ def _place(kind: str, file: str) -> tuple[str, str]:
     if any(character.isspace() for character in workspace):
         raise click.UsageError(f"the directory {workspace!r} has blanks in its name; rename it")
     return workspace, entrypoint
-
-
-def _inherit(settings: Settings, spec: TaskSpec, refused: bool) -> None:
-    name, owner = os.environ.get("HF_ENV_NAME"), os.environ.get("HF_ENV_OWNER")
-    if name and not refused:
-        spec.options.py_venv = f"{name}[{owner}]" if owner else name
-        note(settings, text("env.inherited", env=spec.options.py_venv))

@@ -55,6 +55,12 @@ _OPTIONS = (
         help="Any field: max_retries=2, profile.time=60, resource.memory=8. Repeatable.",
     ),
     click.option(
+        "--no_inherit",
+        "--no-inherit",
+        is_flag=True,
+        help="Leave out the active environment (HF_ENV_NAME).",
+    ),
+    click.option(
         "-f", "--follow", is_flag=True, help="Print the log; exit with the task's exit code."
     ),
     click.option(
@@ -72,8 +78,11 @@ def submit_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def override(spec: TaskSpec, options: Mapping[str, Any]) -> TaskSpec:
-    """Write what the options say into the spec; assignments come last and win."""
+def override(settings: Settings, spec: TaskSpec, options: Mapping[str, Any]) -> TaskSpec:
+    """Write what the options say into the spec; assignments come last and win.
+
+    A task that names no environment then gets the one that is active in this shell.
+    """
     from hai.client.spec import apply_option
 
     if options["nodes"] is not None:
@@ -87,7 +96,16 @@ def override(spec: TaskSpec, options: Mapping[str, Any]) -> TaskSpec:
     spec.spec.environments.update(variables(options["env_file"], options["env"]))
     for assignment in options["assignments"]:
         apply_option(spec, assignment if assignment.startswith(_TOP) else f"options.{assignment}")
+    if not spec.options.py_venv and not options["no_inherit"]:
+        _inherit(settings, spec)
     return spec
+
+
+def _inherit(settings: Settings, spec: TaskSpec) -> None:
+    name, owner = os.environ.get("HF_ENV_NAME"), os.environ.get("HF_ENV_OWNER")
+    if name:
+        spec.options.py_venv = f"{name}[{owner}]" if owner else name
+        note(settings, text("env.inherited", env=spec.options.py_venv))
 
 
 def variables(files: Sequence[str], assignments: Sequence[str]) -> dict[str, str]:

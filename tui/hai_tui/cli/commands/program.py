@@ -96,12 +96,6 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "-ls", "--life_state", type=int, default=0, help="Whole-life state to begin with."
         ),
-        click.option(
-            "--no_inherit",
-            "--no-inherit",
-            is_flag=True,
-            help="Leave out the active environment (HF_ENV_NAME).",
-        ),
     )
     for option in reversed(extra):
         function = option(function)

@@ -21,7 +21,8 @@ _FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 
 _RUN_HELP = """Submit tasks that are written in yaml (schema version 2); - reads standard input.
 
-All files are read and checked before the first is sent. Options replace what the files say.
+All files are read and checked before the first is sent. Options replace what the files say. A task
+that names no environment gets the active one (--no-inherit: none).
 
 \b
 Examples:
@@ -46,7 +47,7 @@ Examples:
 @click.pass_obj
 def run(settings: Settings, /, files: tuple[str, ...], **options: Any) -> int:
     """The function behind the command."""
-    specs = [override(_read(file), options) for file in files]
+    specs = [override(settings, _read(file), options) for file in files]
     return submit(settings, specs, options)
 
 

@@ -1,0 +1,205 @@
+"""Tasks in environments: active on every rank without a shell, the same one on all, and told when it is another."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hai.v1.environment_pb2 import ENVIRONMENT_STATE_READY, Environment
+from hai.v1.environment_service_pb2 import EnvironmentDescription
+from hai.v1.task_pb2 import TASK_OUTCOME_FAILED, TASK_OUTCOME_SUCCEEDED
+from hai_backend.testing.environments import layer_of, lock_of, make_environment
+from hai_backend.testing.here import Here, on_pods, on_processes
+
+TELL = """
+import os, sys
+rank, names = os.environ["RANK"], ("HF_ENV_NAME", "HF_ENV_OWNER", "VIRTUAL_ENV", "COLOUR")
+print(rank, sys.prefix == os.environ.get("VIRTUAL_ENV"), *(os.environ.get(n) for n in names))
+"""
+HAIENV = Path(sys.executable).with_name("haienv")
+REAL = pytest.mark.skipif(not HAIENV.exists(), reason="haienv is not installed")
+
+
+@pytest.fixture(
+    params=[pytest.param(on_processes, id="processes"), pytest.param(on_pods, id="pods")]
+)
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Here]:
+    async with request.param(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Here]:
+    async with on_processes(tmp_path) as made:
+        yield made
+
+
+def root_of(here: Here) -> Path:
+    return here.home / "environments"
+
+
+async def user_of(here: Here) -> str:
+    return (await here.client.users.whoami()).user.name
+
+
+async def test_every_rank_runs_in_it(here: Here) -> None:
+    user = await user_of(here)
+    config = {"variables": {"COLOUR": "a = blue:green"}, "bin_dirs": ["/my bin"]}
+    lock_hash = make_environment(root_of(here), user, "torch", config=config)
+    task = await here.run(here.spec("inside", TELL, nodes=2, py_venv="torch"))
+    layer = layer_of(root_of(here), user, "torch")
+    assert task.outcome == TASK_OUTCOME_SUCCEEDED, task.reason
+    assert sorted(await here.lines(task.id)) == [
+        f"{rank} True torch {user} {layer} a = blue:green" for rank in (0, 1)
+    ]
+    (run,) = await here.client.tasks.runs(task.id)
+    assert run.environment_lock == lock_hash
+    assert "EnvironmentUsed" in await here.kinds(task.id)
+
+
+TWICE = """
+import os, sys, hai
+from pathlib import Path
+print("run", os.environ["HAI_RUN"], "in", os.environ["HF_ENV_LOCK"][:12], flush=True)
+if os.environ["HAI_RUN"] == "1":
+    Path(sys.argv[1]).touch()
+    while not hai.receive_suspend_command():
+        pass
+    hai.go_suspend()
+"""
+
+
+async def test_a_run_in_another_one_than_before_says_so(local: Here) -> None:
+    user, root = await user_of(local), root_of(local)
+    first = make_environment(root, user, "torch")
+    spec = local.spec("twice", TWICE, str(local.directory / "began"), py_venv="torch")
+    task = await local.client.tasks.create(spec)
+    await local.until_printed(task.id, "run 1")
+    second = make_environment(root, user, "torch", lock=lock_of("# other packages"))
+    await local.client.tasks.suspend(task.id)
+    task = await local.client.tasks.wait(task.id, timeout=60)
+    assert task.outcome == TASK_OUTCOME_SUCCEEDED, task.reason
+    runs = await local.client.tasks.runs(task.id)
+    assert [run.environment_lock for run in runs] == [first, second]
+    (told,) = [
+        e for e in await local.client.tasks.events(task.id) if e.kind == "EnvironmentChanged"
+    ]
+    assert f"lock {second[:12]}; in the run before it had {first[:12]}" in told.reason
+
+
+async def test_one_that_breaks_after_submission_ends_the_run_with_its_name_and_node(
+    local: Here,
+) -> None:
+    user, root = await user_of(local), root_of(local)
+    make_environment(root, user, "torch")
+    (layer_of(root, user, "torch") / "lock.txt").write_text("changed by hand")
+    task = await local.run(local.spec("outside", TELL, py_venv="torch"))
+    assert task.outcome == TASK_OUTCOME_FAILED
+    assert f"environment torch[{user}] cannot be activated on node1: lock.txt is not" in task.reason
+    (run,) = await local.client.tasks.runs(task.id)
+    assert run.stop_code & 256  # INIT_FAILED
+    assert run.environment_lock == ""
+
+
+async def test_a_task_may_go_on_without(local: Here) -> None:
+    user, root = await user_of(local), root_of(local)
+    make_environment(root, user, "torch")
+    (layer_of(root, user, "torch") / "lock.txt").write_text("changed by hand")
+    task = await local.run(local.spec("without", TELL, py_venv="torch", env_fallback=True))
+    assert task.outcome == TASK_OUTCOME_SUCCEEDED
+    lines = await local.lines(task.id)
+    assert "going on without it, as env_fallback says" in lines[0]
+    assert lines[1].endswith("None None None None")
+    assert "EnvironmentMissing" in await local.kinds(task.id)
+
+
+def haienv(root: Path, user: str, *words: str) -> None:
+    """As its user at a shell."""
+    variables = {**os.environ, "HAIENV_HOME": str(root), "HAIENV_USER": user}
+    subprocess.run([HAIENV, *words], check=True, env=variables, capture_output=True)
+
+
+def a_wheel(directory: Path, name: str) -> Path:
+    """A package of one module, made here: no index has it."""
+    files = {
+        f"{name}.py": b"colour = 'blue'\n",
+        f"{name}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
+        f"{name}-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\n"
+        b"Root-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = io.StringIO()
+    rows = csv.writer(record, lineterminator="\n")
+    for path, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.writerow([path, f"sha256={digest}", len(data)])
+    rows.writerow([f"{name}-1.0.dist-info/RECORD", "", ""])
+    files[f"{name}-1.0.dist-info/RECORD"] = record.getvalue().encode()
+    made = directory / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(made, "w") as archive:
+        for path, data in files.items():
+            archive.writestr(path, data)
+    return made
+
+
+@REAL
+async def test_an_environment_of_haienv_is_listed_run_in_and_removed(local: Here) -> None:
+    user, root = await user_of(local), root_of(local)
+    wheel = a_wheel(local.directory, "paint")
+    links = ("--no-index", "--find-links", str(local.directory))
+    haienv(
+        root,
+        user,
+        "create",
+        "base",
+        "--no_extend",
+        "-p",
+        sys.executable,
+        str(wheel.stem.split("-")[0]),
+        *links,
+    )
+    haienv(root, user, "create", "mine", "--extend", "base")
+    found = {e.name: e for e in await local.client.environments.list()}
+    assert {e.state for e in found.values()} == {ENVIRONMENT_STATE_READY}
+    assert found["mine"].parent == f"base[{user}]"
+    task = await local.run(
+        local.spec("paints", "import paint\nprint(paint.colour)", nodes=2, py_venv="mine")
+    )
+    assert await local.lines(task.id) == ["blue", "blue"], task.reason
+    await local.client.environments.delete("mine")
+    assert [e.name for e in await local.client.environments.list()] == ["base"]
+
+
+@REAL
+async def test_a_lock_is_built_on_the_cluster_with_wheels_that_no_index_has(local: Here) -> None:
+    user, root = await user_of(local), root_of(local)
+    wheel = a_wheel(local.directory, "paint")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    lock = f"# haienv lock 1\n# python {minor}\npaint==1.0 --hash=sha256:{sha256}\n"
+    description = EnvironmentDescription(
+        name="pushed",
+        python_version=minor,
+        lock=lock,
+        config='variables = {COLOUR = "a = b"}',
+        local_wheels=[sha256],
+    )
+    building = local.client.environments.build(description, {sha256: wheel})
+    *lines, made = [answer async for answer in building]
+    assert isinstance(made, Environment), lines
+    assert made.state == ENVIRONMENT_STATE_READY
+    assert (root / user / "pushed" / "env.toml").exists()
+    code = "import os, paint\nprint(paint.colour, os.environ['COLOUR'])"
+    task = await local.run(local.spec("pushed", code, py_venv="pushed"))
+    assert await local.lines(task.id) == ["blue a = b"], task.reason
+    described = await local.client.environments.export("pushed")
+    assert hashlib.sha256(described.lock.encode()).hexdigest() == made.lock_hash
