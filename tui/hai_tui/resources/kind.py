@@ -116,6 +116,7 @@ class Resource:
     verbs: tuple[Verb, ...] = ()
     opens: Callable[[Item], str] | None = None
     extra: tuple[Column, ...] = ()
+    live: bool = False  # asked for again when tasks have changed
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -155,7 +155,11 @@ class Page(Screen[None]):
             return
         done = action.handler()  # at once: what is typed next belongs to a prompt that it opens
         if isawaitable(done):
-            self.run_worker(self._finish(done), group="actions", name=action.name)
+            self.start(done)
+
+    def start(self, work: Awaitable[None]) -> None:
+        """Let the rest of an action run; what the server refuses is told."""
+        self.run_worker(self._finish(work), group="actions")
 
     async def _after(self, question: str, action: Action) -> None:
         if await self.confirm(question):

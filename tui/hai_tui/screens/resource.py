@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from textual.widget import Widget
 from hai_tui.actions import Action
 from hai_tui.cli.table import Column as ViewColumn
 from hai_tui.cli.table import printable, width
+from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import known, text
 from hai_tui.resources import resources
 from hai_tui.resources.kind import Answers, Item, Resource, Verb
@@ -22,6 +23,7 @@ from hai_tui.widgets.prompt import Question
 from hai_tui.widgets.virtual_table import VirtualTable
 
 _WIDEST = 42
+_LIVE_SECONDS = 1.0
 _TONES = {
     "green": "good",
     "red": "bad",
@@ -42,6 +44,7 @@ class ResourcePage(Page):
         self._filter = " ".join(words)
         self._loaded = False
         self._all_columns = False
+        self._soon = Gathered(lambda ids: self.reload(), _LIVE_SECONDS, self._later)
 
     @property
     def resource(self) -> Resource:
@@ -82,6 +85,14 @@ class ResourcePage(Page):
         """It may have changed behind another page."""
         if self._loaded:
             self.reload()
+
+    def tasks_changed(self, ids: set[int]) -> None:
+        """A live list follows the tasks."""
+        if self.resource.live and self._loaded:
+            self._soon.add(ids)
+
+    def _later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.set_timer(seconds, callback)
 
     def reload(self) -> None:
         """Ask again; the table stays until the answer is there."""

@@ -1,0 +1,74 @@
+"""A map of nodes: group, zone, and their nodes as cells in rows as wide as the screen. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from hai.v1.node_pb2 import Node
+
+CELL = 2
+"""Places of a node: its sign and a blank."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapRow:
+    """A heading (no names), or a row of nodes."""
+
+    title: str = ""
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row of the map and a cell in it."""
+
+    row: int
+    cell: int
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key that puts n10 behind n9."""
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((int(p), "") if p.isdecimal() else (-1, p) for p in parts)
+
+
+def rows_of(nodes: Iterable[Node], width: int) -> list[MapRow]:
+    """Rows for a screen of that width."""
+    ordered = sorted(nodes, key=lambda n: (n.group, natural(n.zone), natural(n.name)))
+    rows: list[MapRow] = []
+    for (group, zone), part in groupby(ordered, key=lambda n: (n.group, n.zone)):
+        names = [node.name for node in part]
+        if rows:
+            rows.append(MapRow())
+        title = f"{group}#{zone}" if zone else group
+        rows.append(MapRow(f"{title} ({len(names)})"))
+        per_row = max(1, width // CELL)
+        rows += (MapRow(names=tuple(names[i : i + per_row])) for i in range(0, len(names), per_row))
+    return rows
+
+
+def place_of(rows: Sequence[MapRow], name: str) -> Place | None:
+    """Where a node is."""
+    for number, row in enumerate(rows):
+        if name in row.names:
+            return Place(number, row.names.index(name))
+    return None
+
+
+def beside(rows: Sequence[MapRow], at: Place, down: int, right: int) -> Place:
+    """The place that arrow keys lead to; sideways over the ends of rows, up and down over headings."""
+    if down:
+        return _row(rows, at, down)
+    lines = [(n, i) for n, row in enumerate(rows) for i in range(len(row.names))]
+    index = lines.index((at.row, at.cell)) + right
+    return Place(*lines[max(0, min(index, len(lines) - 1))])
+
+
+def _row(rows: Sequence[MapRow], at: Place, down: int) -> Place:
+    filled = [n for n, row in enumerate(rows) if row.names]
+    index = filled.index(at.row) + down
+    row = filled[max(0, min(index, len(filled) - 1))]
+    return Place(row, min(at.cell, len(rows[row].names) - 1))

@@ -1,0 +1,91 @@
+"""Nodes by name as the watch tells of them, and how much of the cluster was held while somebody looked."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from hai.v1.node_pb2 import NODE_STATE_READY, Node
+from hai.v1.node_service_pb2 import WatchNodesResponse
+from hai.v1.task_pb2 import Task
+from hai_tui.look import Look
+
+KEPT = 600
+"""Samples of the chart."""
+
+LOOKS = {
+    "FREE": Look("□", "good"),
+    "HELD": Look("■", "busy"),
+    "SHARED": Look("▦", "busy"),
+    "MINE": Look("◆", "done"),
+    "LEAVING": Look("◑", "held"),
+    "CORDONED": Look("‖", "held"),
+    "NOT_READY": Look("✗", "bad"),
+}
+"""What a cell of the map may be; the same words stand in the legend."""
+
+
+def condition(node: Node, user: str = "") -> str:
+    """One word for a node, the most urgent that is true."""
+    if node.state != NODE_STATE_READY:
+        return "NOT_READY"
+    if node.cordoned:
+        return "LEAVING" if node.tenants else "CORDONED"
+    if not node.tenants:
+        return "FREE"
+    if any(tenant.user == user for tenant in node.tenants):
+        return "MINE"
+    return "SHARED" if len(node.tenants) > 1 else "HELD"
+
+
+class NodeModel:
+    """Nodes by name. A version never goes back."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self.version = 0
+        self.loaded = False
+        self.held: deque[tuple[float, float]] = deque(maxlen=KEPT)  # time, part of usable nodes
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """All of them."""
+        return MappingProxyType(self._nodes)
+
+    def apply(self, answer: WatchNodesResponse) -> set[str]:
+        """Take an answer of the watch; the names of nodes that are not as they were."""
+        changed = set()
+        for node in answer.nodes:
+            known = self._nodes.get(node.name)
+            if known is None or known.version < node.version:
+                self._nodes[node.name] = node
+                changed.add(node.name)
+        self.version = max(self.version, answer.version)
+        self.loaded = True
+        return changed
+
+    def sample(self, now: float) -> None:
+        """Note how much is held now."""
+        counts = self.counts()
+        usable = sum(counts[word] for word in ("FREE", "HELD", "SHARED", "MINE", "LEAVING"))
+        if self.loaded and usable:
+            self.held.append((now, 1 - counts["FREE"] / usable))
+
+    def counts(self, user: str = "") -> Counter[str]:
+        """How many nodes are in which condition."""
+        return Counter(condition(node, user) for node in self._nodes.values())
+
+
+def per_hour(tasks: Iterable[Task], now: float, hours: int = 24) -> tuple[list[int], list[int]]:
+    """How many tasks were submitted and how many ended in each of the last hours, the last one now."""
+    created, finished = [0] * hours, [0] * hours
+    for task in tasks:
+        for counts, time in (
+            (created, task.create_time.seconds),
+            (finished, task.finish_time.seconds),
+        ):
+            age = int((now - time) // 3600)
+            if time and 0 <= age < hours:
+                counts[hours - 1 - age] += 1
+    return created, finished

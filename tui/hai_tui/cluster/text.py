@@ -1,0 +1,69 @@
+"""What is said of the cluster and of one node: pure functions from values to lines with tones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rich.style import Style
+from rich.text import Text
+
+from hai.v1.node_pb2 import Node
+from hai_tui.cli.human import local
+from hai_tui.cli.table import printable
+from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.i18n import text
+
+Tones = Mapping[str, Style]
+
+
+def summary(counts: Counter[str], waiting: int, tones: Tones) -> Text:
+    """`16 nodes  □ 4 free  ■ 10 held …`: the legend with its numbers."""
+    line = Text(text("cluster.nodes", count=counts.total()), "bold", no_wrap=True)
+    for word, look in LOOKS.items():
+        if counts[word] or word in ("FREE", "HELD"):
+            line.append("  ").append(
+                f"{look.glyph} {counts[word]} {text(f'node.{word}')}", tones[look.tone]
+            )
+    return line.append("  ").append(text("cluster.waiting", count=waiting), tones["waits"])
+
+
+def node_card(node: Node, user: str, tones: Tones, *, tenants: int = 6) -> Text:
+    """Everything about a node in a few lines."""
+    word = condition(node, user)
+    look = LOOKS[word]
+    card = Text(printable(node.name), "bold")
+    card.append("  ").append(f"{look.glyph} {text(f'node.{word}')}\n", tones[look.tone])
+    card.append("\n".join(facts(node)))
+    if node.reason:
+        card.append("\n").append(
+            printable(node.reason), tones["bad" if word == "NOT_READY" else "held"]
+        )
+    for tenant in node.tenants[:tenants]:
+        told = text(
+            "node.tenant",
+            task=tenant.task_id,
+            name=tenant.task_name,
+            user=tenant.user,
+            rank=tenant.rank,
+        )
+        card.append("\n").append(printable(told))
+    if len(node.tenants) > tenants:
+        card.append("\n").append(text("node.more", count=len(node.tenants) - tenants), "dim")
+    return card
+
+
+def facts(node: Node) -> Sequence[str]:
+    """Where it belongs and what it has."""
+    zone = f"#{node.zone}" if node.zone else ""
+    gpus = text("node.gpus", count=node.gpus)
+    if node.mig_profile:
+        gpus += f" {node.mig_profile}"
+    if node.gpus_simulated and node.gpus:
+        gpus += f" ({text('node.simulated')})"
+    has = text("node.has", gpus=gpus, cpus=node.cpus, memory=f"{node.memory_bytes / 2**30:.0f}")
+    lines = [f"{node.group}{zone} · {has}"]
+    if node.topology:
+        lines.append(text("node.topology", path=" / ".join(node.topology)))
+    lines.append(text("node.since", time=local(node.update_time)))
+    return lines

@@ -1,0 +1,52 @@
+"""The tree of group, zone, node and what runs there, as lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hai.v1.node_pb2 import Node, NodeTenant
+from hai_tui.cluster.layout import natural
+from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.widgets.columns import Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of the tree; with `node` it opens that node, with `task` that task."""
+
+    key: str
+    depth: int
+    cell: Cell
+    node: str = ""
+    task: int = 0
+
+
+def branches(nodes: Iterable[Node], user: str) -> list[Branch]:
+    """Every line, from the top."""
+    lines: list[Branch] = []
+    last = ("", "")
+    for node in sorted(nodes, key=lambda n: (n.group, natural(n.zone), natural(n.name))):
+        if node.group != last[0]:
+            lines.append(Branch(f"g/{node.group}", 0, Cell(node.group)))
+        if node.zone and (node.group, node.zone) != last:
+            lines.append(Branch(f"z/{node.group}/{node.zone}", 1, Cell(node.zone)))
+        last = (node.group, node.zone)
+        lines.append(_node(node, user))
+        lines += (_tenant(node, tenant) for tenant in node.tenants)
+    return lines
+
+
+def _node(node: Node, user: str) -> Branch:
+    word = condition(node, user)
+    why = f"  {node.reason}" if node.reason else ""
+    told = f"{LOOKS[word].glyph} {node.name}  {word}{why}"
+    depth = 2 if node.zone else 1
+    return Branch(f"n/{node.name}", depth, Cell(told, LOOKS[word].tone), node=node.name)
+
+
+def _tenant(node: Node, tenant: NodeTenant) -> Branch:
+    told = f"{tenant.task_id} {tenant.task_name} ({tenant.user})  rank {tenant.rank}"
+    depth = 3 if node.zone else 2
+    key = f"t/{node.name}/{tenant.task_id}/{tenant.rank}"
+    return Branch(key, depth, Cell(told, "quiet"), node.name, tenant.task_id)

@@ -1,0 +1,58 @@
+"""Nodes as a list, and the queue in order: who stands behind whom, and when each may start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hai_tui.cli.node_view import NODES
+from hai_tui.cli.task_view import QUEUE
+from hai_tui.resources.kind import Answers, Field, Resource, Verb
+
+if TYPE_CHECKING:
+    from hai.v1.node_pb2 import Node
+
+
+def _with_reason(node: Node, answers: Answers) -> tuple[str, str]:
+    return node.name, answers.text("reason")
+
+
+RESOURCES = (
+    Resource(
+        "nodes",
+        NODES,
+        lambda client: client.nodes.list(),
+        (
+            Verb(
+                "x",
+                "cordon",
+                lambda client, made: client.nodes.cordon(*made),
+                _with_reason,
+                (Field("reason"),),
+                right="manage_nodes",
+            ),
+            Verb(
+                "u",
+                "uncordon",
+                lambda client, node: client.nodes.uncordon(node.name),
+                right="manage_nodes",
+            ),
+            Verb(
+                "D",
+                "drain",
+                lambda client, made: client.nodes.drain(*made),
+                _with_reason,
+                (Field("reason"),),
+                asks=True,
+                right="manage_nodes",
+            ),
+        ),
+        opens=lambda node: f"node {node.name}",
+    ),
+    Resource(
+        "queue",
+        QUEUE,
+        lambda client: client.tasks.queue(),
+        opens=lambda task: f"task {task.id}",
+        live=True,
+    ),
+)

@@ -1,0 +1,272 @@
+"""The cluster: a map of all nodes, live; the one under the cursor; what is held and what waits, over time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.containers import Container
+from textual.widget import Widget
+from textual.widgets import Static
+
+from hai.v1.task_pb2 import TASK_STATE_SUSPENDED, TASK_STATE_WAITING_INIT
+from hai_tui.actions import Action
+from hai_tui.cluster.chart import area
+from hai_tui.cluster.model import NodeModel, condition, per_hour
+from hai_tui.cluster.text import node_card, summary
+from hai_tui.cluster.tree import Branch, branches
+from hai_tui.feed.ticks import Gathered
+from hai_tui.i18n import text
+from hai_tui.look import spark
+from hai_tui.screens.node_actions import NodeSteering
+from hai_tui.theme import tones
+from hai_tui.widgets.columns import Cell, Column
+from hai_tui.widgets.node_map import NodeMap
+from hai_tui.widgets.prompt import Question
+from hai_tui.widgets.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from hai.v1.node_pb2 import Node
+    from hai.v1.node_service_pb2 import WatchNodesResponse
+
+REPAINT_SECONDS = 0.25
+SAMPLE_SECONDS = 5.0
+_HOURS = 24
+_INDENT = "  "
+
+
+class ClusterPage(NodeSteering):
+    """Map or tree on the left, the card of a node and charts on the right, or below on a narrow screen."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - as Textual declares it
+    DEFAULT_CSS = """
+    ClusterPage #content { layout: horizontal; }
+    ClusterPage #summary { height: 1; padding: 0 1; background: $surface; }
+    ClusterPage #left { width: 1fr; height: 1fr; }
+    ClusterPage #side { width: 42; height: 1fr; padding: 0 1; border-left: solid $panel; }
+    ClusterPage.-narrow #content { layout: vertical; }
+    ClusterPage.-narrow #side { width: 1fr; height: 9; border-left: none; border-top: solid $panel; }
+    ClusterPage VirtualTable { display: none; }
+    ClusterPage.tree VirtualTable { display: block; }
+    ClusterPage.tree NodeMap { display: none; }
+    """
+
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        self._model = NodeModel()
+        self._branches: dict[str, Branch] = {}
+        self._soon = Gathered(self._draw, REPAINT_SECONDS, self._later)
+        self._wanted = " ".join(words)
+
+    @property
+    def node_map(self) -> NodeMap:
+        """The map."""
+        return self.query_one(NodeMap)
+
+    @property
+    def table(self) -> VirtualTable:
+        """The tree."""
+        return self.query_one(VirtualTable)
+
+    @property
+    def node(self) -> Node | None:
+        """The one under the cursor of the map or of the tree."""
+        if not self.is_mounted:
+            return None
+        if self.has_class("tree"):
+            branch = self._branches.get(self.table.cursor_id)
+            return self._model.nodes.get(branch.node) if branch else None
+        return self.node_map.node
+
+    def content(self) -> Widget:
+        """Left and right."""
+        column = Column("node", text("page.cluster"), 20, self._cell, flex=True)
+        tree = VirtualTable((column,), self._branches.get, self.hai.now, empty=text("loading"))
+        node_map = NodeMap(self._model.nodes, lambda: self.hai.caller.name)
+        node_map.empty = text("loading")
+        left = Container(Static(id="summary"), node_map, tree, id="left")
+        return Container(left, Static(id="side"))
+
+    def focus_content(self) -> None:
+        """The map, or the tree."""
+        self.set_focus(self.table if self.has_class("tree") else self.node_map)
+
+    def actions(self) -> Sequence[Action]:
+        """The most important first."""
+        return (
+            Action("enter,d", "open", "cluster.open", self._open, why_not=self._none),
+            Action("/", "find", "cluster.find", self._ask_find),
+            Action("v", "tree", "cluster.tree", self._toggle),
+            Action("t", "same", "cluster.same", self._same, why_not=self._nobody),
+            Action("n", "nodes", "cluster.list", lambda: self.hai.goto("nodes")),
+            Action("w", "queue", "cluster.queue", lambda: self.hai.goto("queue")),
+            *self.steering(),
+        )
+
+    def opened(self) -> None:
+        """Watch the nodes; note now and then how much is held."""
+        self.run_worker(self._watch(), group="watch")
+        self.set_interval(SAMPLE_SECONDS, self._sample)
+
+    def on_resize(self) -> None:
+        """The charts are as wide as their column."""
+        self._soon.add(set())
+
+    def tasks_changed(self, ids: set[int]) -> None:
+        """What waits is other than before."""
+        self._soon.add(set())
+
+    def node_changed(self, node: Node) -> None:
+        """The stream tells it too; this is sooner."""
+        self._soon.add(set())
+
+    async def _watch(self) -> None:
+        from hai_tui.feed.stream import Pump
+
+        client = await self.hai.session.client()
+
+        def reopen() -> AsyncGenerator[WatchNodesResponse, None]:
+            return client.nodes.watch("", self._model.version, patience=0.0)
+
+        await Pump(self.hai.session.link, reopen, self._take).run()
+
+    def _take(self, answer: WatchNodesResponse) -> None:
+        first = not self._model.loaded
+        if self._model.apply(answer) or first:
+            self._sample()
+            self._soon.add(set())
+
+    def _sample(self) -> None:
+        self._model.sample(self.hai.now())
+        self._soon.add(set())
+
+    def _later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.set_timer(seconds, callback)
+
+    # What is shown.
+
+    def _draw(self, _: set[int]) -> None:
+        if not self.is_mounted:
+            return
+        user = self.hai.caller.name
+        self.node_map.empty = self.table.empty = text(
+            "none.nodes" if self._model.loaded else "loading"
+        )
+        self.node_map.show()
+        self._branches.clear()
+        self._branches.update((b.key, b) for b in branches(self._model.nodes.values(), user))
+        self.table.show(list(self._branches))
+        shades = tones(self.app.current_theme)
+        counts = self._model.counts(user)
+        self.query_one("#summary", Static).update(summary(counts, len(self._waiting()), shades))
+        self._draw_side()
+        if self._wanted and self._model.loaded:
+            self._find(self._wanted)
+            self._wanted = ""
+
+    def _draw_side(self) -> None:
+        side, node = self.query_one("#side", Static), self.node
+        shades = tones(self.app.current_theme)
+        narrow = self.has_class("-narrow")
+        card = (
+            node_card(node, self.hai.caller.name, shades, tenants=2 if narrow else 8)
+            if node
+            else Text()
+        )
+        if not narrow:
+            card.append("\n\n").append_text(self._charts(max(10, side.size.width - 2)))
+        side.update(card)
+        self._tell(node)
+
+    def _tell(self, node: Node | None) -> None:
+        if node is not None:
+            word = text(f"node.{condition(node, self.hai.caller.name)}")
+            self.status(f"{node.name} · {word}" + (f" · {node.reason}" if node.reason else ""))
+        self.reframe()
+
+    def _charts(self, width: int) -> Text:
+        shades = tones(self.app.current_theme)
+        held = [part for _, part in self._model.held]
+        now = f"{held[-1]:.0%}" if held else "-"
+        charts = Text(text("cluster.held", part=now) + "\n", "bold")
+        for line in area(held, width, 3, 1.0):
+            charts.append(line + "\n", shades["busy"])
+        model = self.hai.session.tasks
+        counts = per_hour(model.tasks.values() if model else (), self.hai.now(), _HOURS)
+        for key, values, tone in zip(
+            ("created", "finished"), counts, ("waits", "done"), strict=True
+        ):
+            top = max([1, *values])
+            charts.append(f"\n{text(f'cluster.{key}', count=sum(values), hours=_HOURS)}\n", "bold")
+            charts.append(spark([float(v) for v in values], top, _HOURS), shades[tone])
+        return charts
+
+    def _waiting(self) -> Sequence[int]:
+        model = self.hai.session.tasks
+        queued = (TASK_STATE_WAITING_INIT, TASK_STATE_SUSPENDED)
+        return [t.id for t in (model.tasks.values() if model else ()) if t.state in queued]
+
+    def _cell(self, branch: Branch, now: float) -> Cell:
+        return Cell(_INDENT * branch.depth + branch.cell.text, branch.cell.tone)
+
+    def on_node_map_moved(self) -> None:
+        """Another node is under the cursor."""
+        self._draw_side()
+
+    def on_virtual_table_moved(self) -> None:
+        """Another line of the tree."""
+        self._draw_side()
+
+    # What can be done.
+
+    def on_node_map_opened(self, event: NodeMap.Opened) -> None:
+        """Enter on the map."""
+        self.hai.goto(f"node {event.node_name}")
+
+    def on_virtual_table_opened(self) -> None:
+        """Enter in the tree: the task of a line that is one."""
+        branch = self._branches.get(self.table.cursor_id)
+        if branch is not None and branch.task:
+            self.hai.goto(f"task {branch.task}")
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        if self.node is not None:
+            self.hai.goto(f"node {self.node.name}")
+
+    def _toggle(self) -> None:
+        self.toggle_class("tree")
+        self.focus_content()
+        self._draw_side()
+
+    def _nobody(self) -> str:
+        node = self.node
+        return "" if node is not None and node.tenants else text("cluster.nobody")
+
+    def _same(self) -> None:
+        node = self.node
+        if node is not None:
+            task = node.tenants[0].task_id
+            self.node_map.marked_task = 0 if self.node_map.marked_task == task else task
+            self.node_map.refresh()
+            if self.node_map.marked_task:
+                self.hai.say(text("cluster.same.shown", task=task))
+
+    def _ask_find(self) -> None:
+        self.ask_line(Question(text("cluster.find"), self._find, changed=self._find))
+
+    def _find(self, words: str) -> None:
+        wanted = words.strip().lower()
+        found = next((n for n in self._model.nodes.values() if wanted and _has(n, wanted)), None)
+        if found is None:
+            return
+        self.node_map.cursor = found.name
+        self.node_map.action_go(0, 0)
+        self.table.go(f"n/{found.name}")
+
+
+def _has(node: Node, wanted: str) -> bool:
+    tenants = (f"{t.task_id} {t.task_name} {t.user}" for t in node.tenants)
+    return wanted in " ".join((node.name, f"{node.group}#{node.zone}", *tenants)).lower()

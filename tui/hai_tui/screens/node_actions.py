@@ -1,0 +1,106 @@
+"""What operators do to nodes, for every page that shows one: cordon, uncordon, drain, each with who is concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hai.v1.node_pb2 import Node
+from hai_tui.actions import Action
+from hai_tui.i18n import text
+from hai_tui.screens.page import Page
+from hai_tui.widgets.prompt import Question
+
+
+class NodeSteering(Page):
+    """A page with a node under its cursor."""
+
+    @property
+    def node(self) -> Node | None:
+        """The node that actions are for."""
+        raise NotImplementedError
+
+    def node_changed(self, node: Node) -> None:
+        """The server has answered with its new state."""
+
+    def steering(self) -> Sequence[Action]:
+        """Cordon, uncordon, drain."""
+        return (
+            Action(
+                "x",
+                "cordon",
+                "node.do.cordon",
+                self._ask_cordon,
+                "manage_nodes",
+                True,
+                why_not=self._off,
+            ),
+            Action(
+                "u",
+                "uncordon",
+                "node.do.uncordon",
+                self._uncordon,
+                "manage_nodes",
+                True,
+                why_not=self._on,
+            ),
+            Action(
+                "D",
+                "drain",
+                "node.do.drain",
+                self._ask_drain,
+                "manage_nodes",
+                True,
+                why_not=self._none,
+            ),
+        )
+
+    def _none(self) -> str:
+        return "" if self.node is not None else text("refused.nothing")
+
+    def _off(self) -> str:
+        node = self.node
+        return text("node.is_cordoned", name=node.name) if node and node.cordoned else self._none()
+
+    def _on(self) -> str:
+        node = self.node
+        return (
+            text("node.not_cordoned", name=node.name)
+            if node and not node.cordoned
+            else self._none()
+        )
+
+    def _ask_cordon(self) -> None:
+        self._ask("cordon")
+
+    def _ask_drain(self) -> None:
+        self._ask("drain")
+
+    def _ask(self, verb: str) -> None:
+        node = self.node
+        if node is not None:
+            label = text(f"node.ask.{verb}", name=node.name)
+            work = self._cordon if verb == "cordon" else self._drain
+            self.ask_line(Question(label, lambda why: self.start(work(node, why))))
+
+    async def _cordon(self, node: Node, why: str) -> None:
+        self._told(await self.call(lambda client: client.nodes.cordon(node.name, why)), "cordoned")
+
+    async def _uncordon(self) -> None:
+        node = self.node
+        if node is not None:
+            done = await self.call(lambda client: client.nodes.uncordon(node.name))
+            self._told(done, "uncordoned")
+
+    async def _drain(self, node: Node, why: str) -> None:
+        concerned = ", ".join(f"{t.task_id} {t.task_name} ({t.user})" for t in node.tenants)
+        question = text(
+            "node.drain.who" if concerned else "node.drain.nobody", name=node.name, who=concerned
+        )
+        if await self.confirm(question):
+            self._told(
+                await self.call(lambda client: client.nodes.drain(node.name, why)), "drained"
+            )
+
+    def _told(self, node: Node, done: str) -> None:
+        self.hai.say(f"{node.name}: {text(f'done.{done}')}")
+        self.node_changed(node)

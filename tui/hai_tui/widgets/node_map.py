@@ -1,0 +1,140 @@
+"""Draws the map of nodes: a sign a node, rows by group and zone; only rows that are seen are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from hai.v1.node_pb2 import Node
+from hai_tui.cluster.layout import CELL, MapRow, Place, beside, place_of, rows_of
+from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.theme import tones
+
+
+class NodeMap(ScrollView, can_focus=True):
+    """Posts Moved when the cursor stands on another node, Opened on enter or a double click."""
+
+    DEFAULT_CSS = """
+    NodeMap { height: 1fr; background: $background; scrollbar-size-vertical: 1; padding: 0 1; }
+    NodeMap > .map--title { text-style: bold; color: $secondary; }
+    NodeMap > .map--cursor { background: $primary 60%; text-style: bold; }
+    NodeMap > .map--same { background: $accent 30%; }
+    NodeMap > .map--empty { color: $foreground 70%; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "map--title", "map--cursor", "map--same", "map--empty",
+    }  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "go(-1, 0)", show=False),
+        Binding("down,j", "go(1, 0)", show=False),
+        Binding("left,h", "go(0, -1)", show=False),
+        Binding("right", "go(0, 1)", show=False),
+        Binding("pageup,ctrl+b", "go(-10, 0)", show=False),
+        Binding("pagedown,ctrl+f", "go(10, 0)", show=False),
+        Binding("home,g", "go(0, -1000000)", show=False),
+        Binding("end,G", "go(0, 1000000)", show=False),
+        Binding("enter", "open", show=False),
+    ]
+
+    class Moved(Message):
+        """The cursor stands on another node."""
+
+    class Opened(Message):
+        """A node is to be shown."""
+
+        def __init__(self, node_name: str) -> None:
+            super().__init__()
+            self.node_name = node_name
+
+    def __init__(self, nodes: Mapping[str, Node], user: Callable[[], str]) -> None:
+        super().__init__()
+        self._known, self._user = nodes, user
+        self._map: list[MapRow] = []
+        self.cursor = ""
+        self.empty = ""
+        self.marked_task = 0  # the nodes of this task stand out
+
+    @property
+    def node(self) -> Node | None:
+        """The one under the cursor."""
+        return self._known.get(self.cursor)
+
+    def show(self) -> None:
+        """Lay the nodes out anew; the cursor stays on its node."""
+        self._map = rows_of(self._known.values(), max(1, self.size.width - 1))
+        if self.cursor not in self._known:
+            self.cursor = next((n for row in self._map for n in row.names), "")
+            self.post_message(self.Moved())
+        self.virtual_size = Size(self.size.width, len(self._map))
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """Rows are as wide as the screen."""
+        self.show()
+
+    def action_go(self, down: int, right: int) -> None:
+        """Move the cursor."""
+        at = place_of(self._map, self.cursor)
+        if at is not None:
+            self._move(beside(self._map, at, down, right))
+
+    def action_open(self) -> None:
+        """Show the node under the cursor."""
+        if self.cursor:
+            self.post_message(self.Opened(self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor there; twice: show it."""
+        row, cell = self.scroll_offset.y + event.y, (event.x - 1) // CELL
+        if 0 <= row < len(self._map) and 0 <= cell < len(self._map[row].names):
+            self._move(Place(row, cell))
+            if event.chain == 2:
+                self.action_open()
+
+    def _move(self, to: Place) -> None:
+        self.cursor = self._map[to.row].names[to.cell]
+        top = max(0, to.row - 1)  # with the heading above the first row
+        self.scroll_to_region(Region(0, top, 1, to.row - top + 1), animate=False)
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def render_line(self, y: int) -> Strip:
+        """One row."""
+        number = self.scroll_offset.y + y
+        width = self.size.width
+        if number >= len(self._map):
+            style = self.get_component_rich_style("map--empty")
+            told = self.empty if not self._map and y == 1 else ""
+            return Strip([Segment(told, style)]).crop_extend(0, width, self.rich_style)
+        row = self._map[number]
+        if not row.names:
+            segments = [Segment(row.title, self.get_component_rich_style("map--title"))]
+        else:
+            segments = self._cells(row)
+        return Strip(segments).crop_extend(0, width, self.rich_style)
+
+    def _cells(self, row: MapRow) -> list[Segment]:
+        styles, user = tones(self.app.current_theme), self._user()
+        segments = []
+        for name in row.names:
+            node = self._known[name]
+            look = LOOKS[condition(node, user)]
+            segments.append(Segment(look.glyph, styles[look.tone] + self._mark(node)))
+            segments.append(Segment(" " * (CELL - 1), self.rich_style))
+        return segments
+
+    def _mark(self, node: Node) -> Style:
+        if node.name == self.cursor:
+            return self.get_component_rich_style("map--cursor")
+        if self.marked_task and any(tenant.task_id == self.marked_task for tenant in node.tenants):
+            return self.get_component_rich_style("map--same")
+        return self.rich_style
