@@ -154,13 +154,13 @@ def _place(files: Files, folder: int, step: _Step) -> tuple[Any, ...] | None:
     """Answers a row of stats; None when a program was at it already."""
     incoming, source = files.incoming.folder, step.source
     assert source is not None
-    if files.incoming.has(source):
+    with suppress(FileNotFoundError):  # it was placed before a crash
+        os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)
         _make_way(files, folder, step)
         if step.executable:
             os.chmod(source, 0o755, dir_fd=incoming)
         if files.owner and os.geteuid() == 0:
             os.chown(source, files.owner, files.owner, dir_fd=incoming, follow_symlinks=False)
-        os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)
         os.rename(source, step.name, src_dir_fd=incoming, dst_dir_fd=folder)
     now = look(step.name, folder)
     if now is None or now.size != step.size or not 0 <= step.mtime_ns - now.mtime_ns < _COARSE_NS:

@@ -1,7 +1,7 @@
 """What programs wrote into the tree, found by a walk over it and made a revision.
 
-Only what a stat does not settle is read. What changes while it is read, cannot be read, is no file, directory or link
-that stays inside, or has a name that is no path here, is left as the index has it.
+Only what a stat does not settle is read. What changes while it is read, or cannot be read, is left as the index has
+it. What is no file, directory or link that stays inside, or has a name that is no path here, is not there for us.
 """
 
 from __future__ import annotations
@@ -115,6 +115,8 @@ class _Walk:
             entry = self._file(folder, descriptor, name, known)
         else:
             entry = _link(path, name, descriptor) if S_ISLNK(now.st_mode) else None
+        if entry is None and row is not None:
+            changed += self._gone(folder, row)
         if entry is None or entry == known:
             return
         if known is not None and known.kind is EntryKind.DIRECTORY and entry.kind is not known.kind:

@@ -9,13 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any
 
 import zstandard
 from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid, Violation
-from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, joined
+from hai_backend.domain.workspace import (
+    Chunk,
+    Entry,
+    EntryKind,
+    Revision,
+    joined,
+    target_problem,
+)
 from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files, is_still
@@ -48,18 +56,22 @@ class Push:
         self._number = number
         self._missing: dict[bytes, int] = {}  # contents that are wanted, with their sizes
         self._recipes: dict[bytes, int] = {}  # bytes of a recipe that is being told
+        self._from_nothing = not files.index.newest().number and not files.incoming.names()
         self.received_bytes = 0
 
     def want(self, entries: Iterable[Entry]) -> list[bytes]:
-        """Add changes; answers the digests that are missing. Raises Invalid with every bad entry."""
+        """Add changes; answers the digests that are missing and were not asked for yet. Raises Invalid."""
         entries = list(entries)
         staging.want(self._files.index, self._number, entries)
         wanted = {e.digest: e.size for e in entries if e.kind is EntryKind.FILE}
-        missing = self._absent(wanted)
+        missing = [d for d in self._absent(wanted) if d not in self._missing]
         self._missing |= {digest: wanted[digest] for digest in missing}
         return missing
 
     def _absent(self, wanted: dict[bytes, int]) -> list[bytes]:
+        """In the first push into an empty workspace, everything; nobody needs to look."""
+        if self._from_nothing:
+            return list(wanted)
         known = self._known(list(wanted))
         incoming = self._files.incoming
         return [d for d in wanted if d not in known and not incoming.has(d.hex())]
@@ -143,7 +155,7 @@ def carry_out(files: Files, author: Author) -> Revision:
 
 def require_as_known(files: Files) -> None:
     """Raises Conflict when programs changed what is to be replaced: that must become a revision first."""
-    query = """SELECT s.folder, s.name, e.digest, t.size, t.mtime_ns, t.ino, t.ctime_ns, t.seen_ns
+    query = """SELECT s.folder, s.name, s.kind, e.digest, t.size, t.mtime_ns, t.ino, t.ctime_ns, t.seen_ns
         FROM staged s LEFT JOIN entries e ON e.folder = s.folder AND e.name = s.name AND e.gone = 0
         LEFT JOIN stats t ON t.folder = s.folder AND t.name = s.name
         WHERE (e.kind = 1 OR e.kind IS NULL) AND (s.folder, s.name) > (?, ?)
@@ -152,36 +164,53 @@ def require_as_known(files: Files) -> None:
     with files.folders() as folders:
         while rows := files.index.rows(query, after):
             after = (rows[-1][0], rows[-1][1])
-            for folder, name, digest, *seen in rows:
+            for folder, name, kind, digest, *seen in rows:
                 if folder == absent:
                     continue
-                if not _is_folder(folders, folder):
+                if not _is_folder(files, folders, folder):
                     absent = folder
-                elif not _as_known(folders.at(folder), name, digest, seen):
+                elif not (
+                    _is_free(folders.at(folder), name, kind)
+                    if digest is None
+                    else _is_known(folders.at(folder), name, digest, seen)
+                ):
                     raise _written(joined(folder, name))
 
 
-def _is_folder(folders: Folders, folder: str) -> bool:
-    """What is missing altogether is made again."""
+def _is_folder(files: Files, folders: Folders, folder: str) -> bool:
+    """What is missing altogether is made again, and what never was a directory makes way for one."""
     try:
         folders.at(folder)
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise _written(folder) from error
+        if files.index.entry(folder, files.index.newest().number) is not None:
+            raise _written(folder) from error
+        return False
     return True
 
 
-def _as_known(folder: int, name: str, digest: bytes | None, seen: list[Any]) -> bool:
+def _is_free(folder: int, name: str, kind: int) -> bool:
+    """Nothing that a look would make part of a revision is in the way; anything else will be set aside."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if S_ISLNK(mode):
+            return bool(target_problem(name, os.readlink(name, dir_fd=folder)))
+    except FileNotFoundError:
+        return True
+    if S_ISDIR(mode):
+        return kind == EntryKind.DIRECTORY
+    return not S_ISREG(mode)
+
+
+def _is_known(folder: int, name: str, digest: bytes, seen: list[Any]) -> bool:
     try:
         file = open_in(folder, name)
-    except FileNotFoundError:
-        return digest is None
     except OSError:
         return False
     known = Stat(*seen) if seen[0] is not None else None
     with opened(file):
-        return digest is not None and is_still(file, known, digest)
+        return is_still(file, known, digest)
 
 
 def prepare(files: Files) -> list[str]:

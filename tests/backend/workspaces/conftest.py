@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,20 @@ class Here:
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Here]:
-    home = tmp_path / "home"
+    async with _serving(tmp_path / "home") as here:
+        yield here
+
+
+@pytest.fixture
+async def here_in_memory(tmp_path: Path) -> AsyncIterator[Here]:
+    """Where disks would be slow: as many files as a test likes."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as directory:
+        async with _serving(Path(directory)) as here:
+            yield here
+
+
+@asynccontextmanager
+async def _serving(home: Path) -> AsyncIterator[Here]:
     async with running_server(home, nodes=1) as server, Client(server.profile) as client:
         yield Here(server, client, home / "workspaces" / "admin")
