@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` itself takes time to load
+    from typing import Any
 
 __all__ = ["get_envs", "set_env"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from email.parser import HeaderParser
 from hashlib import sha256
 from pathlib import Path
 
@@ -63,6 +62,8 @@ def metadata(info: Path) -> str:
 
 
 def _requires(info: Path) -> frozenset[str]:
+    from email.parser import HeaderParser  # takes long to load, and only plans need it
+
     lines = HeaderParser().parsestr(metadata(info)).get_all("Requires-Dist", [])
     needed = (_NAME.match(line) for line in lines if "extra ==" not in line)
     return frozenset(normal(name[0]) for name in needed if name)

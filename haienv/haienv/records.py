@@ -136,11 +136,16 @@ def layer_from(text: str) -> Layer:
 
 
 def to_toml(record: Label | Layer | Config) -> str:
-    """The text of a record."""
+    """The text of a record; what is empty is left out."""
     import tomli_w
 
     head = {} if isinstance(record, Config) else {"schema": SCHEMA}
-    return tomli_w.dumps({**head, **asdict(record)}, multiline_strings=False)
+    return tomli_w.dumps({**head, **_filled(asdict(record))}, multiline_strings=False)
+
+
+def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
+    tables = {k: _filled(v) if k == "config" else v for k, v in table.items()}
+    return {key: value for key, value in tables.items() if value}
 
 
 def _parent(table: object) -> Parent:

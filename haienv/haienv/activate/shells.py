@@ -49,7 +49,7 @@ _RESTORE = """  case "$_HAIENV_HAD_{v}" in
   unset _HAIENV_OLD_{v} _HAIENV_HAD_{v}
 """
 _EXPORTED = {
-    "bash": '_HAIENV_A="$(declare -p {v})"; _HAIENV_A="${{_HAIENV_A#declare -}}"; case "${{_HAIENV_A%% *}}" in',
+    "bash": 'case "${{{v}@a}}" in',
     "zsh": 'case "${{(t){v}}}" in',  # of all words there, only export has an x
 }
 _HIDE = {"bash": "export -n", "zsh": "typeset -g +x"}
@@ -70,7 +70,7 @@ def _posix(shell: str, activation: Activation) -> str:
     return (
         _LEAVE[shell]
         + save
-        + f"unset _HAIENV_A\n_HAIENV_DEACTIVATE={_OLD_DEACTIVATE[shell]}\n"
+        + f"_HAIENV_DEACTIVATE={_OLD_DEACTIVATE[shell]}\n"
         + f"_haienv_leave() {{\n{restore}{_LAST}}}\n"
         + "deactivate() { _haienv_leave; }\n"
         + _enter(activation)
@@ -152,5 +152,5 @@ def _fish(activation: Activation) -> str:
         + _FISH_FUNCTIONS.format(prompt=fish_quoted(activation.prompt))
         + f"{sets}set -gx PATH {path} $PATH\n"
         + (f"set -gx PYTHONPATH {search} $PYTHONPATH\n" if search else "")
-        + "set -eg PYTHONHOME\n"
+        + "set -qg PYTHONHOME; and set -eg PYTHONHOME; or true\n"
     )
