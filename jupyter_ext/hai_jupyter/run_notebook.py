@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -84,36 +86,46 @@ def main(argv: Sequence[str] | None = None) -> int:
         kernel_name=_kernel(notebook),
         kernel_manager_class=TaskKernelManager,
     )
-    return asyncio.run(_run(runner, wanted.grace))
+    with tempfile.TemporaryDirectory(
+        prefix="hai-", dir="/tmp"
+    ) as short:  # for paths of unix sockets
+        os.environ["JUPYTER_RUNTIME_DIR"] = short
+        return asyncio.run(_run(runner, wanted.grace))
 
 
 async def _run(runner: Runner, grace: float) -> int:
     asked = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+
+    def listen(**_: Any) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+
+    listen()
+    runner.on_notebook_start = listen  # again: nbclient would end the kernel at once
     work = asyncio.ensure_future(runner.async_execute())
     suspend = asyncio.ensure_future(asked.wait())
     await asyncio.wait({work, suspend}, return_when=asyncio.FIRST_COMPLETED)
     if not work.done():
         await _leave(runner, work, grace)
+    if not work.done():
+        work.cancel()
+        await asyncio.wait({work})
+        return 128 + signal.SIGTERM
     suspend.cancel()
     return _result(runner, work)
 
 
 async def _leave(runner: Runner, work: asyncio.Future[Any], grace: float) -> None:
+    """Save, give the running cell its time, and yield; in the cluster this returns only if all cells have run."""
     task.receive_suspend_command()
     runner.save("suspended")
     print(f"suspend: saved after {runner.done} cells; they run again in the next run", flush=True)
     await asyncio.wait({work}, timeout=grace)
     if not work.done():
         runner.save("suspended")
-        task.go_suspend()  # does not return in the cluster
-        work.cancel()
-        await asyncio.wait({work})
+        task.go_suspend()
 
 
 def _result(runner: Runner, work: asyncio.Future[Any]) -> int:
-    if work.cancelled():
-        return 128 + signal.SIGTERM
     error = work.exception()
     runner.save("failed" if error else "finished")
     if error is None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 from jupyter_client.manager import AsyncKernelManager
@@ -28,7 +29,10 @@ class TaskKernelSpecs(KernelSpecManager):
 
 
 class TaskKernelManager(AsyncKernelManager):
-    """A kernel manager that finds those."""
+    """A kernel manager that finds those. Nobody else on the node can reach the kernel: it listens on unix sockets."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(transport="ipc", **options)
 
     def _kernel_spec_manager_default(self) -> TaskKernelSpecs:
         return TaskKernelSpecs(parent=self)

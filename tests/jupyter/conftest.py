@@ -93,13 +93,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     yield from _place(tmp_path_factory.mktemp("jupyter"), lab=False)
 
 
-def _place(home: Path, *, lab: bool) -> Iterator[Place]:
+def _place(home: Path, *, lab: bool, **variables: str) -> Iterator[Place]:
     (home / "hai").mkdir()
     server = ServerProcess(home / "hai", "--nodes", "2")
     profile = server.start()
     write_profile(home / "config.toml", profile)
     try:
-        jupyter = start_lab(home, home / "config.toml", lab=lab)
+        jupyter = start_lab(home, home / "config.toml", lab=lab, **variables)
         try:
             yield Place(home, server, profile, jupyter)
         finally:

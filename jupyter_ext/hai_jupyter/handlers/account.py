@@ -57,6 +57,18 @@ class EnvironmentsHandler(Handler):
         return [_plain(environment) for environment in await self.client.environments.list()]
 
 
+class WorkspacesHandler(Handler):
+    """The user's directories that are kept the same elsewhere and on the cluster."""
+
+    @answers
+    async def get(self) -> Any:
+        """By name, without the secret of whoever writes one."""
+        found = [_plain(workspace) for workspace in await self.client.workspaces.list()]
+        for workspace in found:
+            workspace.get("lease", {}).pop("token", None)
+        return found
+
+
 class MemoryHandler(Handler):
     """Memory of this container."""
 

@@ -11,6 +11,7 @@ from hai_jupyter.handlers.account import (
     MemoryHandler,
     MessagesHandler,
     SavedHandler,
+    WorkspacesHandler,
 )
 from hai_jupyter.handlers.live import EventsSocket, StateHandler
 from hai_jupyter.handlers.logs import LogFileHandler, LogSocket
@@ -24,6 +25,7 @@ _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"groups", GroupsHandler),
     (r"messages", MessagesHandler),
     (r"environments", EnvironmentsHandler),
+    (r"workspaces", WorkspacesHandler),
     (r"memory", MemoryHandler),
     (r"tasks/(\d{1,18})", TaskHandler),
     (r"tasks/(\d{1,18})/log", LogSocket),

@@ -1,0 +1,268 @@
+/** The model, without a browser: run by `npm test`, and by tests/jupyter/test_front_end.py. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Board } from '../src/model/board';
+import { Feed, Socket } from '../src/model/feed';
+import { matcher } from '../src/model/filter';
+import { EMPTY, asFile, asForm, lines as asLines, pairs } from '../src/model/form';
+import { isChinese, speaker } from '../src/model/language';
+import { Lines, pieces, search } from '../src/model/lines';
+import { fill, news } from '../src/model/news';
+import { bars, runningShare } from '../src/model/spans';
+import { Frame, LogRow, TaskRow } from '../src/model/types';
+import { reveal, seen } from '../src/model/window';
+import { bytes, glyph, lasting, level, span, status, verbs } from '../src/model/words';
+
+function row(id: number, more: Partial<TaskRow> = {}): TaskRow {
+  return { id, user: 'alice', name: `task${id}`, nodes: 1, state: 'RUNNING', priority: 10, version: id, ...more };
+}
+
+function frame(more: Partial<Frame> = {}): Frame {
+  return { tasks: [], nodes: [], version: 0, ...more };
+}
+
+test('a board is complete once a frame has a version, and lists the newest first', () => {
+  const board = new Board();
+  board.apply(frame({ reset: true, board: 'b', tasks: [row(1), row(3)] }));
+  assert.equal(board.complete, false);
+  board.apply(frame({ tasks: [row(2)], version: 7 }));
+  assert.deepEqual(board.rows.map(task => task.id), [3, 2, 1]);
+  assert.deepEqual([board.complete, board.version, board.id], [true, 7, 'b']);
+});
+
+test('an older row never replaces a newer one', () => {
+  const board = new Board();
+  board.apply(frame({ tasks: [row(1, { version: 5, name: 'new' })], version: 5 }));
+  board.put(row(1, { version: 4, name: 'old' }));
+  assert.equal(board.tasks.get(1)?.name, 'new');
+});
+
+test('a reset forgets everything, and says nothing of what comes again', () => {
+  const board = new Board();
+  const told: number[] = [];
+  board.watch((_, after) => told.push(after.id));
+  board.apply(frame({ tasks: [row(1)], version: 1 }));
+  board.apply(frame({ reset: true, tasks: [row(2)] }));
+  assert.deepEqual([[...board.tasks.keys()], told], [[2], []]);
+  board.apply(frame({ version: 2 }));
+  board.apply(frame({ tasks: [row(2, { version: 3 })], version: 3 }));
+  assert.deepEqual(told, [2]);
+});
+
+test('10 000 tasks are filtered within a frame of a screen', () => {
+  const board = new Board();
+  const tasks = Array.from({ length: 10_000 }, (_, i) => row(i + 1, { tags: [`t${i % 7}`] }));
+  board.apply(frame({ tasks, version: 1 }));
+  const began = process.cpuUsage();
+  const found = board.rows.filter(matcher('user:me tag:t3 -name:*77*', 'alice'));
+  const used = process.cpuUsage(began);
+  assert.ok(found.length > 1000);
+  assert.ok(used.user + used.system < 200_000, `${used.user} µs`);
+});
+
+const FILTERS: Array<[string, Partial<TaskRow>, boolean]> = [
+  ['', {}, true],
+  ['bert', { name: 'Bert large' }, true],
+  ['bert large', { name: 'large bert' }, true],
+  ['state:running', {}, true],
+  ['state:waiting,held', { state: 'WAITING_INIT', held: true }, true],
+  ['status:failed', { state: 'FINISHED', outcome: 'FAILED' }, true],
+  ['-state:running', {}, false],
+  ['user:me', {}, true],
+  ['user:bob', {}, false],
+  ['tag:a,b', { tags: ['b'] }, true],
+  ['name:task*', {}, true],
+  ['name:"a b"', { name: 'a b' }, true],
+  ['-name:task1', {}, false],
+  ['starred:true', { starred: true }, true],
+  ['id:1', {}, true],
+  ['unknown:key', {}, false],
+  ['(', { name: 'a(b' }, true],
+  ['name:a(*', { name: 'a(b' }, true]
+];
+for (const [text, more, wanted] of FILTERS) {
+  test(`filter ${JSON.stringify(text)} ${wanted ? 'finds' : 'leaves out'} ${JSON.stringify(more)}`, () => {
+    assert.equal(matcher(text, 'alice')(row(1, more)), wanted);
+  });
+}
+
+class FakeSocket implements Socket {
+  onopen: ((event: any) => void) | null = null;
+  onmessage: ((event: any) => void) | null = null;
+  onclose: ((event: any) => void) | null = null;
+  closed = false;
+  constructor(readonly query: string) {}
+  close(): void {
+    this.closed = true;
+  }
+}
+
+function world() {
+  const sockets: FakeSocket[] = [];
+  const waits: Array<[number, () => void]> = [];
+  const polls: Array<{ query: string; resolve: (frame: Frame) => void; reject: (error: Error) => void }> = [];
+  const board = new Board();
+  const feed = new Feed(board, {
+    socket: query => {
+      const made = new FakeSocket(query);
+      sockets.push(made);
+      return made;
+    },
+    poll: query => new Promise((resolve, reject) => polls.push({ query, resolve, reject })),
+    later: (seconds, call) => waits.push([seconds, call]),
+    cancel: () => undefined
+  });
+  return { sockets, waits, polls, board, feed };
+}
+
+test('a feed that was cut goes on from the version it has seen, with growing pauses', () => {
+  const { sockets, waits, feed } = world();
+  feed.start();
+  sockets[0]!.onopen!({});
+  sockets[0]!.onmessage!({ data: JSON.stringify(frame({ board: 'x', version: 9 })) });
+  assert.equal(feed.state, 'live');
+  sockets[0]!.onclose!({});
+  assert.equal(feed.state, 'lost');
+  waits[0]![1]();
+  assert.equal(sockets[1]!.query, 'board=x&after=9');
+  sockets[1]!.onclose!({});
+  waits[1]![1]();
+  assert.deepEqual(waits.map(([seconds]) => seconds), [0.25, 0.5]);
+});
+
+test('where no websocket gets through it asks again and again, and tries sockets now and then', async () => {
+  const { sockets, waits, polls, board, feed } = world();
+  feed.start();
+  for (let i = 0; i < 3; i += 1) {
+    sockets[i]!.onclose!({});
+    waits[i]?.[1]();
+  }
+  assert.equal(polls.length, 1);
+  polls[0]!.resolve(frame({ tasks: [row(1)], version: 4 }));
+  await new Promise(setImmediate);
+  assert.deepEqual([feed.state, board.tasks.size], ['polling', 1]);
+  waits[waits.length - 1]![1]();
+  assert.equal(polls[1]!.query, 'board=&after=4');
+  polls[1]!.reject(new Error('gone'));
+  await new Promise(setImmediate);
+  assert.equal(feed.state, 'lost');
+});
+
+test('a closed feed stays closed', () => {
+  const { sockets, waits, feed } = world();
+  feed.start();
+  feed.close();
+  sockets[0]!.onclose!({});
+  assert.deepEqual([sockets[0]!.closed, waits.length], [true, 0]);
+});
+
+test('only what is seen is drawn', () => {
+  assert.deepEqual(seen(0, 400, 40, 10_000, 2), { first: 0, end: 12 });
+  assert.deepEqual(seen(4000, 400, 40, 10_000, 2), { first: 98, end: 112 });
+  assert.deepEqual(seen(4000, 400, 40, 5), { first: 5, end: 5 });
+  assert.equal(reveal(3, 200, 400, 40), 120);
+  assert.equal(reveal(20, 200, 400, 40), 440);
+  assert.equal(reveal(8, 200, 400, 40), 200);
+});
+
+const log = (...texts: Array<[string, boolean?]>): LogRow[] => texts.map(([text, redraw], i) => [1, 0, i, text, redraw ? 1 : 0]);
+
+test('a line that ended with a carriage return is replaced by the next of its rank', () => {
+  const lines = new Lines(100);
+  lines.add(log(['10 %', true], ['20 %', true], ['done'], ['next']));
+  assert.deepEqual(lines.all.map(line => line.text), ['done', 'next']);
+  lines.add([[1, 0, 9, 'a', 1], [1, 1, 9, 'other rank', 0], [1, 0, 9, 'b', 0], [2, 0, 9, 'run 2', 0]]);
+  assert.deepEqual(lines.all.map(line => line.text), ['done', 'next', 'b', 'other rank', 'run 2']);
+  assert.deepEqual(lines.all.map(line => line.opens), [true, false, false, false, true]);
+});
+
+test('a long log is bounded, and says how much was dropped', () => {
+  const lines = new Lines(10);
+  lines.add(log(...Array.from({ length: 25 }, (_, i): [string] => [String(i)])));
+  assert.deepEqual([lines.all.length, lines.dropped, lines.all[0]!.text], [10, 15, '15']);
+  lines.add(log(['x', true], ['y']));
+  assert.deepEqual(lines.all.map(line => line.text).slice(-2), ['24', 'y']);
+  assert.deepEqual(search(lines.all, 'Y'), [lines.all.length - 1]);
+});
+
+test('colours stay, every other escape goes, control characters are seen', () => {
+  assert.deepEqual(pieces('\x1b[1;31mbad\x1b[0m ok'), [
+    { text: 'bad', style: 'bold red' },
+    { text: ' ok', style: '' }
+  ]);
+  const hostile = 'a\x1b]0;title\x07b\x1b[2Jc\x1b[38;5;9md\x00e\x1b';
+  assert.equal(pieces(hostile).map(piece => piece.text).join(''), 'abcd\ufffde');
+  assert.equal(pieces('<img src=x onerror=1>')[0]!.text, '<img src=x onerror=1>');
+});
+
+test('only ends and suspensions of one’s own tasks are news', () => {
+  const running = row(1);
+  const failed = row(1, { state: 'FINISHED', outcome: 'FAILED' });
+  assert.equal(news(running, failed, 'alice')?.kind, 'error');
+  assert.equal(news(running, { ...failed, outcome: 'SUCCEEDED' }, 'alice')?.kind, 'success');
+  assert.equal(news(running, failed, 'bob'), null);
+  assert.equal(news(undefined, failed, 'alice'), null);
+  assert.equal(news(failed, failed, 'alice'), null);
+  assert.equal(news(running, row(1, { state: 'SUSPENDED' }), 'alice')?.kind, 'info');
+  assert.equal(news(running, row(1, { state: 'SUSPENDED', held: true }), 'alice'), null);
+  assert.equal(fill('{a} and {b}', { a: 1 }), '1 and {b}');
+});
+
+test('states have a word and a mark, and verbs that fit', () => {
+  assert.equal(status(row(1, { state: 'WAITING_INIT' })), 'WAITING');
+  assert.equal(status(row(1, { run: 'SUSPENDING' })), 'SUSPENDING');
+  assert.deepEqual(verbs(row(1)), ['suspend', 'stop']);
+  assert.deepEqual(verbs(row(1, { run: 'STOPPING' })), ['stop']);
+  assert.deepEqual(verbs(row(1, { state: 'SUSPENDED', held: true })), ['resume', 'stop']);
+  assert.deepEqual(verbs(row(1, { state: 'FINISHED' })), []);
+  const marks = ['RUNNING', 'SUCCEEDED', 'FAILED', 'STOPPED', 'WAITING', 'SUSPENDED', 'HELD'].map(glyph);
+  assert.equal(new Set(marks).size, marks.length);
+  assert.deepEqual([level(30), level(-1), level(7)], ['HIGH', 'AUTO', '7']);
+});
+
+test('spans and sizes are short', () => {
+  assert.deepEqual([0, 59, 200, 7500, 270_000].map(span), ['0 s', '59 s', '3 min 20 s', '2 h 5 min', '3 d 3 h']);
+  assert.deepEqual([500, 3_650_722_202, 2 ** 20].map(bytes), ['500 B', '3.40 GiB', '1.00 MiB']);
+  assert.equal(lasting(row(1, { run_started: 100 }), 160), '1 min');
+  assert.equal(lasting(row(1, { state: 'WAITING_INIT', created: 100 }), 107), '7 s');
+});
+
+test('a form becomes a task file and comes back from one', () => {
+  const form = { ...EMPTY, name: 'n', nodes: 4, tags: 'a, b', variables: 'A=1\n# no\nB= x=y ', timeLimit: '2h' };
+  const file = asFile(form);
+  assert.deepEqual(file.resource, { node_count: 4, group: 'default' });
+  assert.deepEqual(file.spec, { environments: { A: '1', B: 'x=y' } });
+  assert.deepEqual(file.options, { tags: ['a', 'b'], time_limit: '2h' });
+  const back = asForm(file, EMPTY);
+  assert.deepEqual(back, { ...form, tags: 'a b', variables: 'A=1\nB=x=y' });
+  assert.equal(asLines(pairs('a=1\nb')), 'a=1\nb=');
+});
+
+test('the life of a task is bars without gaps', () => {
+  const time = (s: number) => new Date(s * 1000).toISOString();
+  const runs = [
+    { number: 1, create_time: time(110), start_time: time(112), end_time: time(150), reason: 'left' },
+    { number: 2, create_time: time(170), start_time: time(171) }
+  ];
+  const found = bars(100, runs, 0, 200);
+  assert.deepEqual(
+    found.map(bar => [bar.kind, bar.from, bar.to]),
+    [
+      ['waiting', 100, 110],
+      ['starting', 110, 112],
+      ['running', 112, 150],
+      ['waiting', 150, 170],
+      ['starting', 170, 171],
+      ['running', 171, 200]
+    ]
+  );
+  assert.equal(runningShare(found), 0.67);
+  assert.deepEqual(bars(100, [], 0, 100), []);
+});
+
+test('a language is a table; what it lacks stays English', () => {
+  const say = speaker({ Stop: '停止' });
+  assert.deepEqual([say('Stop'), say('Go {n}', { n: 1 })], ['停止', 'Go 1']);
+  assert.deepEqual(['zh_CN', 'zh-TW', 'en'].map(isChinese), [true, true, false]);
+});

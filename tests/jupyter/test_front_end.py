@@ -1,0 +1,52 @@
+"""The front end's own tests, run by node; and what its sources must keep to."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FRONT = Path(__file__).parents[2] / "jupyter_ext"
+SOURCES = [*FRONT.glob("src/**/*.ts"), *FRONT.glob("src/**/*.tsx")]
+_SAID = re.compile(
+    r"""\bsay\(\s*'((?:[^'\\]|\\.)+)'|\b(?:label|text|placeholder)[:=]\s*'((?:[^'\\]|\\.)+)'"""
+)
+_TABLE = re.compile(r"^\s*(?:'((?:[^'\\]|\\.)+)'|(\w+)):", re.MULTILINE)
+
+
+@pytest.mark.skipif(
+    not (shutil.which("node") and (FRONT / "node_modules").exists()),
+    reason="node, or what jupyter_ext/labextension.py installs, is missing",
+)
+def test_the_model_passes_its_tests() -> None:
+    tsc = ["node", "node_modules/typescript/bin/tsc", "-p", "tsconfig.test.json"]
+    compiled = subprocess.run(tsc, cwd=FRONT, capture_output=True, text=True)
+    assert compiled.returncode == 0, compiled.stdout
+    tested = subprocess.run(
+        ["node", "--test", "build/test/"], cwd=FRONT, capture_output=True, text=True
+    )
+    assert tested.returncode == 0, tested.stdout
+
+
+@pytest.mark.parametrize(
+    "word", ["innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write"]
+)
+def test_text_is_only_ever_text(word: str) -> None:
+    """dangerouslySetInnerHTML is found too."""
+    assert [str(path) for path in SOURCES if word.lower() in path.read_text().lower()] == []
+
+
+def test_colours_come_from_labs_theme() -> None:
+    style = (FRONT / "style" / "base.css").read_text()
+    assert re.findall(r"#[0-9a-fA-F]{3,8}\b|\brgba?\(", style) == []
+
+
+def test_all_that_is_said_has_a_translation() -> None:
+    table = (FRONT / "src" / "model" / "zh.ts").read_text()
+    known = {a or b for a, b in _TABLE.findall(table)}
+    said = {a or b for path in SOURCES for a, b in _SAID.findall(path.read_text())}
+    shown = {text for text in said if " " in text or text[0].isupper()}
+    assert sorted(shown - known) == []
