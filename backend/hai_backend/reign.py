@@ -140,7 +140,6 @@ class Reign:
         await self._first_user()
         await self.cluster.load()
         await self.ledger.load()
-        await self.environments.begin()
         self.interruptions.load(self.ledger.unfinished().values())
         for task in self.ledger.unfinished().values():
             self.timers.set(task)
@@ -154,6 +153,7 @@ class Reign:
     def govern(self) -> None:
         """Let the loops run."""
         self._run(self.scheduling.run())
+        self._run(self.environments.begin())
         self._run(learning.recall(self.store, self.scheduling.learn))
 
     async def _listed(self, launching: asyncio.Task[None]) -> None:

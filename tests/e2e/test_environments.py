@@ -201,5 +201,9 @@ async def test_a_lock_is_built_on_the_cluster_with_wheels_that_no_index_has(loca
     code = "import os, paint\nprint(paint.colour, os.environ['COLOUR'])"
     task = await local.run(local.spec("pushed", code, py_venv="pushed"))
     assert await local.lines(task.id) == ["blue a = b"], task.reason
+    description.replace = True
+    *_, again = [answer async for answer in local.client.environments.build(description, {})]
+    assert isinstance(again, Environment)
+    assert again.lock_hash == made.lock_hash
     described = await local.client.environments.export("pushed")
     assert hashlib.sha256(described.lock.encode()).hexdigest() == made.lock_hash

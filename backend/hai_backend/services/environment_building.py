@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -139,10 +140,12 @@ class EnvironmentBuilding:
         uid, texts = order.owner.uid, {_LOCK: order.lock}
         wheels = [path for sha256 in order.wheels if (path := self._wheels.path(sha256))]
         await asyncio.to_thread(self._haienv.own, order.owner.name, uid)
+        there = await self._environments.has_files(order.called)
+        used = bool(self._environments.used_by(order.called))
         async with self._haienv.place(uid, texts, wheels) as place:
-            arguments = command(order, place)
-            async for line in self._haienv.run(order.owner.name, uid, arguments, place):
-                yield line
+            for words in commands(order, place, there=there, used=used):
+                async for line in self._haienv.run(order.owner.name, uid, words, place):
+                    yield line
 
     async def _note(self, order: Order, state: EnvironmentState, message: str) -> None:
         """Only of what has no files: those tell of themselves."""
@@ -152,16 +155,30 @@ class EnvironmentBuilding:
             await self._environments.note(replace(said, state=state, message=message[:2000]))
 
 
-def command(order: Order, place: Path) -> list[str]:
-    """What haienv is told: each word one argument, and what comes from users never the beginning of one."""
-    words = ["create", order.called.name, f"--from={place / _LOCK}", f"--py={order.python_version}"]
+def commands(order: Order, place: Path, *, there: bool, used: bool) -> list[list[str]]:
+    """What haienv is told, one after the other.
+
+    One that is replaced keeps its name until the new one is whole; while tasks use it, it stays under another.
+    """
+    name = order.called.name
+    if not there:
+        return [_create(order, place, name)]
+    mark = hashlib.sha256(str(place).encode()).hexdigest()[:8]
+    new, old = f"{name[:50]}.new-{mark}", f"{name[:50]}.old-{mark}"
+    away = ["rename", name, old] if used else ["remove", name, "--force", "--yes"]
+    return [_create(order, place, new), away, ["rename", new, name]]
+
+
+def _create(order: Order, place: Path, name: str) -> list[str]:
+    """Each word one argument; what comes from users is never the beginning of one, but for the checked name."""
+    words = ["create", name, f"--from={place / _LOCK}", f"--py={order.python_version}"]
     words += [f"--find-links={place / 'wheels'}", f"--visibility={order.visibility.value.lower()}"]
     words += [f"--extend={order.parent}"] if order.parent else ["--no_extend"]
     words += [f"--group={order.user_group}"] if order.user_group else []
     words += [f"--extra-search-dir={path}" for path in order.config.search_dirs]
     words += [f"--extra-search-bin-dir={path}" for path in order.config.bin_dirs]
     words += [f"--extra-environment={name}={value}" for name, value in order.config.variables]
-    return [*words, *(["--replace"] if order.replace else []), "--yes"]
+    return [*words, "--yes"]
 
 
 def checked(identity: Identity, asked: pb.EnvironmentDescription) -> Order:

@@ -18,7 +18,7 @@ from hai_backend.domain.environment import Environment, EnvironmentName, Environ
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.right import Right
 from hai_backend.environments import reading
-from hai_backend.environments.reading import Seen
+from hai_backend.environments.reading import Seen, Trusted
 from hai_backend.loops.clock import Clock
 from hai_backend.services.ports import Ledger
 from hai_backend.services.rules import nearest
@@ -60,14 +60,13 @@ class Environments:
             seen = await asyncio.to_thread(self._seen, records)
             found = {name: merged(records.get(name), each) for name, each in seen.items()}
             kept = {name: found_ for name, found_ in sorted(found.items()) if found_ is not None}
-            for name, environment in kept.items():
-                if environment != records.get(name):
-                    await self._store.save_record(environment)
+            changed = [e for name, e in kept.items() if e != records.get(name)]
+            await asyncio.gather(*map(self._store.save_record, changed))
         return kept
 
     async def one(self, called: EnvironmentName) -> Environment | None:
         """One, as it is now."""
-        seen = await asyncio.to_thread(reading.look, self.root, called, self._trusted)
+        seen = await self._look(called)
         records = await self._store.records(Environment)
         record = next((r for r in records if r.called == called), None)
         return merged(record, seen)
@@ -90,7 +89,7 @@ class Environments:
 
     async def register(self, said: Environment) -> Environment:
         """Its files, or what its owner says where they cannot be read. Raises NotFound when there are none."""
-        seen = await asyncio.to_thread(reading.look, self.root, said.called, self._trusted)
+        seen = await self._look(said.called)
         if seen is None:
             place = self.root / said.owner / said.name
             raise NotFound(f"there is no environment at {place}", reason="NO_SUCH_ENVIRONMENT")
@@ -127,7 +126,7 @@ class Environments:
 
     async def has_files(self, called: EnvironmentName) -> bool:
         """Whether there is anything of it on the storage."""
-        return await asyncio.to_thread(reading.look, self.root, called, self._trusted) is not None
+        return await self._look(called) is not None
 
     async def forget(self, environment: Environment) -> None:
         """Take it off the list."""
@@ -143,18 +142,21 @@ class Environments:
         return sorted(t.id for t in tasks if t.spec.options.py_venv == str(called))
 
     def _seen(self, records: Known) -> dict[EnvironmentName, Seen]:
-        found: dict[EnvironmentName, Seen] = {}
-        for each in reading.scan(self.root, self._trusted):
-            found[each.called] = each
+        trusted = self._trust()
+        found: dict[EnvironmentName, Seen] = {e.called: e for e in reading.scan(self.root, trusted)}
         for called in records:
             if called not in found:
-                found[called] = reading.look(self.root, called, self._trusted)
+                found[called] = reading.look(self.root, called, trusted)
         return found
 
-    def _trusted(self, owner: str, uid: int) -> bool:
+    async def _look(self, called: EnvironmentName) -> Seen:
+        return await asyncio.to_thread(reading.look, self.root, called, self._trust())
+
+    def _trust(self) -> Trusted:
         """A directory that somebody else made under a user's name is not that user's."""
-        known = {user.name: user.uid for user in self._directory.users()}
-        return not known.get(owner) or uid in (known[owner], 0, os.getuid())
+        uids = {user.name: user.uid for user in self._directory.users()}
+        ours = (0, os.getuid())
+        return lambda owner, uid: uid in ours or uids.get(owner, 0) in (0, uid)
 
 
 def merged(record: Environment | None, seen: Seen) -> Environment | None:

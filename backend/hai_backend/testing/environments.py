@@ -101,6 +101,9 @@ if words[0] == "remove":
     import shutil
     shutil.rmtree(root / user / words[1])
     sys.exit(0)
+if words[0] == "rename":
+    (root / user / words[1]).rename(root / user / words[2])
+    sys.exit(0)
 print("building", words[1])
 wheels = sorted(p.name for p in Path(given["--find-links"]).iterdir())
 print("wheels", *wheels)

@@ -77,3 +77,30 @@ def test_it_stays_the_servers(
     Shared(tmp_path, pods).make(directory, 54321, 54321)
     assert (tmp_path / directory.below).stat().st_uid == os.getuid()
     assert mode(tmp_path / directory.below) == 0o700
+
+
+def test_tasks_see_all_environments_and_write_their_users_own(tmp_path: Path) -> None:
+    shared, root = Shared(tmp_path, PODS), tmp_path / "environments"
+    everybodys, own = shared.environments(root, "ada")
+    assert (everybodys.below, everybodys.read_only) == ("environments", True)
+    assert (own.below, own.read_only) == ("environments/ada", False)
+    for directory in (everybodys, own):
+        shared.make(directory, 2001, 2001)
+    assert mode(root / "ada") == (0o755 if os.getuid() == 0 else 0o777)
+    assert root.stat().st_uid == os.getuid()
+
+
+@pytest.mark.parametrize(
+    ("pods", "root", "user"),
+    [
+        pytest.param({}, "environments", "ada", id="processes see all files anyway"),
+        pytest.param({"agent_path": "/x"}, "environments", "ada", id="pods without the volume"),
+        pytest.param(PODS, "/srv/environments", "ada", id="another place, which is mounted"),
+        pytest.param(PODS, "environments", "../root", id="a name that is no directory"),
+        pytest.param(PODS, "environments", ".layers", id="a name of haienv's own"),
+    ],
+)
+def test_what_is_no_part_of_shared_is_not_lent(
+    tmp_path: Path, pods: dict[str, object], root: str, user: str
+) -> None:
+    assert Shared(tmp_path, pods).environments(tmp_path / root, user) == ()

@@ -371,8 +371,22 @@ async def test_a_name_is_taken_until_it_is_to_be_replaced(
     async with expect_refusal() as why:
         await built(platform, "ada", described(lock=lock_of("# other")))
     assert why[0].code is C.ALREADY_EXISTS
-    answers = await built(platform, "ada", described(lock=lock_of("# other"), replace=True))
-    assert answers[-1].environment.state == ENVIRONMENT_STATE_READY
+    other = described(lock=lock_of("# other"), replace=True)
+    made = (await built(platform, "ada", other))[-1].environment
+    assert made.lock_hash == hashlib.sha256(other.lock.encode()).hexdigest()
+    assert await names(platform, "ada") == ["torch[ada]"]
+
+
+async def test_one_that_tasks_use_stays_under_another_name_when_it_is_replaced(
+    platform: Any,
+) -> None:
+    before = make(platform, "ada", "torch")
+    await submitted(platform, "ada", "torch")
+    made = (await built(platform, "ada", described(replace=True)))[-1].environment
+    kept = {e.name: e.lock_hash for e in await listed(platform, "ada")}
+    assert kept.pop("torch") == made.lock_hash != before
+    ((name, lock_hash),) = kept.items()
+    assert (name.startswith("torch.old-"), lock_hash) == (True, before)
 
 
 async def test_a_parent_must_be_the_one_that_it_was_made_for(
