@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -30,6 +31,8 @@ from hai.v1.dataset_pb2 import (
     DATASET_VISIBILITY_PUBLIC,
     Dataset,
 )
+from hai.v1.environment_pb2 import ENVIRONMENT_STATE_READY, Environment
+from hai.v1.environment_service_pb2 import EnvironmentDescription
 from hai.v1.image_pb2 import Image, Registry
 from hai.v1.message_service_pb2 import Message
 from hai.v1.policy_pb2 import SchedulingPolicy
@@ -475,6 +478,27 @@ async def test_datasets(client: Client) -> None:
     for gone in (client.datasets.get("mine"), client.datasets.delete("mine")):
         with pytest.raises(errors.NotFound):
             await gone
+
+
+async def test_environments(client: Client) -> None:
+    environments = client.environments
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    lock = f"# haienv lock 1\n# python {minor}\n"
+    wanted = EnvironmentDescription(name="torch", python_version=minor, lock=lock)
+    for missing in (environments.get("torch"), environments.delete("torch")):
+        with pytest.raises(errors.NotFound):
+            await missing
+    *lines, made = [answer async for answer in environments.build(wanted, {})]
+    assert isinstance(made, Environment), lines
+    assert (made.name, made.state) == ("torch", ENVIRONMENT_STATE_READY)
+    assert made.path == f"{await environments.root()}/{made.owner}/torch"
+    assert [e.name for e in await environments.list()] == ["torch"]
+    assert [e.name for e in await environments.list("nobody")] == []
+    assert (await environments.get("torch", made.owner)).lock_hash == made.lock_hash
+    assert (await environments.export("torch")).lock == lock
+    assert (await environments.register(Environment(name="torch"))).name == "torch"
+    await environments.delete("torch")
+    assert list(await environments.list()) == []
 
 
 async def test_messages(client: Client) -> None:
