@@ -9,19 +9,17 @@ EnvError               exit code 1
 ├── Broken             1: its files are not what they should be
 ├── Refused            1: it would break something; --force may allow it
 ├── BuildFailed        1: the installer says no
-└── Unreachable        5: no server
+└── ServerSays         its own: an error of the server or of the way to it (haienv.remote)
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 
 class EnvError(Exception):
     """Root of the tree."""
 
-    code: ClassVar[int] = 1
-    reason: ClassVar[str] = "FAILED"
+    code: int = 1
+    reason: str = "FAILED"
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -78,10 +76,3 @@ class BuildFailed(EnvError):
     """The installer could not do it."""
 
     reason = "BUILD_FAILED"
-
-
-class Unreachable(EnvError):
-    """No server answers."""
-
-    code = 5
-    reason = "UNREACHABLE"

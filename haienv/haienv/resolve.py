@@ -58,6 +58,19 @@ def resolve(
     return Resolution(pins_of(uv.resolve(python, asking, keeping, answering, places, newer)))
 
 
+def resolve_for(
+    uv: Uv, wanted: Sequence[str], version: str, below: Mapping[str, str], work: Path
+) -> tuple[Pin, ...]:
+    """Versions for a Python that need not be here, on top of what is below."""
+    if not wanted:
+        return ()
+    kept = constraints(below, [requirement(line) for line in wanted])
+    asking, keeping, answering = (work / n for n in ("wanted.in", "constraints.in", "answer.txt"))
+    _write(asking, wanted)
+    _write(keeping, [f"{name}=={version}" for name, version in kept.items()])
+    return pins_of(uv.resolve_for(version, asking, keeping, answering))
+
+
 def requirement(line: str) -> Requirement:
     """Parse one requirement, or UsageError."""
     try:

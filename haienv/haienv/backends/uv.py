@@ -28,10 +28,13 @@ class Index:
     no_index: bool = False
     offline: bool = False
 
-    def arguments(self) -> list[str]:
-        """As uv takes them."""
+    def arguments(self, *places: Path) -> list[str]:
+        """As uv takes them; `places` are more to look for wheels."""
         given = [f"--default-index={self.url}"] if self.url else []
-        given += [f"--find-links={place}" for place in self.find_links]
+        named = [*map(str, places), *self.find_links]
+        if named:  # the option would take the place of the variable
+            named += filter(None, os.environ.get("UV_FIND_LINKS", "").split(","))
+        given += [f"--find-links={place}" for place in named]
         given += ["--no-index"] if self.no_index else []
         return [*given, *(["--offline"] if self.offline else [])]
 
@@ -61,14 +64,15 @@ class Uv:
         upgrade: bool = False,
     ) -> str:
         """Pins with hashes for what is wanted; what `answer` holds before is preferred."""
-        arguments = ["pip", "compile", str(wanted), "--constraints", str(constraints)]
-        arguments += ["--output-file", str(answer), "--python", str(python), "--generate-hashes"]
-        arguments += ["--no-header", "--no-annotate", "--no-strip-extras"]
+        arguments = [*_compile(wanted, constraints, answer), "--python", str(python)]
         arguments += ["--upgrade"] if upgrade else []
-        # the option would take the place of the variable
-        also = os.environ.get("UV_FIND_LINKS", "").split(",") if places else []
-        arguments += [f"--find-links={place}" for place in (*places, *also) if place]
-        self._run(*arguments, *self.index.arguments())
+        self._run(*arguments, *self.index.arguments(*places))
+        return answer.read_text()
+
+    def resolve_for(self, version: str, wanted: Path, constraints: Path, answer: Path) -> str:
+        """The same for a Python of a cluster: a version, Linux."""
+        arguments = [*_compile(wanted, constraints, answer), "--python-version", version]
+        self._run(*arguments, "--python-platform", "linux", *self.index.arguments())
         return answer.read_text()
 
     def install(self, python: Path, lock: Path, compiled: bool) -> None:
@@ -111,6 +115,14 @@ class Uv:
         if site.is_file():
             kept.setdefault("UV_CONFIG_FILE", str(site))
         return kept
+
+
+def _compile(wanted: Path, constraints: Path, answer: Path) -> list[str]:
+    return [
+        *("pip", "compile", str(wanted), "--constraints", str(constraints)),
+        *("--output-file", str(answer), "--generate-hashes"),
+        *("--no-header", "--no-annotate", "--no-strip-extras"),
+    ]
 
 
 def _binary() -> str:

@@ -217,11 +217,17 @@ def rename(settings: Settings, name: str, to: str) -> int:
 def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -> int:
     """Remove environments. What others extend, and what unfinished tasks use, is kept."""
     from haienv import changes
+    from haienv.remote import used_by
 
     here = home()
     found = [own(name)[1] for name in names]
     for each in found:
         changes.mine(here, each)
+        if not force and (tasks := used_by(each)):
+            raise Refused(
+                f"{each} is used by unfinished tasks: {', '.join(map(str, tasks))}",
+                "wait for them, stop them, or --force",
+            )
     sure(f"Remove {', '.join(map(str, found))}?", yes)
     for each in found:
         changes.remove(here, each, force)

@@ -1,0 +1,202 @@
+"""`haienv push`, `pull` and `build --remote`: environments of the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haienv.cli.frame import (
+    FILE,
+    EnvCommand,
+    Settings,
+    environment,
+    index_options,
+    installer,
+    names,
+)
+from haienv.cli.view import as_dict
+from haienv.errors import Refused, UsageError
+from haienv.layout import Home, home
+from haienv.lock import Lock
+from haienv.names import check_name, parse_reference
+from haienv.records import VISIBILITIES, Label
+from haienv.registry import everything
+
+if TYPE_CHECKING:
+    from hai.v1.environment_pb2 import Environment as Remote
+    from haienv.backends.uv import Uv
+    from haienv.foundation import Foundation
+
+_REPLACE = click.option("--replace", is_flag=True, help="Instead of one of that name.")
+_VISIBILITY = click.option("--visibility", type=click.Choice(VISIBILITIES), help="Who sees it.")
+_GROUP = click.option("--group", default="", help="A user group, for --visibility group.")
+
+
+@click.command("push", cls=EnvCommand)
+@click.argument("name", shell_complete=names)
+@click.option("--as", "target", default="", help="Its name on the cluster; as here.")
+@click.option(
+    "--wheels",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="Send wheels of this directory that no index has.",
+)
+@_VISIBILITY
+@_GROUP
+@_REPLACE
+@click.pass_obj
+def push(settings: Settings, /, name: str, **options: Any) -> int:
+    """Build a local environment on the cluster, from its lock.
+
+    Packages come from the cluster's indexes; only what describes its own layer travels, and wheels
+    that no index has. What it extends must be there, with the same lock.
+    """
+    from haienv import remote
+
+    _, found = environment(name)
+    target = check_name(options["target"] or found.name)
+    wheels = [path for place in options["wheels"] for path in sorted(Path(place).glob("*.whl"))]
+    label = _label(found.label, options)
+    made = remote.push(found, target, label, wheels, options["replace"], settings.note)
+    return _made(settings, made)
+
+
+def _label(label: Label, options: dict[str, Any]) -> Label:
+    visibility = options["visibility"] or label.visibility
+    return replace(label, visibility=visibility, group=options["group"] or label.group)
+
+
+def _made(settings: Settings, made: Remote) -> int:
+    document = {
+        "name": made.name,
+        "owner": made.owner,
+        "path": made.path,
+        "python": made.python_version,
+        "parent": made.parent,
+        "lock_hash": made.lock_hash,
+    }
+    settings.answer(document, f"{made.name}[{made.owner}]")
+    return 0
+
+
+@click.command("pull", cls=EnvCommand)
+@click.argument("source", metavar="NAME[USER]")
+@click.argument("name", default="")
+@click.option("--extend", "parent", default="", help="What stands for its parent here.")
+@index_options
+@click.pass_obj
+def pull(settings: Settings, /, source: str, name: str, parent: str, **options: Any) -> int:
+    """Make an environment of the cluster here, from its lock, as NAME."""
+    from haienv import changes, remote
+    from haienv.layers import Wish
+
+    here, meant = home(), parse_reference(source)
+    uv = installer(here, options)
+    told = remote.recipe(meant.name, meant.owner)
+    base = _ground(here, told.lock, told.description.parent, parent)
+    wanted = tuple(told.description.wanted) or tuple(pin.text for pin in told.lock.pins)
+    label = Label(config=_config(told.description.config))
+    wish = Wish(wanted, exact=told.lock.pins)
+    made = changes.create(here, uv, name or meant.name, base, wish, label, lambda _: None)
+    assert made is not None
+    settings.answer(as_dict(made), str(made.path))
+    return 0
+
+
+def _config(text: str) -> Any:
+    import tomllib
+
+    from haienv.records import Malformed, config_from
+
+    try:
+        return config_from(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, Malformed) as error:
+        raise UsageError(f"its configuration cannot be read: {error}") from error
+
+
+def _ground(here: Home, lock: Lock, parent: str, chosen: str) -> Foundation:
+    from haienv import foundation as ground
+    from haienv.registry import find
+
+    if not lock.parent:
+        return ground.on_nothing(lock.python)
+    if chosen:
+        return ground.on_environment(find(here, parse_reference(chosen)))
+    fit = [e for e in everything(here) if e.layer and e.layer.lock_hash == lock.parent]
+    if not fit:
+        raise Refused(f"it extends {parent}, which is not here", f"first: haienv pull '{parent}'")
+    return ground.on_environment(fit[0])
+
+
+@click.command("build", cls=EnvCommand)
+@click.argument("name")
+@click.argument("requirements", nargs=-1)
+@click.option(
+    "--remote", is_flag=True, required=True, help="On the cluster (the only place so far)."
+)
+@click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    metavar="FILE",
+    type=FILE,
+    help="A lock, requirements.txt, pyproject.toml or environment.yml.",
+)
+@click.option("-p", "--py", "python", default="", help="Minor version, as in 3.11.")
+@click.option(
+    "--extend", "parent", default="", metavar="NAME[USER]", help="An environment of the cluster."
+)
+@_VISIBILITY
+@_GROUP
+@_REPLACE
+@index_options
+@click.pass_obj
+def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int:
+    """Build an environment on the cluster that need not be here.
+
+    Versions are chosen here, for the cluster's Python; a lock is taken as it is.
+    """
+    from haienv import remote as cluster
+    from haienv.wanted import Wanted, gather
+
+    uv = installer(home(), options)
+    asked = gather(Wanted(options["requirements"]), options["sources"], ())
+    if asked.editable:
+        raise UsageError("projects in place exist on this machine only")
+    parent = parse_reference(options["parent"]) if options["parent"] else None
+    chain = cluster.locks_of_chain(parent.name, parent.owner) if parent else []
+    python = chain[0].python if chain else options["python"] or asked.python or _running()
+    lock = asked.lock or _locked(uv, asked.requirements, python, chain)
+    label = _label(Label(), options)
+    above = [(parent.name, parent.owner, chain[0].hash)] if parent else []
+    made = cluster.build(
+        check_name(name),
+        lock,
+        asked.requirements,
+        label,
+        above,
+        {},
+        options["replace"],
+        settings.note,
+    )
+    return _made(settings, made)
+
+
+def _running() -> str:
+    import sys
+
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _locked(uv: Uv, wanted: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:
+    from haienv.resolve import resolve_for
+    from haienv.transaction import building
+
+    below = {pin.name: pin.version for lock in reversed(chain) for pin in lock.pins}
+    with building(uv.home) as work:
+        found = resolve_for(uv, wanted, python, below, work)
+    pins = tuple(pin for pin in found if below.get(pin.name) != pin.version)
+    return Lock(python, pins, chain[0].hash if chain else "")

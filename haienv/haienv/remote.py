@@ -1,0 +1,222 @@
+"""The cluster's side of environments, through `hai.client`: who uses one, push, pull, builds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from haienv.errors import EnvError, NotFound, Refused
+from haienv.lock import Lock, Pin, parse
+from haienv.records import Label, to_toml
+from haienv.registry import Environment
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.environment_pb2 import Environment as Remote
+    from hai.v1.environment_service_pb2 import EnvironmentDescription
+
+Answer = TypeVar("Answer")
+Line = Callable[[str], None]
+
+
+class ServerSays(EnvError):
+    """An error of the server or of the way to it, with its own code and reason."""
+
+    def __init__(self, code: int, reason: str, message: str, hint: str) -> None:
+        super().__init__(message, hint)
+        self.code = code
+        self.reason = reason
+
+
+def ask(work: Callable[[Client], Awaitable[Answer]]) -> Answer:
+    """Connect to the server of the current profile, do the work, disconnect."""
+    from hai.client import errors
+    from hai.client.client import Client
+    from hai.client.profile import load
+
+    codes = ((errors.NotFound, 3), (errors.Denied, 4), (errors.Unauthenticated, 4), (errors.Invalid, 2),
+             (errors.UsageError, 2), (errors.Unreachable, 5), (errors.TimedOut, 124))  # fmt: skip
+
+    async def session() -> Answer:
+        async with Client(load()) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(session())
+    except errors.HaiError as error:
+        code = next((code for kind, code in codes if isinstance(error, kind)), 1)
+        raise ServerSays(code, error.reason, error.message, error.hint) from error
+
+
+def used_by(environment: Environment) -> list[int]:
+    """Unfinished tasks that use an environment; none where no server is known, or it has other files."""
+    from hai.client import errors
+    from hai.client.profile import load
+
+    try:
+        load()
+    except errors.HaiError:
+        return []
+
+    async def work(client: Client) -> list[int]:
+        if await client.environments.root() != str(environment.root):
+            return []
+        found = await client.environments.get(environment.name, environment.owner)
+        return list(found.used_by)
+
+    try:
+        return ask(work)
+    except ServerSays as error:
+        if error.code == 3:
+            return []
+        raise
+
+
+def push(
+    environment: Environment,
+    name: str,
+    label: Label,
+    wheels: Sequence[Path],
+    replace: bool,
+    line: Line,
+) -> Remote:
+    """Build the same environment on the cluster. Only what describes its own layer travels."""
+    layer = environment.usable
+    lock = parse(environment.lock())
+    if lock is None or layer.editable or layer.sites:
+        raise Refused(
+            f"{environment} cannot be made elsewhere: it has "
+            + ("projects in place" if layer.editable else "packages outside of haienv"),
+            "install packages instead, and extend environments",
+        )
+    portable, local = without_paths(lock)
+    local |= offered(lock, wheels)
+    parents = [(p.name, p.owner, p.lock_hash) for p in layer.parents[:1]]
+    made = build(name, portable, layer.wanted, label, parents, local, replace, line)
+    if made.lock_hash != portable.hash:
+        raise EnvError(f"the cluster made {made.name} from another lock: {made.lock_hash}")
+    return made
+
+
+def build(
+    name: str,
+    lock: Lock,
+    wanted: Sequence[str],
+    label: Label,
+    parents: Sequence[tuple[str, str, str]],
+    local: Mapping[str, Path],
+    replace: bool,
+    line: Line,
+) -> Remote:
+    """Build a lock on the cluster; lines of the build are told as they come."""
+    from hai.v1.environment_pb2 import Environment as Remote
+    from hai.v1.environment_pb2 import EnvironmentVisibility
+    from hai.v1.environment_service_pb2 import EnvironmentDescription
+
+    async def work(client: Client) -> Remote:
+        description = EnvironmentDescription(
+            name=name,
+            parent=await _parent(client, parents),
+            python_version=lock.python,
+            lock=lock.text,
+            config=to_toml(label.config),
+            visibility=EnvironmentVisibility.Value(
+                f"ENVIRONMENT_VISIBILITY_{label.visibility.upper()}"
+            ),
+            user_group=label.group,
+            replace=replace,
+            wanted=wanted,
+            parent_lock_hash=lock.parent,
+            local_wheels=local,
+        )
+        async for answer in client.environments.build(description, local):
+            if isinstance(answer, Remote):
+                return answer
+            line(answer)
+        raise EnvError("the server ended the build without an answer")
+
+    return ask(work)
+
+
+async def _parent(client: Client, parents: Sequence[tuple[str, str, str]]) -> str:
+    """An environment of the cluster with the same lock as the parent here."""
+    if not parents:
+        return ""
+    name, owner, lock_hash = parents[0]
+    fit = [e for e in await client.environments.list() if e.lock_hash == lock_hash]
+    if not fit:
+        raise Refused(
+            f"the cluster has no environment with the lock of {name}[{owner}] ({lock_hash[:12]})",
+            f"push that first: haienv push '{name}[{owner}]'",
+        )
+    best = min(fit, key=lambda e: (e.name != name, e.owner != owner, e.name))
+    return f"{best.name}[{best.owner}]"
+
+
+def without_paths(lock: Lock) -> tuple[Lock, dict[str, Path]]:
+    """The same lock with wheels of this machine named by version, and those wheels by their hash."""
+    local: dict[str, Path] = {}
+    pins = tuple(_portable(pin, local) for pin in lock.pins)
+    return Lock(lock.python, pins, lock.parent, lock.sites), local
+
+
+def _portable(pin: Pin, local: dict[str, Path]) -> Pin:
+    url = urlsplit(pin.version)
+    if url.scheme != "file":
+        return pin
+    path = Path(unquote(url.path))
+    parts = path.name.split("-")
+    if path.suffix != ".whl" or len(parts) < 5 or not path.is_file():
+        raise Refused(
+            f"{pin.name} comes from {path}, which is no wheel here", "build a wheel of it"
+        )
+    digest = sha256_of(path)
+    local[digest] = path
+    return Pin(pin.name, parts[1], f"{pin.name}=={parts[1]} --hash=sha256:{digest}")
+
+
+def offered(lock: Lock, wheels: Iterable[Path]) -> dict[str, Path]:
+    """Those of some wheels that belong to a lock, by their hash."""
+    found = {sha256_of(path): path for path in wheels}
+    return {digest: path for digest, path in found.items() if digest in lock.text}
+
+
+def sha256_of(path: Path) -> str:
+    """In hex."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What makes an environment of the cluster here."""
+
+    description: EnvironmentDescription
+    lock: Lock
+
+
+def recipe(name: str, owner: str) -> Recipe:
+    """Of an environment of the cluster; without an owner the caller's."""
+    description = ask(lambda client: client.environments.export(name, owner))
+    lock = parse(description.lock)
+    if lock is None:
+        raise NotFound(f"the cluster's {name} has no lock that this haienv can read")
+    return Recipe(description, lock)
+
+
+def locks_of_chain(name: str, owner: str) -> list[Lock]:
+    """Locks of an environment of the cluster and of all that it extends, nearest first."""
+    from haienv.names import parse_reference
+
+    found: list[Lock] = []
+    while name:
+        told = recipe(name, owner)
+        found.append(told.lock)
+        above = parse_reference(told.description.parent) if told.description.parent else None
+        name, owner = (above.name, above.owner) if above else ("", "")
+    return found

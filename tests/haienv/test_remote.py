@@ -1,0 +1,93 @@
+"""Push, pull and builds with a real server, which runs the real haienv in a root of its own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai.client.profile import Profile
+from hai_backend.testing.server import ServerProcess
+from haienv.layout import Home
+from haienv.registry import read
+
+OWNER = getuser()  # an embedded server's admin is its account
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def cluster(haienv: Any, tmp_path: Path) -> Iterator[Home]:
+    """The server's root of environments; the profile of this process leads to the server."""
+    root = tmp_path / "cluster"
+    home = tmp_path / "server"
+    home.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HAIENV_HOME", str(root))
+        server = ServerProcess(home, "--nodes", "1")
+        profile = server.start()
+    _use(haienv.monkeypatch, profile)
+    yield Home(root, OWNER)
+    server.end()
+    server.sweep()
+
+
+def _use(monkeypatch: pytest.MonkeyPatch, profile: Profile) -> None:
+    monkeypatch.setenv("HAI_SERVER", profile.server)
+    monkeypatch.setenv("HAI_TOKEN", profile.token)
+
+
+def test_what_is_pushed_is_the_same_there_and_back(
+    haienv: Any, cluster: Home, make_wheel: Callable[..., Path]
+) -> None:
+    ours = make_wheel("secret", "1.5+lab", requires=["fast"])
+    haienv.ok("create base --no_extend fast==1.0 tool --extra-environment", "A=b c")
+    haienv.ok("create top --extend base plain", f"secret @ {ours.as_uri()}")
+    refused = haienv("push top --json")
+    assert refused.code == 1
+    assert "haienv push 'base[ann]'" in refused.error["hint"]
+    pushed = haienv.ok("push base --visibility public --json").json
+    assert pushed["lock_hash"] == haienv.get("base").layer.lock_hash
+    haienv.ok("push top")
+    there = read(cluster, OWNER, "top")
+    assert there is not None
+    program = "import fast, plain, secret; print(fast.VERSION, secret.VERSION)"
+    done = subprocess.run(
+        [there.path / "bin" / "python", "-c", program], capture_output=True, text=True
+    )
+    assert done.stdout == "1.0 1.5+lab\n"
+    base = read(cluster, OWNER, "base")
+    assert base is not None
+    assert base.label.config.variables == {"A": "b c"}
+    assert haienv("push base").code == 1
+    haienv.ok("push base --replace")
+    ann = haienv.as_user("eve")
+    ann.ok("pull base")
+    assert ann.get("base").layer.lock_hash == pushed["lock_hash"]
+    assert ann.get("base").label.config.variables == {"A": "b c"}
+
+
+def test_a_build_resolves_on_top_of_what_the_cluster_has(haienv: Any, cluster: Home) -> None:
+    haienv.ok("build base --remote fast==1.0")
+    haienv.ok(f"build top --remote --extend 'base[{OWNER}]' app")
+    there = read(cluster, OWNER, "top")
+    assert there is not None
+    assert [line.split()[0] for line in there.lock().splitlines() if line[0] != "#"] == [
+        "app==1.0",
+        "tool==1.0",
+    ]
+    assert there.layer is not None
+    assert [p.name for p in there.layer.parents] == ["base"]
+    assert haienv(f"build top --remote --extend 'base[{OWNER}]' greedy --replace").code == 1
+    assert haienv("pull nothing").code == 3
+
+
+def test_without_a_server_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    haienv.ok("create one --no_extend")
+    assert haienv("push one").code == 2
+    monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
+    monkeypatch.setenv("HAI_TOKEN", "x")
+    assert haienv("pull one --json").error["reason"] == "UNREACHABLE"
