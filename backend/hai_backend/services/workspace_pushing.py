@@ -94,10 +94,11 @@ class _Stream:
         async for request in requests:
             match request.WhichOneof("message"):
                 case "changes":
-                    for answer in await self._changes(request.changes):
-                        yield answer
+                    answers = await self._changes(request.changes)
                     if self._wanted_bytes > left:
                         left = await self._more_room()
+                    for answer in answers:
+                        yield answer
                 case "recipe":
                     for answer in await self._recipe(request.recipe):
                         yield answer
@@ -158,9 +159,9 @@ class _Stream:
         return pb.PushTreeResponse(revision=revision_to_proto(revision))
 
     async def _more_room(self) -> int:
-        """What is left once what nobody needs is gone. Raises Exhausted when that is not enough either."""
+        """What is left without older versions. Raises Exhausted when that is not enough either."""
         user = self._room.key[0]
-        await self._workspaces.collect(self._room)
+        await self._workspaces.collect(self._room, keep_seconds=0.0)
         left = await self._workspaces.room_left(user)
         if self._wanted_bytes > left:
             raise self._workspaces.over_quota(user, self._wanted_bytes, left)

@@ -112,7 +112,7 @@ class Workspaces:
         """The change would take more than there is."""
         return Exhausted(
             f"the change brings {wanted} bytes, and of the {self.quota(user)} that workspaces of {user} may hold "
-            f"{max(left, 0)} are left; remove files or whole workspaces, older versions go by themselves",
+            f"{max(left, 0)} are left; remove files or whole workspaces",
             reason="QUOTA_EXCEEDED",
         )
 
@@ -137,8 +137,10 @@ class Workspaces:
             pass
         await self.rooms.delete(key)
 
-    async def collect(self, room: Room) -> None:
-        """Let go of what nobody needs any more."""
+    async def collect(self, room: Room, keep_seconds: float | None = None) -> None:
+        """Let go of what nobody needs any more, and of what was replaced longer ago than that."""
+        if keep_seconds is None:
+            keep_seconds = self._keeping.seconds
         pins = self.pins(room.key)
         async with room.changing:
             await self.rooms.work(
@@ -147,7 +149,7 @@ class Workspaces:
                 room.files,
                 pinned=frozenset(pins),
                 running=frozenset(task for tasks in pins.values() for task in tasks),
-                before=self.clock.now() - self._keeping.seconds,
+                before=self.clock.now() - keep_seconds,
             )
         room.stored = None
 

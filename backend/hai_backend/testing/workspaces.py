@@ -75,7 +75,7 @@ class Pusher:
     """One workspace of one client, which holds the right to write."""
 
     def __init__(self, client: Client, name: str) -> None:
-        self._client = client
+        self.client = client
         self.name = name
         self.token = ""
         self.base = 0
@@ -83,12 +83,12 @@ class Pusher:
 
     async def create(self) -> Pusher:
         """Make the workspace and take the right to write."""
-        await self._client.workspaces.create(self.name)
+        await self.client.workspaces.create(self.name)
         return await self.lease()
 
     async def lease(self) -> Pusher:
         """Take the right to write."""
-        lease = await self._client.workspaces.lease(self.name, "a test", force=True)
+        lease = await self.client.workspaces.lease(self.name, "a test", force=True)
         self.token, self.base = lease.token, lease.revision
         return self
 
@@ -119,7 +119,7 @@ class Pusher:
         count = len(told)
         if not batches:
             queue.put_nowait(commit(count))
-        async for answer in self._client.workspaces.push(_messages(queue)):
+        async for answer in self.client.workspaces.push(_messages(queue)):
             kind = answer.WhichOneof("message")
             if kind == "revision":
                 queue.put_nowait(None)
@@ -141,17 +141,17 @@ class Pusher:
             for message in messages:
                 yield message
 
-        return [answer async for answer in self._client.workspaces.push(told())]
+        return [answer async for answer in self.client.workspaces.push(told())]
 
     async def tree(self, revision: int = 0, since: int = 0) -> dict[str, pb.WorkspaceEntry]:
         """Entries by path."""
-        answers = self._client.workspaces.tree(self.name, revision, since=since)
+        answers = self.client.workspaces.tree(self.name, revision, since=since)
         return {entry.path: entry async for answer in answers for entry in answer.entries}
 
     async def fetch(self, revision: int, *paths: str, task: int = 0) -> list[bytes]:
         """Contents of files, in the order asked."""
         found = [b"" for _ in paths]
-        answers = self._client.workspaces.fetch(
+        answers = self.client.workspaces.fetch(
             self.name, revision, paths, compressed=False, task=task
         )
         async for answer in answers:

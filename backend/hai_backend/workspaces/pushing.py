@@ -184,7 +184,8 @@ def _is_folder(files: Files, folders: Folders, folder: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        if files.index.entry(folder, files.index.newest().number) is not None:
+        known = files.index.entry(folder, files.index.newest().number)
+        if known is not None and known.kind is EntryKind.DIRECTORY:
             raise _written(folder) from error
         return False
     return True

@@ -14,6 +14,8 @@ from hai.client.client import Client
 from hai_backend.testing.server import RunningServer, running_server
 from hai_backend.testing.workspaces import Pusher
 
+MEMORY = Path("/dev/shm")
+
 
 @dataclass
 class Here:
@@ -41,8 +43,8 @@ async def here(tmp_path: Path) -> AsyncIterator[Here]:
 @pytest.fixture
 async def here_in_memory(tmp_path: Path) -> AsyncIterator[Here]:
     """Where disks would be slow: as many files as a test likes."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as directory:
+    memory = MEMORY if MEMORY.is_dir() else tmp_path  # noqa: ASYNC240 - a test may wait
+    with tempfile.TemporaryDirectory(dir=memory) as directory:
         async with _serving(Path(directory)) as here:
             yield here
 

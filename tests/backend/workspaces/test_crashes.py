@@ -1,0 +1,277 @@
+"""The server dies at every step that it takes on storage, in the middle of a push, a restore and a tidying.
+
+Each story is told in a process of its own, which ends without a word (as by SIGKILL) at its n-th step; then another
+one opens the workspace, looks at it, and tells the rest. What was acknowledged is there, what was not is there whole
+or not at all, and every version that ever was is in the tree or can be restored.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blake3 import blake3
+
+from hai_backend.domain.workspace import Chunk, Entry, EntryKind
+from hai_backend.workspaces import applying, checkouts, collecting, looking, reading, restoring
+from hai_backend.workspaces.contents import opened
+from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.pushing import Piece, Push
+from hai_backend.workspaces.staging import Author
+
+STEPS = {
+    "open",
+    "os.rename",
+    "os.link",
+    "os.remove",
+    "os.rmdir",
+    "os.mkdir",
+    "os.symlink",
+    "os.utime",
+    "os.chmod",
+    "shutil.rmtree",
+}
+KILLED, TOLD = 77, 0
+Tree = Mapping[str, bytes | None]  # None: a directory
+BIG = b"".join(blake3(bytes([i])).digest(1 << 20) for i in range(3))
+
+FIRST: Tree = {
+    "a/f": b"one",
+    "a/g": b"two",
+    "b/c/d": b"three",
+    "same": b"two",
+    "gone": b"x",
+    "big": BIG,
+}
+SECOND: Tree = {
+    "a/f": b"one, changed",
+    "a/g/now": b"a directory",
+    "b": b"a file now",
+    "same": b"two",
+    "moved": b"x",
+    "copy": b"two",
+    "big": BIG[:1000] + b"in between" + BIG[1000:],
+}
+
+
+def entries(now: Tree, before: Tree) -> list[Entry]:
+    made = [
+        Entry(
+            path, EntryKind.FILE, False, len(data), 1_600_000_000_000_000_000, blake3(data).digest()
+        )
+        for path, data in now.items()
+        if data is not None
+    ]
+    old = {*before, *(f for path in before for f in folders(path))}
+    new = {*now, *(f for path in now for f in folders(path))}
+    made += [Entry(path, EntryKind.DIRECTORY) for path in new - {*now}]
+    return made + [Entry(path, EntryKind.NONE) for path in sorted(old - new)]
+
+
+def folders(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def push(files: Files, now: Tree, before: Tree, base: int) -> int:
+    told = Push(files, 1)
+    known = {blake3(data).digest(): data for data in now.values() if data is not None}
+    for missing in told.want(entries(now, before)):
+        data = known[missing]
+        if len(data) <= 1 << 20:
+            told.receive(Piece([missing], [len(data)], data, False))
+            continue
+        pieces = [data[i : i + 700_000] for i in range(0, len(data), 700_000)]
+        cut = {blake3(piece).digest(): piece for piece in pieces}
+        recipe = [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
+        for chunk in told.recipe(missing, recipe, last=True):
+            told.receive(Piece([chunk], [len(cut[chunk])], cut[chunk], False))
+    number = told.commit(base, Author("me", float(base + 1)), allow_many_removals=True).number
+    told.close()
+    return number
+
+
+def opened_again(root: Path) -> Files:
+    files = Files(root, 0)
+    applying.apply(files)
+    files.recover()
+    return files
+
+
+def on_disk(root: Path) -> dict[str, bytes]:
+    tree = root / "files"
+    return {str(p.relative_to(tree)): p.read_bytes() for p in tree.rglob("*") if p.is_file()}
+
+
+def of_revision(files: Files, number: int) -> dict[str, bytes]:
+    found = {}
+    for page in files.index.tree(number):
+        for entry in page:
+            if entry.kind is EntryKind.FILE:
+                with opened(reading.of_revision(files, number, entry.path)) as file:
+                    found[entry.path] = os.pread(file, entry.size + 1, 0)
+    return found
+
+
+def told_until(step: int, story: Callable[[], Any], below: Path) -> int:
+    """Tell it in a child that ends at this step; answers how it ended."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def count(event: str, args: tuple[Any, ...]) -> None:
+            nonlocal left
+            if event in STEPS and not (event == "open" and not _writes(args)):
+                left -= 1
+                if left == 0:
+                    os._exit(KILLED)
+
+        try:
+            sys.addaudithook(count)
+            story()
+        except BaseException as error:
+            os.write(2, repr(error).encode())
+            os._exit(1)
+        os._exit(TOLD)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _writes(args: tuple[Any, ...]) -> bool:
+    return isinstance(args[2], int) and bool(args[2] & os.O_CREAT)
+
+
+def at_every_step(root: Path, prepare: Callable[[Path], None], story: Callable[[Path], Any]) -> Any:
+    """Each of the steps of a story, with the workspace as it is after a crash there."""
+    step = 0
+    while True:
+        step += 1
+        place = root / str(step) / "u" / "w"
+        make(place, 0)
+        prepare(place)
+        code = told_until(step, lambda: story(place), place)  # noqa: B023 - told before the next
+        assert code in (KILLED, TOLD), f"step {step} failed"
+        yield step, place
+        if code == TOLD:
+            return
+
+
+def begin(place: Path) -> None:
+    files = opened_again(place)
+    push(files, FIRST, {}, 0)
+    files.close()
+
+
+def test_the_first_push_may_be_cut_anywhere(tmp_path: Path) -> None:
+    def story(place: Path) -> None:
+        push(opened_again(place), FIRST, {}, 0)
+
+    steps = 0
+    for _, place in at_every_step(tmp_path, lambda place: None, story):
+        steps += 1
+        files = opened_again(place)
+        newest = files.index.newest().number
+        assert on_disk(place) == (FIRST if newest else {})
+        assert push(files, FIRST, {} if newest == 0 else FIRST, newest) == 1
+        assert on_disk(place) == FIRST
+        assert looking.look(files, Author("tasks", 9.0)).number == 1
+        files.close()
+    assert steps > 25
+
+
+def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(tmp_path: Path) -> None:
+    def story(place: Path) -> None:
+        push(opened_again(place), SECOND, FIRST, 1)
+
+    steps = 0
+    for step, place in at_every_step(tmp_path, begin, story):
+        steps += 1
+        files = opened_again(place)
+        newest = files.index.newest().number
+        assert on_disk(place) == (SECOND if newest == 2 else FIRST), step
+        assert of_revision(files, 1) == FIRST, step
+        assert push(files, SECOND, FIRST if newest == 1 else SECOND, newest) == 2
+        assert on_disk(place) == SECOND
+        assert of_revision(files, 1) == FIRST
+        assert looking.look(files, Author("tasks", 9.0)).number == 2
+        files.close()
+    assert steps > 30
+
+
+def test_restoring_may_be_cut_anywhere(tmp_path: Path) -> None:
+    def twice(place: Path) -> None:
+        begin(place)
+        files = opened_again(place)
+        push(files, SECOND, FIRST, 1)
+        files.close()
+
+    def story(place: Path) -> None:
+        restoring.restore(opened_again(place), 1, [], Author("me", 3.0))
+
+    for step, place in at_every_step(tmp_path, twice, story):
+        files = opened_again(place)
+        newest = files.index.newest().number
+        assert on_disk(place) == (FIRST if newest == 3 else SECOND), step
+        assert of_revision(files, 1) == FIRST, step
+        assert of_revision(files, 2) == SECOND, step
+        assert restoring.restore(files, 1, [], Author("me", 3.0)).number == 3
+        assert on_disk(place) == FIRST
+        files.close()
+
+
+def test_a_directory_of_a_task_is_whole_or_not_there(tmp_path: Path) -> None:
+    def story(place: Path) -> None:
+        files = opened_again(place)
+        checkouts.make(files, 7, 1, 0)
+        checkouts.tidy(files, 7)
+
+    for _, place in at_every_step(tmp_path, begin, story):
+        files = opened_again(place)
+        checkouts.tidy(files, 7)
+        checkouts.make(files, 7, 1, 0)
+        tree = place / "tasks/7"
+        assert {
+            str(p.relative_to(tree)): p.read_bytes() for p in tree.rglob("*") if p.is_file()
+        } == FIRST
+        files.close()
+
+
+def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(tmp_path: Path) -> None:
+    def thrice(place: Path) -> None:
+        begin(place)
+        files = opened_again(place)
+        push(files, SECOND, FIRST, 1)
+        push(files, {**SECOND, "more": b"y"}, SECOND, 2)
+        files.close()
+
+    def collect(files: Files) -> None:
+        collecting.collect(files, pinned=(), running=(), before=2.5)
+
+    for _, place in at_every_step(tmp_path, thrice, lambda place: collect(opened_again(place))):
+        files = opened_again(place)
+        collect(files)
+        assert of_revision(files, 2) == SECOND
+        assert [r.number for r in files.index.revisions(limit=9)] == [3, 2]
+        assert {n for n in files.objects.names()} <= {
+            row[0].hex() for row in files.index.rows("SELECT digest FROM objects")
+        }
+        files.close()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_what_was_half_written_is_not_believed(tmp_path: Path, cut: int) -> None:
+    """A content that stopped in the middle of a write has the name of the whole."""
+    place = tmp_path / "u" / "w"
+    make(place, 0)
+    files = opened_again(place)
+    digest = blake3(b"one").digest()
+    (place / "incoming" / digest.hex()).write_bytes(b"one"[:cut])
+    (place / "incoming" / f"{digest.hex()}.2").write_bytes(b"o")
+    files.close()
+    files = opened_again(place)
+    push(files, {"f": b"one", "g": b"one"}, {}, 0)
+    assert on_disk(place) == {"f": b"one", "g": b"one"}
+    files.close()

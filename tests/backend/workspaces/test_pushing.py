@@ -1,0 +1,371 @@
+"""A push makes the tree what the client says, keeps what it replaces, and sends only what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from hai.client.client import Client
+from hai.client.errors import Conflict, Invalid, LimitReached, Unreachable
+from hai.v1 import workspace_pb2 as pb
+from hai.v1 import workspace_service_pb2 as calls
+from hai_backend.testing.server import running_server
+from hai_backend.testing.workspaces import (
+    MTIME_NS,
+    Pusher,
+    begin,
+    changes,
+    commit,
+    contents,
+    directory,
+    file,
+    link,
+    removal,
+)
+
+
+async def test_a_push_makes_files_directories_links_and_modes(here) -> None:
+    pusher = await here.pusher()
+    program = file("bin/run", b"#!/bin/sh\n", executable=True)
+    made = await pusher.send(
+        [program, link("bin/again", "run"), directory("empty/inner"), file("e", b"")],
+        {program.digest: b"#!/bin/sh\n", blake3(b"").digest(): b""},
+    )
+    assert (made.number, made.changed, made.files, made.size_bytes) == (1, 6, 2, 10)
+    root = here.files()
+    assert (root / "bin/again").readlink() == Path("run")
+    assert (root / "empty/inner").is_dir()
+    found = (root / "bin/run").stat()
+    assert found.st_mode & 0o777 == 0o755
+    assert found.st_mtime_ns == MTIME_NS
+    assert (root / "e").stat().st_mode & 0o777 == 0o644
+    assert list(await pusher.tree()) == ["bin", "e", "empty", "bin/again", "bin/run", "empty/inner"]
+
+
+async def test_what_changes_nothing_is_no_revision(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"f": b"x"})
+    again = file("f", b"x")
+    again.mtime_ns += 1_000_000_000
+    assert (await pusher.send([again, removal("never"), directory("d")], {})).number == 2
+    assert (await pusher.send([again, directory("d")], {})).number == 2
+
+
+async def test_a_mode_or_kind_alone_is_a_change(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"f": b"x", "g": b"y"})
+    pushed = await pusher.send([file("f", b"x", executable=True), link("g", "f")], {})
+    assert pushed.changed == 2
+    assert os.access(here.files() / "f", os.X_OK)
+    assert (here.files() / "g").is_symlink()
+    assert await pusher.fetch(1, "f", "g") == [b"x", b"y"]
+
+
+async def test_a_removed_directory_goes_with_its_files_and_stays_with_others(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"a/b/x": b"x", "a/b/y": b"y", "c/z": b"z"})
+    await pusher.send(
+        [removal("a"), removal("a/b"), removal("a/b/x"), removal("c"), removal("c/z")], {}
+    )
+    assert list(await pusher.tree()) == ["a", "a/b", "a/b/y"]
+    assert not (here.files() / "c").exists()
+
+
+async def test_one_content_may_have_many_places(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({f"d{i}/f": b"the same" for i in range(5)})
+    assert pusher.sent_bytes == len(b"the same")
+    (here.files() / "d0/f").write_bytes(b"changed in place")
+    assert (here.files() / "d1/f").read_bytes() == b"the same"
+
+
+async def test_a_moved_file_does_not_travel_again(here) -> None:
+    pusher = await here.pusher()
+    data = os.urandom(100_000)
+    await pusher.push({"old": data})
+    pusher.sent_bytes = 0
+    await pusher.send([file("new", data), removal("old")], {})
+    assert pusher.sent_bytes == 0
+    assert (here.files() / "new").read_bytes() == data
+
+
+async def test_removing_most_of_it_must_be_meant(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({f"f{i}": b"x" for i in range(20)})
+    gone = [removal(f"f{i}") for i in range(15)]
+    with pytest.raises(Conflict) as refused:
+        await pusher.send(gone, {})
+    assert refused.value.reason == "MANY_REMOVALS"
+    assert len(os.listdir(here.files())) == 20
+    await pusher.send(gone, {}, allow_many_removals=True)
+    assert len(os.listdir(here.files())) == 5
+
+
+async def test_what_arrived_before_a_break_is_not_asked_for_again(here) -> None:
+    pusher = await here.pusher()
+    entries = [file("a", b"one"), file("b", b"two")]
+    with pytest.raises(Invalid):
+        await pusher.say(begin("w", pusher.token, 0), changes(entries), contents(b"one"))
+    answers = await pusher.say(
+        begin("w", pusher.token, 0), changes(entries), contents(b"two"), commit(3)
+    )
+    assert list(answers[0].missing.digests) == [blake3(b"two").digest()]
+    assert answers[-1].revision.number == 1
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Pieces that end where the data say so: what is inserted moves none of the others."""
+    first, *rest = data.split(b"\0\0")
+    return [first, *(b"\0\0" + piece for piece in rest)]
+
+
+def large(seed: int) -> bytes:
+    draw = random.Random(seed)
+    return b"\0\0".join(draw.randbytes(50_000).replace(b"\0", b"\1") for _ in range(60))
+
+
+def recipe(data: bytes, *, last: bool = True) -> calls.PushTreeRequest:
+    told = [pb.Chunk(digest=blake3(c).digest(), size=len(c)) for c in cut(data)]
+    digest = blake3(data).digest()
+    return calls.PushTreeRequest(recipe=calls.FileRecipe(digest=digest, chunks=told, last=last))
+
+
+async def push_large(pusher: Pusher, data: bytes) -> int:
+    """Answers the bytes that travelled."""
+    known = {blake3(c).digest(): c for c in cut(data)}
+    wanted: asyncio.Queue[list[bytes]] = asyncio.Queue()
+    travelled = 0
+
+    async def told() -> AsyncIterator[calls.PushTreeRequest]:
+        nonlocal travelled
+        yield begin("w", pusher.token, pusher.base)
+        yield changes([file("big", data)])
+        yield recipe(data)
+        sent = [contents(known[digest]) for digest in await wanted.get()]
+        for message in sent:
+            travelled += len(message.contents.data)
+            yield message
+        yield commit(3 + len(sent))
+
+    async for answer in pusher.client.workspaces.push(told()):
+        if answer.WhichOneof("message") == "missing" and answer.missing.answered == 2:
+            wanted.put_nowait(list(answer.missing.digests))
+        if answer.WhichOneof("message") == "revision":
+            pusher.base = answer.revision.number
+    return travelled
+
+
+async def test_of_a_large_file_only_new_chunks_travel(here) -> None:
+    pusher = await here.pusher()
+    data = large(1)
+    assert await push_large(pusher, data) == len(data)
+    assert (here.files() / "big").read_bytes() == data
+    changed = data[:1000] + b"inserted" + data[1000:]
+    assert await push_large(pusher, changed) < 200_000
+    assert (here.files() / "big").read_bytes() == changed
+    assert await pusher.fetch(1, "big") == [data]
+
+
+async def test_chunks_of_a_file_that_a_program_changed_are_not_believed(here) -> None:
+    pusher = await here.pusher()
+    data = large(1)
+    await push_large(pusher, data)
+    with (here.files() / "big").open("r+b") as file_in_place:
+        file_in_place.seek(500_000)
+        file_in_place.write(b"by a program")
+    await pusher.tree()
+    await pusher.lease()
+    changed = data[:1000] + b"inserted" + data[1000:]
+    assert await push_large(pusher, changed) == len(changed)
+    assert (here.files() / "big").read_bytes() == changed
+
+
+async def test_what_programs_write_becomes_a_revision_when_somebody_looks(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"a/f": b"x", "gone/g": b"y", "kind": b"z"})
+    root = here.files()
+    (root / "out").mkdir()
+    (root / "out/log").write_bytes(b"by a program")
+    (root / "a/f").write_bytes(b"changed")
+    (root / "gone/g").unlink()
+    (root / "gone").rmdir()
+    (root / "kind").unlink()
+    (root / "kind").mkdir()
+    (root / "l").symlink_to("a/f")
+    (root / "out-of-here").symlink_to("/etc")
+    found = await pusher.tree(since=1)
+    kinds = {path: entry.kind for path, entry in found.items()}
+    assert kinds == {"a/f": 1, "gone": 0, "gone/g": 0, "kind": 2, "l": 3, "out": 2, "out/log": 1}
+    assert [r.author for r in (await here.client.workspaces.revisions("w")).revisions] == [
+        "tasks",
+        "a test",
+    ]
+    assert await pusher.tree(since=2) == {}
+    assert await pusher.fetch(2, "out/log", "a/f") == [b"by a program", b"changed"]
+
+
+async def test_a_push_never_overwrites_what_a_program_wrote_since(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"f": b"x"})
+    (here.files() / "f").write_bytes(b"y")
+    (here.files() / "new").write_bytes(b"z")
+    for wanted in ({"f": b"mine"}, {"new": b"mine"}):
+        with pytest.raises(Conflict) as refused:
+            await pusher.push(wanted)
+        assert refused.value.reason == "REVISION_CHANGED"
+    assert (here.files() / "f").read_bytes() == b"y"
+    assert (here.files() / "new").read_bytes() == b"z"
+
+
+async def test_a_change_in_the_same_tick_is_noticed(here) -> None:
+    """Same size, same time: only the content tells."""
+    pusher = await here.pusher()
+    await pusher.push({"f": b"x"})
+    path = here.files() / "f"
+    path.write_bytes(b"y")
+    os.utime(path, ns=(MTIME_NS, MTIME_NS))
+    assert list(await pusher.tree(since=1)) == ["f"]
+
+
+async def test_old_versions_come_back(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"a/f": b"one", "a/g": b"keep", "h": b"h"})
+    await pusher.send([file("a/f", b"two"), removal("h"), file("n", b"n")], _known(b"two", b"n"))
+    made = await here.client.workspaces.restore("w", 1, ["a"], token=pusher.token)
+    assert (made.number, made.changed, made.author) == (3, 1, "restored from 1")
+    assert (here.files() / "a/f").read_bytes() == b"one"
+    assert not (here.files() / "h").exists()
+    await here.client.workspaces.restore("w", 1, token=pusher.token)
+    assert set(await pusher.tree()) == {"a", "h", "a/f", "a/g"}
+    with pytest.raises(Invalid):
+        await here.client.workspaces.restore("w", 1, ["nothing"], token=pusher.token)
+    with pytest.raises(Conflict):
+        await here.client.workspaces.restore("w", 1)
+
+
+def _known(*data: bytes) -> dict[bytes, bytes]:
+    return {blake3(each).digest(): each for each in data}
+
+
+async def test_watchers_hear_of_each_revision(here) -> None:
+    pusher = await here.pusher()
+    watching = here.client.workspaces.watch("w")
+    assert not (await anext(watching)).HasField("revision")
+    for number in (1, 2):
+        await pusher.push({"f": b"%d" % number})
+        assert (await anext(watching)).revision.number == number
+    await watching.aclose()
+
+
+async def test_a_file_is_fetched_from_where_it_broke(here) -> None:
+    pusher = await here.pusher()
+    data = large(2)
+    await push_large(pusher, data)
+    answers = here.client.workspaces.fetch(
+        "w", 1, ["big"], offsets=[len(data) - 5], compressed=True
+    )
+    assert [a.data async for a in answers] == [data[-5:]]
+    with pytest.raises(Invalid):
+        _ = [a async for a in here.client.workspaces.fetch("w", 1, ["big"], offsets=[1 << 40])]
+
+
+async def test_the_same_request_makes_one_workspace(here) -> None:
+    made = await here.client.workspaces.create("w", request_id="once")
+    assert await here.client.workspaces.create("w", request_id="once") == made
+    with pytest.raises(Conflict) as taken:
+        await here.client.workspaces.create("w", request_id="another")
+    assert taken.value.reason == "NAME_TAKEN"
+    await here.client.workspaces.delete("w")
+    assert list(await here.client.workspaces.list()) == []
+    assert not (here.root / "w").exists()
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with running_server(home, nodes=1) as server, Client(server.profile) as client:
+        pusher = await Pusher(client, "w").create()
+        await pusher.push({"f": b"one"})
+        await pusher.push({"f": b"two"})
+    async with running_server(home, nodes=1) as server, Client(server.profile) as client:
+        pusher = Pusher(client, "w")
+        assert await pusher.fetch(1, "f") == [b"one"]
+        assert (await pusher.lease()).base == 2
+        assert (await pusher.push({"f": b"three"})).number == 3
+
+
+async def test_a_quota_is_of_all_workspaces_and_told_before_anything_travels(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    async with (
+        running_server(home, nodes=1, workspace_bytes=10_000) as server,
+        Client(server.profile) as client,
+    ):
+        a, b = await Pusher(client, "a").create(), await Pusher(client, "b").create()
+        await a.push({"f": b"x" * 3500})
+        with pytest.raises(LimitReached) as refused:
+            await b.push({"f": b"y" * 6600})
+        assert refused.value.reason == "QUOTA_EXCEEDED"
+        assert b.sent_bytes == 0
+        await b.push({"f": b"y" * 2000})
+        assert (await client.workspaces.get("b")).quota_bytes == 10_000
+        for letter in b"xyz":  # old versions never stand in the way of new ones
+            await a.push({"f": bytes([letter]) * 3500})
+        assert (await client.workspaces.get("a")).stored_bytes < 10_000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """8 MiB, where a test may mount."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("needs the right to mount a small file system")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+async def test_a_full_disk_refuses_the_push_and_takes_it_when_there_is_room(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "workspaces").symlink_to(small_disk)
+    async with running_server(home, nodes=1) as server, Client(server.profile) as client:
+        pusher = await Pusher(client, "w").create()
+        await pusher.push({"small": b"x"})
+        files = {f"f{i}": os.urandom(900_000) for i in range(12)}
+        with pytest.raises(LimitReached) as refused:
+            await pusher.push(files)
+        assert refused.value.reason == "DISK_FULL"
+        assert list(await pusher.tree()) == ["small"]
+        larger = ["mount", "-o", "remount,size=40m", str(small_disk)]
+        await asyncio.to_thread(subprocess.run, larger, check=True)
+        pusher.sent_bytes = 0
+        await pusher.push(files)
+        assert 0 < pusher.sent_bytes < 6 * 900_000
+        assert await pusher.fetch(2, "f11") == [files["f11"]]
+
+
+@pytest.mark.parametrize("how", ["gone", "moved"])
+async def test_a_lost_tree_is_an_error_and_never_an_empty_one(here, how: str) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"f": b"x"})
+    here.files().rename(here.root / "elsewhere")
+    for ask in (pusher.tree, lambda: pusher.push({"g": b"y"})):
+        with pytest.raises(Unreachable) as lost:
+            await ask()
+        assert lost.value.reason == "STORAGE_LOST"
+    (here.root / "elsewhere").rename(here.files())
+    assert list(await pusher.tree()) == ["f"]
+    await pusher.push({"g": b"y"})
