@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from hai_backend.environments.errors import Broken
@@ -20,9 +21,11 @@ class Folder:
     def __init__(self, descriptor: int) -> None:
         self._fd = descriptor
 
-    def names(self) -> list[str]:
-        """Entries that are nobody's secret: those with a dot first are haienv's own."""
-        return sorted(name for name in os.listdir(self._fd) if not name.startswith("."))
+    def names(self, most: int) -> list[str]:
+        """Entries but those with a dot first, which are haienv's own; of a flood of them only so many."""
+        with os.scandir(self._fd) as entries:
+            found = (entry.name for entry in islice(entries, most))
+            return sorted(name for name in found if not name.startswith("."))
 
     def owner(self) -> int:
         """The uid that it belongs to."""

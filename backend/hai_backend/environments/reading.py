@@ -17,9 +17,13 @@ from hai_backend.environments.folders import Folder, opened
 from hai_backend.environments.parsing import Label, Layer
 
 LAYERS = ".layers"
+MOST_OF_ONE = 2000
+"""Environments of one user that are listed."""
+
 _LABEL, _LAYER, _LOCK = "env.toml", "layer.toml", "lock.txt"
 _MOST_BYTES = 256 * 1024
 _MOST_LOCK_BYTES = 16 * 1024 * 1024
+_MOST_USERS = 100_000
 _CURRENT = re.compile(r"\.\./\.layers/([0-9a-f]{24})")
 _NONE_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -53,7 +57,7 @@ def scan(root: Path, trusted: Trusted) -> Iterator[Environment | Unreadable]:
     """All of them, by owner and name. Nothing is said of directories that cannot be read."""
     try:
         with opened(root) as folder:
-            for owner in filter(NAME.fullmatch, folder.names()):
+            for owner in filter(NAME.fullmatch, folder.names(_MOST_USERS)):
                 with suppress(OSError), folder.folder(owner) as home:
                     yield from _of_owner(folder, home, owner, trusted)
     except OSError as error:
@@ -95,7 +99,7 @@ def read_lock(folder: Folder, layer: Layer) -> str:
 def _of_owner(
     root: Folder, home: Folder, owner: str, trusted: Trusted
 ) -> Iterator[Environment | Unreadable]:
-    for name in filter(NAME.fullmatch, home.names()):
+    for name in filter(NAME.fullmatch, home.names(MOST_OF_ONE)):
         called = EnvironmentName(owner, name)
         try:
             found = _look(root, home, called, trusted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -60,8 +61,7 @@ class Environments:
             seen = await asyncio.to_thread(self._seen, records)
             found = {name: merged(records.get(name), each) for name, each in seen.items()}
             kept = {name: found_ for name, found_ in sorted(found.items()) if found_ is not None}
-            changed = [e for name, e in kept.items() if e != records.get(name)]
-            await asyncio.gather(*map(self._store.save_record, changed))
+            await asyncio.gather(*map(self._store.save_record, _news(records, kept)))
         return kept
 
     async def one(self, called: EnvironmentName) -> Environment | None:
@@ -166,6 +166,18 @@ def merged(record: Environment | None, seen: Seen) -> Environment | None:
     if seen is not None or record is None or record.state in _UNFINISHED:
         return record
     return replace(record, state=EnvironmentState.BROKEN, message=_GONE)
+
+
+def _news(records: Known, kept: Known) -> list[Environment]:
+    """What is to be written: of nobody more than are listed, however often they change their names."""
+    written = Counter(called.owner for called in records)
+    news = []
+    for called, environment in kept.items():
+        known = records.get(called)
+        written[called.owner] += known is None
+        if environment != known and (known or written[called.owner] <= reading.MOST_OF_ONE):
+            news.append(environment)
+    return news
 
 
 def may_see(identity: Identity, environment: Environment) -> bool:

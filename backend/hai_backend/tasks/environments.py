@@ -11,6 +11,11 @@ _SHOWN = 12  # of a hash: enough to tell two apart
 
 def environment_lines(task: Task, run: Run, event: ev.ProgramStarted) -> tuple[Line, ...]:
     """What the timeline says when a rank has started; `run` still has the lock of the run before if it is the first."""
+    told = _told(task, run, event)
+    return (Line("ProgramStarted", "", "agent", event.rank), *told) if told else ()
+
+
+def _told(task: Task, run: Run, event: ev.ProgramStarted) -> tuple[Line, ...]:
     called, now, before = task.spec.options.py_venv, event.environment_lock, run.environment_lock
     if not called:
         return ()

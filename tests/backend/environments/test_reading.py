@@ -11,6 +11,7 @@ import pytest
 
 from hai_backend.domain.dataset import Visibility
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState
+from hai_backend.environments import reading
 from hai_backend.environments.reading import Seen, Unreadable, look, scan
 from hai_backend.testing.environments import as_parent, layer_of, make_environment
 
@@ -187,6 +188,18 @@ def test_what_is_not_as_the_layout_says_is_broken_or_not_there(
         assert why in environment.message
     listed = {str(e.called) for e in scan(tmp_path, anybody)}
     assert listed == {"secret[bob]"} | ({"torch[ada]"} if why else set())
+
+
+def test_of_a_flood_only_so_many_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_OF_ONE", 3)
+    for number in range(5):
+        make_environment(tmp_path, "eve", f"e{number}")
+    make_environment(tmp_path, "ada", "torch")
+    owners = [e.called.owner for e in scan(tmp_path, anybody)]
+    assert owners.count("ada") == 1
+    assert 1 <= owners.count("eve") <= 3
 
 
 def test_a_user_who_is_a_link_to_another_is_nobody(tmp_path: Path) -> None:

@@ -109,6 +109,18 @@ async def test_the_list_is_what_the_files_are_now(platform: Any) -> None:
     assert "its files are gone" in found.message
 
 
+async def test_who_changes_names_for_ever_fills_no_database(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_OF_ONE", 4)
+    for number in range(3):
+        for other in range(3):
+            make(platform, "eve", f"e{number}{other}")
+        await names(platform, "eve")
+        shutil.rmtree(platform.environments.root / "eve")
+    assert len(await platform.store.records(domain.Environment)) == 4
+
+
 async def test_one_is_registered_by_its_files_whatever_is_said(
     platform: Any, expect_refusal: Any
 ) -> None:

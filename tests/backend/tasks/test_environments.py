@@ -44,7 +44,8 @@ def told(task: Task, *locks: str) -> tuple[str, list[tuple[str, str]]]:
         assert task.run is not None
         outcome = step(task, ev.ProgramStarted(task.run.number, rank, lock), 5.0)
         task = outcome.task
-        lines += [(e.kind, e.reason) for e in outcome.events if e.kind.startswith("Environment")]
+        assert outcome.events[0].kind == "ProgramStarted"
+        lines += [(e.kind, e.reason) for e in outcome.events[1:]]
     assert task.run is not None
     return task.run.environment_lock, lines
 
