@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -141,14 +140,17 @@ def submit(client: Client) -> Callable[..., Awaitable[Task]]:
 
 
 @pytest.fixture
-def open_streams() -> Callable[[], int]:
-    """Counts the streams that the server in this process holds open for its users."""
+def open_streams(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Counts the streams that servers made in this test hold open for their users. Ask for it before `server`."""
+    made: list[Admission] = []
+    begin = Admission.__init__
 
-    def count() -> int:
-        counters = (each for each in gc.get_objects() if type(each) is Admission)
-        return sum(sum(each._streams.values()) for each in counters)
+    def remembered(self: Admission, *args: Any) -> None:
+        begin(self, *args)
+        made.append(self)
 
-    return count
+    monkeypatch.setattr(Admission, "__init__", remembered)
+    return lambda: sum(sum(each._streams.values()) for each in made)
 
 
 @pytest.fixture

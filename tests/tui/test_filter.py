@@ -115,3 +115,21 @@ async def test_the_server_takes_what_it_is_asked(client) -> None:
     for line in ("status:failed", "status:held", "user:me", "tag:a,b", "age:<2d", "priority:high",
                  "starred:no", "id:1,2", "group:gpu", "type:jupyter", "priority>=30", "status:cancelled"):  # fmt: skip
         await client.tasks.list(filter=parse(line, me="admin").server)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "narrower"),
+    [
+        pytest.param("ber", "bert", True, id="a word grows"),
+        pytest.param("bert", "bert user:me", True, id="a term more"),
+        pytest.param("", "status:failed", True, id="the first term"),
+        pytest.param("bert", "ber", False, id="a word shrinks"),
+        pytest.param("-ber", "-bert", False, id="a negated word grows"),
+        pytest.param("1", "12", False, id="a number may be another id"),
+        pytest.param("status:run", "status:running", False, id="a value grows"),
+        pytest.param("a b", "a", False, id="a term less"),
+    ],
+)
+def test_which_filter_leaves_only_things_out(earlier: str, later: str, narrower: bool) -> None:
+    with suppress(FilterError):
+        assert parse(later).narrows(parse(earlier)) is narrower

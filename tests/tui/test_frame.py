@@ -61,7 +61,7 @@ async def test_without_a_profile_the_first_start_asks_for_one(server, drive, tmp
     assert server.profile.token in stored.read_text()
 
 
-async def test_quitting_leaves_no_stream_open(server, drive, open_streams) -> None:
+async def test_quitting_leaves_no_stream_open(open_streams, server, drive) -> None:
     async with drive(server.profile) as tui:
         await tui.shows("● live")
         await tui.until(lambda: open_streams() == 1)

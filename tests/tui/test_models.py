@@ -61,19 +61,19 @@ steps = st.lists(
 )
 
 
-@given(steps, st.booleans())
-def test_looking_at_changes_gives_the_order_of_looking_at_everything(steps, reverse) -> None:
-    def fresh() -> Shown[int]:
-        made: Shown[int] = Shown()
-        made.choose(lambda value: value > 0, lambda value: value, reverse)
-        return made
-
+@given(steps, st.booleans(), st.integers(0, 3))
+def test_looking_at_changes_gives_the_order_of_looking_at_everything(steps, reverse, least) -> None:
     things: dict[int, int] = {}
-    kept = fresh()
+    kept: Shown[int] = Shown()
+    kept.choose(things, lambda value: value >= least)
+    kept.sort_by(things, lambda value: value, reverse)
     for changes in steps:
         things |= changes
         order = list(kept.look_at(things, changes))
-        assert order == fresh().look_at_all(things)
+        wanted = [id for id, value in things.items() if value >= least]
+        assert order == sorted(wanted, key=lambda id: (things[id], -id), reverse=reverse)
+    narrow = [id for id in order if things[id] > least]
+    assert kept.choose(things, lambda value: value > least, narrower=True) == narrow
 
 
 def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:

@@ -214,6 +214,7 @@ class HaiApp(App[int]):
             connect=self.options.connect,
             changed=self._gathered.add,
             known=self.reframe,
+            failed=self._job_failed,
         )
         self.session.link.listen(self._link_changed)
         self._connected = True
@@ -251,6 +252,13 @@ class HaiApp(App[int]):
         for page in self._pages():
             if page.is_mounted:
                 page.tasks_changed(ids)
+
+    def _job_failed(self, error: BaseException) -> None:
+        """What the server refuses for good is told; anything else is our fault and ends the app."""
+        if isinstance(error, HaiError):
+            self.fail(error)
+        elif isinstance(error, Exception):
+            self._handle_exception(error)
 
     def _link_changed(self, link: LinkState) -> None:
         self.reframe()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from hai.client.resolve import quoted
 from hai_tui.cli.human import PRIORITIES
 from hai_tui.i18n import text
+from hai_tui.status import status_of
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
@@ -27,6 +28,7 @@ Match = Callable[["Task", float], bool]
 
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _TERM = re.compile(r"([A-Za-z_]+)(:?(?:>=|<=|>|<|=)|:)(.*)", re.DOTALL)
+_GROWS = re.compile(r"[a-z_]\w*")  # a bare word that narrows as it grows; digits may be a whole id
 _VALUE = re.compile(r'"([^"]*)"?|([^,"]+)')
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
@@ -95,18 +97,34 @@ class Filter:
     terms: tuple[Match, ...]
     server: str
     timed: bool = False  # matches change as time passes
+    words: tuple[str, ...] = ()
+
+    def narrows(self, earlier: Filter) -> bool:
+        """True when nothing matches that did not match the earlier one: it is enough to look among those."""
+        if self.words[: len(earlier.words)] == earlier.words:
+            return True
+        if not earlier.words or len(self.words) < len(earlier.words):
+            return False
+        *same, last = earlier.words
+        longer = self.words[len(same)]
+        grown = _GROWS.fullmatch(last) and _GROWS.fullmatch(longer) and longer.startswith(last)
+        return bool(grown) and list(self.words[: len(same)]) == same
 
     def matches(self, task: Task, now: float) -> bool:
         """True when every term does."""
-        return all(term(task, now) for term in self.terms)
+        for term in self.terms:  # noqa: SIM110 - asked of ten thousand tasks at each key
+            if not term(task, now):
+                return False
+        return True
 
 
 def parse(source: str, me: str = "") -> Filter:
     """The filter that a line means; `me` is the caller. Raises FilterError."""
-    parsed = [_term(word, me) for word in _WORD.findall(source)]
+    words = tuple(_WORD.findall(source))
+    parsed = [_term(word, me) for word in words]
     asked = [server for _, server, _ in parsed if server]
     terms = tuple(match for match, _, _ in parsed)
-    return Filter(source, terms, " ".join(asked), any(timed for _, _, timed in parsed))
+    return Filter(source, terms, " ".join(asked), any(timed for _, _, timed in parsed), words)
 
 
 def _term(word: str, me: str) -> tuple[Match, str, bool]:
@@ -162,11 +180,9 @@ def _status(values: list[str]) -> tuple[Match, str, bool]:
     words = [value.lower() for value in values]
     if wrong := [word for word in words if word not in _STATES]:
         raise FilterError(text("filter.status", value=wrong[0], near=_near(wrong[0], STATUS_WORDS)))
-    from hai_tui.cli.task_view import status
-
     wanted = frozenset(state for word in words for state in _STATES[word])
     server = _ASKED[words[0]] if len(words) == 1 else ""
-    return (lambda task, now: status(task) in wanted), server, False
+    return (lambda task, now: status_of(task) in wanted), server, False
 
 
 def _number(key: str, relation: str, values: list[str]) -> tuple[Match, str, bool]:
@@ -230,16 +246,21 @@ def _ids(values: list[str]) -> tuple[Match, str, bool]:
     return (lambda task, now: task.id in wanted), f"id:{','.join(map(str, sorted(wanted)))}", False
 
 
-def _anywhere(word: str) -> Match:
-    def match(task: Task, now: float) -> bool:
-        return (
-            word in task.name.lower()
-            or word in task.user
-            or word == str(task.id)
-            or any(word in tag.lower() for tag in task.tags)
-        )
+_HAY: dict[int, tuple[int, str]] = {}
+"""What words are looked for in, by id, with the version that it was made of."""
 
-    return match
+
+def _hay(task: Task) -> str:
+    found = _HAY.get(task.id)
+    if found is None or found[0] != task.version:
+        words = "\n".join((task.name, task.user, *task.tags)).lower()
+        found = _HAY[task.id] = (task.version, f"{words}\n#{task.id}#")
+    return found[1]
+
+
+def _anywhere(word: str) -> Match:
+    number = f"#{word}#"
+    return lambda task, now: word in (hay := _hay(task)) or number in hay
 
 
 def _regex(pattern: str) -> Match:

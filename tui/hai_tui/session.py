@@ -41,7 +41,8 @@ def _connect(profile: Profile) -> Client:
 
 
 class Session:
-    """The way to one server. `changed` is told the ids of tasks that changed, `known` when whoami answers."""
+    """The way to one server. `changed` is told the ids of tasks that changed, `known` when whoami answers,
+    `failed` what no job could cope with."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Session:
         connect: Connect = _connect,
         changed: Callable[[set[int]], None] = lambda ids: None,
         known: Callable[[], None] = lambda: None,
+        failed: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self.profile = profile
         self.link = Link(profile.server, clock)
@@ -58,7 +60,7 @@ class Session:
         self.info: ServerInfo | None = None
         self.skew = 0.0  # the server's clock less ours
         self._clock, self._connect = clock, connect
-        self._changed, self._known = changed, known
+        self._changed, self._known, self._failed = changed, known, failed
         self._client: Client | None = None
         self._model: TaskModel | None = None
         self._jobs: set[asyncio.Task[None]] = set()
@@ -84,8 +86,14 @@ class Session:
         """Run something that ends with the session."""
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
-        job.add_done_callback(self._jobs.discard)
+        job.add_done_callback(self._ended)
         return job
+
+    def _ended(self, job: asyncio.Task[None]) -> None:
+        """A job that fails must be seen: what it kept fresh is not fresh any more."""
+        self._jobs.discard(job)
+        if not job.cancelled() and (error := job.exception()) is not None:
+            self._failed(error)
 
     async def close(self) -> None:
         """End every stream and the connection."""

@@ -49,5 +49,12 @@ def defaults() -> dict[str, str]:
 
 def tones(theme: Theme) -> dict[str, Style]:
     """The style of each tone in a theme; bad is bold too."""
-    own = {**(_DARK if theme.dark else _LIGHT), **theme.variables}
-    return {name: Style(color=own[f"tone-{name}"], bold=name == "bad") for name in TONES}
+    found = _tones.get(theme.name)
+    if found is None:
+        own = {**(_DARK if theme.dark else _LIGHT), **theme.variables}
+        found = {name: Style(color=own[f"tone-{name}"], bold=name == "bad") for name in TONES}
+        _tones[theme.name] = found
+    return found
+
+
+_tones: dict[str, dict[str, Style]] = {}

@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Any
 from hai_tui.cli.human import local, priority_name, since, span
 from hai_tui.i18n import text
 from hai_tui.look import look
+from hai_tui.status import status_of
 from hai_tui.widgets.columns import Cell, Column
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task, Waiting
-
-
-def status_of(task: Task) -> str:
-    """As `hai list` calls it."""
-    from hai_tui.cli.task_view import status  # loads protobuf, which a first paint does without
-
-    return status(task)
 
 
 def status_cell(task: Task, now: float) -> Cell:

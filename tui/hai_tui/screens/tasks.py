@@ -41,6 +41,8 @@ FAULTS = "status:failed,queued"
 _OLDER = 1000
 """Older tasks that a filter asks the server for, at most."""
 _FLASH_SECONDS = 0.8
+_FLASH_MOST = 20
+_REST_SECONDS = 0.1
 
 
 class TasksPage(TaskPageBase):
@@ -52,6 +54,7 @@ class TasksPage(TaskPageBase):
         self._begin_with = " ".join(words)
         self._error = ""
         self._asking = False
+        self._restless = False
         self._sort = ("id", True)
         self._shown: Shown[Task] = Shown()
 
@@ -106,6 +109,7 @@ class TasksPage(TaskPageBase):
     def opened(self) -> None:
         """Show what there is."""
         self._sort = _sort_of(self.hai.state.text("sort", "id-"))
+        self.sort_again()
         self.apply_filter(self._begin_with)
 
     def tasks_changed(self, ids: set[int]) -> None:
@@ -113,21 +117,20 @@ class TasksPage(TaskPageBase):
         model = self.hai.session.tasks
         if model is None or not self.is_mounted:
             return
-        table = self.table
-        known = bool(table.ids)
-        order = (
-            self._shown.look_at(model.tasks, ids) if known else self._shown.look_at_all(model.tasks)
-        )
+        known = bool(self.table.ids)
+        order = self._shown.look_at(model.tasks, ids)
+        self._show(order)
         if known:
             self._flash(ids)
-        self._show(order)
 
     def _flash(self, ids: set[int]) -> None:
         """Changes stand out for a moment, unless most of the table changes."""
         table = self.table
-        if len(ids) > 50:
+        if len(ids) > _FLASH_MOST:
+            table.changed(ids)
             return
         table.fresh |= ids
+        table.changed(ids)
         self.set_timer(_FLASH_SECONDS, lambda: self._calm(ids))
 
     def _calm(self, ids: set[int]) -> None:
@@ -140,22 +143,26 @@ class TasksPage(TaskPageBase):
         table.empty = text(
             "loading" if not loaded else "tasks.nomatch" if self._filter.source else "tasks.empty"
         )
-        table.sorted_by = self._sort
+        if table.sorted_by != self._sort or not order:
+            table.sorted_by = self._sort
+            table.refresh()
         table.show(order)
         self.write_status()
 
-    def look_again(self) -> None:
-        """Filter or order are others."""
+    def sort_again(self) -> None:
+        """The order is another."""
         model = self.hai.session.tasks
         by = {column.key: column for column in self.table.columns}
         column = by.get(self._sort[0]) or by["id"]
-        now, chosen_filter = self.hai.now(), self._filter
-        self._shown.choose(
-            lambda task: chosen_filter.matches(task, now),
-            column.sort or (lambda task: task.id),
-            self._sort[1],
-        )
-        self._show(self._shown.look_at_all(model.tasks) if model else ())
+        key = column.sort or (lambda task: task.id)
+        self._show(self._shown.sort_by(model.tasks if model else {}, key, self._sort[1]))
+
+    def _match_again(self, *, narrower: bool) -> None:
+        """The filter is another."""
+        model, now, wanted = self.hai.session.tasks, self.hai.now(), self._filter
+        tasks = model.tasks if model else {}
+        order = self._shown.choose(tasks, lambda t: wanted.matches(t, now), narrower=narrower)
+        self._show(order)
 
     def write_status(self) -> None:
         """Counts, filter, marks; or what is wrong with the filter."""
@@ -183,6 +190,7 @@ class TasksPage(TaskPageBase):
 
     def apply_filter(self, source: str, *, older: bool = True) -> None:
         """Show what matches; a line that means nothing is told of and changes nothing."""
+        before = self._filter
         try:
             self._filter = parse(source.strip(), self.hai.caller.name)
             self._error = ""
@@ -190,7 +198,7 @@ class TasksPage(TaskPageBase):
             self._error = str(error)
             self.write_status()
             return
-        self.look_again()
+        self._match_again(narrower=self._filter.narrows(before))
         if older and self._filter.source:
             self._ask_older()
 
@@ -284,7 +292,7 @@ class TasksPage(TaskPageBase):
     def _order(self, key: str, reverse: bool) -> None:
         self._sort = (key, reverse)
         self.hai.state.put("sort", f"{key}{'-' if reverse else '+'}")
-        self.look_again()
+        self.sort_again()
 
     def _next_sort(self) -> None:
         keys = [column.key for column in self.table.columns if column.sort]
@@ -324,7 +332,13 @@ class TasksPage(TaskPageBase):
         self.write_status()
 
     def on_virtual_table_moved(self) -> None:
-        """Other actions may be allowed on another task."""
+        """Other actions may be allowed on another task; it is enough to say so when the cursor rests."""
+        if not self._restless:
+            self._restless = True
+            self.set_timer(_REST_SECONDS, self._rests)
+
+    def _rests(self) -> None:
+        self._restless = False
         self.reframe_keys()
 
     def hai_mark(self) -> None:

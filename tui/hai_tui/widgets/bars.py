@@ -123,8 +123,9 @@ class KeyLine(Widget):
 
     def show(self, items: Sequence[tuple[Action, bool]]) -> None:
         """Actions, and whether each is allowed now."""
-        if list(items) != self._items:
-            self._items = list(items)
+        before = [(action.name, allowed) for action, allowed in self._items]
+        self._items = list(items)
+        if [(action.name, allowed) for action, allowed in items] != before:
             self.refresh()
 
     def render(self) -> Text:

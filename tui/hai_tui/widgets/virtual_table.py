@@ -105,6 +105,9 @@ class VirtualTable(ScrollView, can_focus=True):
         self.sorted_by: tuple[str, bool] = ("", False)
         self.all_columns = False
         self.empty = empty
+        self._styles: dict[str, Style] = {}  # looked up when the theme or the focus has changed
+        self._tones: dict[str, Style] = {}
+        self._now = 0.0
 
     @property
     def ids(self) -> Sequence[Any]:
@@ -135,6 +138,8 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def show(self, ids: Sequence[Any]) -> None:
         """Show these rows; cursor, marks and scroll position stay with their ids."""
+        if ids == self._ids:
+            return
         before, old_cursor = self.cursor_id, self._cursor
         anchor, offset = self._anchor()
         self._ids = list(ids)
@@ -180,7 +185,10 @@ class VirtualTable(ScrollView, can_focus=True):
     def _lay_out(self) -> None:
         width = max(0, self.size.width - _MARGIN)
         self._shown = fitting(self._columns, width, all=self.all_columns)
-        self.virtual_size = Size(total(self._shown) + _MARGIN, len(self._ids) + 1)
+        size = Size(total(self._shown) + _MARGIN, len(self._ids) + 1)
+        if size != self.virtual_size:  # not by the attribute: that lays out the whole screen anew
+            self.set_reactive(VirtualTable.virtual_size, size)
+            self._scroll_update(size)
         self.refresh()
 
     def on_resize(self) -> None:
@@ -277,14 +285,29 @@ class VirtualTable(ScrollView, can_focus=True):
             left += column.width + GAP
         return None
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Lines of the screen; styles are looked up once for all of them."""
+        if not self._styles:
+            names = ("header", "cursor", "marked", "fresh", "empty")
+            self._styles = {n: self.get_component_rich_style(f"table--{n}") for n in names}
+            self._styles["row"] = self.rich_style
+            self._tones = tones(self.app.current_theme)
+        self._now = self._clock()
+        return super().render_lines(crop)
+
+    def notify_style_update(self) -> None:
+        """Another theme, or the focus came or went."""
+        super().notify_style_update()
+        self._styles = {}
+
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
         left, top = self.scroll_offset
         strip = self._header() if y == 0 else self._line(top + y - 1)
-        return strip.crop_extend(left, left + self.size.width, self.rich_style)
+        return strip.crop_extend(left, left + self.size.width, self._styles["row"])
 
     def _header(self) -> Strip:
-        style = self.get_component_rich_style("table--header")
+        style = self._styles["header"]
         return self._strip([Segment("  ", style), *self._titles(style)], style)
 
     def _titles(self, style: Style) -> list[Segment]:
@@ -302,34 +325,35 @@ class VirtualTable(ScrollView, can_focus=True):
     def _line(self, place: int) -> Strip:
         if place >= len(self._ids):
             told = self.empty if not self._ids and place == 1 else ""
-            style = self.get_component_rich_style("table--empty")
-            return Strip([Segment(f"  {told}", style)])
+            return Strip([Segment(f"  {told}", self._styles["empty"])])
         id = self._ids[place]
         row = self._row_of(id)
         base = self._style_of(place, id)
         marks = ("›" if place == self._cursor else " ") + ("✓" if id in self.marked else " ")
-        segments = [Segment(marks, base)]
-        if row is not None:
-            segments += self._cells(row, base)
-        return self._strip(segments, base)
+        return self._strip(self._cells(marks, row, base), base)
 
-    def _cells(self, row: Any, base: Style) -> list[Segment]:
-        now, styles = self._clock(), tones(self.app.current_theme)
-        segments = []
-        for column in self._shown:
-            cell = column.cell(row, now)
-            if not isinstance(cell, Cell):
-                cell = Cell(cell)
-            style = base + styles[cell.tone] if cell.tone != "plain" else base
-            segments.append(Segment(fit(cell.text, column.width, column.right), style))
-            segments.append(Segment(" " * GAP, base))
-        return segments
+    def _cells(self, marks: str, row: Any, base: Style) -> list[Segment]:
+        """Cells of one style beside one another are one segment: fewer to cut, to compare and to send."""
+        segments, plain, gap = [], [marks], " " * GAP
+        for column in self._shown if row is not None else ():
+            cell = column.cell(row, self._now)
+            tone = cell.tone if isinstance(cell, Cell) else "plain"
+            told = cell.text if isinstance(cell, Cell) else cell
+            drawn = fit(told, column.width, column.right)
+            if tone == "plain":
+                plain.append(drawn)
+            else:
+                segments += [
+                    Segment("".join(plain), base),
+                    Segment(drawn, base + self._tones[tone]),
+                ]
+                plain.clear()
+            plain.append(gap)
+        return [*segments, Segment("".join(plain), base)]
 
     def _style_of(self, place: int, id: Any) -> Style:
         if place == self._cursor:
-            return self.get_component_rich_style("table--cursor")
+            return self._styles["cursor"]
         if id in self.marked:
-            return self.get_component_rich_style("table--marked")
-        if id in self.fresh:
-            return self.get_component_rich_style("table--fresh")
-        return self.rich_style
+            return self._styles["marked"]
+        return self._styles["fresh" if id in self.fresh else "row"]
