@@ -1,13 +1,25 @@
-"""Trees from one line of text."""
+"""Trees from one line of text, and laptops that share a workspace of a real server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hai.client.connection import Connection
+from hai.client.profile import Profile
+from hai_backend.testing.server import server_process
+from hai_sync.cli.opening import open_session
 from hai_sync.core.chunks import digest_of
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
+from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.place import create
+from hai_sync.session.session import Session
+from hai_sync.session.wish import Report, Wish
 
 
 def tree_of(text: str) -> Tree:
@@ -34,3 +46,104 @@ def _item(word: str) -> tuple[str, Entry]:
 def tree() -> Callable[[str], Tree]:
     """The builder."""
     return tree_of
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is remembered of workspaces lies in the test's own directory."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "config.toml"))
+    for name in ("HAI_SERVER", "HAI_TOKEN", "HAI_PROFILE", "HAI_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def profile() -> Iterator[Profile]:
+    """A real server in a process of its own, one for all tests; each takes a workspace of its own."""
+    with server_process() as server:
+        yield server.profile()
+
+
+@dataclass
+class Laptop:
+    """A directory with a session; several of one name share a workspace."""
+
+    root: Path
+    session: Session
+    cluster: Path  # the server's side
+
+    def write(self, path: str, content: str | bytes = "x", mode: int = 0o644) -> None:
+        """A file, as an editor saves it."""
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+        target.chmod(mode)
+
+    def read(self) -> dict[str, bytes]:
+        """All files here."""
+        return contents(self.root)
+
+    def there(self) -> dict[str, bytes]:
+        """All files on the cluster."""
+        return contents(self.cluster)
+
+    async def sync(
+        self, mode: Mode = Mode.SYNC, policy: Policy = Policy.REFUSE, **more: Any
+    ) -> Report:
+        """One sync, as a new process would do it."""
+        self.session.index.close()
+        self.session = open_session(self.session.place, self.session.remote.connection)
+        return await self.session.sync(Wish(Rules(mode, policy), **more))
+
+    async def push(self, **more: Any) -> Report:
+        """Only there."""
+        return await self.sync(Mode.PUSH, **more)
+
+    async def pull(self, **more: Any) -> Report:
+        """Only here."""
+        return await self.sync(Mode.PULL, **more)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Files below a root, without ours."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink() and ".hfai" not in path.parts
+    }
+
+
+@pytest.fixture
+async def connection(profile: Profile) -> AsyncIterator[Connection]:
+    """To the server."""
+    connection = Connection(profile)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def laptops(
+    connection: Connection, tmp_path: Path
+) -> AsyncIterator[Callable[[str], Awaitable[Laptop]]]:
+    """Makes laptops of one workspace."""
+    name = f"w-{uuid.uuid4().hex[:12]}"
+    made: list[Laptop] = []
+
+    async def make(host: str) -> Laptop:
+        root = tmp_path / host
+        root.mkdir()
+        place, _ = create(root, name)
+        session = open_session(place, connection)
+        workspace = await session.remote.create()
+        made.append(Laptop(root, session, Path(workspace.path)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.session.index.close()
+
+
+@pytest.fixture
+async def laptop(laptops: Callable[[str], Awaitable[Laptop]]) -> Laptop:
+    """One."""
+    return await laptops("laptop")

@@ -63,6 +63,19 @@ def entry_of(seen: Signature, digest: bytes, target: str) -> Entry:
     return Entry(Kind.FILE, digest, size, bool(mode & 0o100), mtime_ns=max(0, mtime_ns))
 
 
+def _is_still(entry: Entry, seen: Signature, digest: bytes) -> bool:
+    """Whether a file's entry is what a signature and a digest say; others are made anew."""
+    if entry.kind is not Kind.FILE or entry.digest != digest or seen == _DIRECTORY_SIGNATURE:
+        return entry is DIRECTORY and seen == _DIRECTORY_SIGNATURE
+    size, mtime_ns, _, _, mode = _PACK.unpack(seen)
+    return bool(
+        size == entry.size
+        and mtime_ns == entry.mtime_ns
+        and bool(mode & 0o100) is entry.executable
+        and not stat.S_ISLNK(mode)
+    )
+
+
 class Index:
     """One workspace's memory."""
 
@@ -105,9 +118,10 @@ class Index:
         """What was seen, read as entries. Equal ones of `share` are used again, for they are many."""
         found: dict[str, Entry] = {}
         for path, seen, digest, target in self._db.execute("SELECT * FROM seen"):
-            entry = entry_of(seen, digest, target)
             other = share.get(path)
-            found[path] = other if other == entry and other.mtime_ns == entry.mtime_ns else entry
+            if other is None or not _is_still(other, seen, digest):
+                other = entry_of(seen, digest, target)
+            found[path] = other
         return found
 
     def remember(

@@ -251,17 +251,18 @@ class _Walker:
     def see(self, path: str, at: str, status: os.stat_result) -> None:
         """One path that is not as it was remembered."""
         mode = stat.S_IFMT(status.st_mode)
-        why = names.fault(path)
-        if mode == _LINK and not why:
+        why = "" if _is_plain(path) else names.fault(path)
+        if mode == _REGULAR and not why:
+            executable = bool(status.st_mode & 0o100)
+            entry = Entry(
+                Kind.FILE, b"", status.st_size, executable, "", max(0, status.st_mtime_ns)
+            )
+        elif mode == _LINK and not why:
             target = os.readlink(at)
             why = names.link_fault(path, target)
             entry = Entry(Kind.SYMLINK, target=target)
         elif mode == _FOLDER:
             entry = DIRECTORY
-        elif mode == _REGULAR:
-            executable = bool(status.st_mode & 0o100)
-            mtime = max(0, status.st_mtime_ns)
-            entry = Entry(Kind.FILE, size=status.st_size, executable=executable, mtime_ns=mtime)
         elif not why:
             why = "it is a special file (socket, pipe or device)"
         if why:
@@ -269,6 +270,11 @@ class _Walker:
         else:
             self.found.signatures[path] = signature(status)
             self.found.fresh[path] = entry
+
+
+def _is_plain(path: str) -> bool:
+    """Of what a directory lists, almost every path: no need to look closer."""
+    return len(path) < names.NAME_BYTES and path.isascii() and path.count("/") < names.PARTS
 
 
 def _list(at: str) -> Iterable[os.DirEntry[str]]:
@@ -285,9 +291,12 @@ def _rule_lines(item: os.DirEntry[str]) -> list[str] | None:
         return None
 
 
-def open_file(root: Path, path: str) -> int:
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def open_file(root: Path | str, path: str) -> int:
     """A file's descriptor; its last part is not followed if it is a link."""
-    return os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return os.open(f"{root}/{path}", _READ)
 
 
 def hash_files(found: Scan, paths: Sequence[str]) -> None:

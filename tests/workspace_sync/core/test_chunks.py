@@ -26,8 +26,8 @@ def test_all_bytes_are_in_one_chunk_each(size: int) -> None:
     assert all(p.size <= LARGEST for p, _ in found)
 
 
-@settings(max_examples=10, deadline=None)
-@given(st.integers(1, 3_000_000))
+@settings(max_examples=4, deadline=None)
+@given(st.integers(100_000, 3_000_000))
 def test_how_it_is_read_does_not_matter(step: int) -> None:
     stream = io.BytesIO(DATA)
     few = [(p.digest, p.offset, p.size) for p, _ in cut(lambda n: stream.read(min(n, step)))]

@@ -48,6 +48,7 @@ ENTRIES = (
     Entry("nodes", "nodes:nodes", "cluster"),
     Entry("groups", "nodes:groups", "cluster"),
     Entry("port", "node_ports:port", "cluster"),
+    Entry("workspace", "workspace:workspace", "cluster"),
     Entry("dataset", "datasets:dataset", "cluster"),
     Entry("storage", "storage:storage", "cluster"),
     Entry("image", "images:image", "cluster"),

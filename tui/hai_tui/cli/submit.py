@@ -11,6 +11,7 @@ import click
 
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.human import Priority
+from hai_tui.cli.pushing import push_workspaces
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note, show, show_one
@@ -62,6 +63,9 @@ _OPTIONS = (
     ),
     click.option(
         "-f", "--follow", is_flag=True, help="Print the log; exit with the task's exit code."
+    ),
+    click.option(
+        "--no-push", is_flag=True, help="In a workspace: submit the directory, do not push it."
     ),
     click.option(
         "--dry-run",
@@ -143,6 +147,8 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
         return call(settings, lambda client: _check(client, settings, specs))
     if options["follow"] and len(specs) > 1:
         raise click.UsageError("-f follows one task; submit the files one by one")
+    if not options["no_push"]:
+        push_workspaces(settings, specs)
     tasks = call(settings, lambda client: _send(client, settings, specs))
     if not options["follow"]:
         return 0

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing itself would take a fifth of the time that there is
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import click
 
 _QUICK = {("push",), ("push", "--json"), ("sync",), ("sync", "--json"), ("watch", "flush")}
@@ -45,7 +46,8 @@ def _ask_daemon() -> dict[str, object] | None:
         return None
     from hai_sync.watch.control import ask
 
-    return ask(own, {"verb": "flush"})
+    answer: dict[str, object] | None = ask(own, {"verb": "flush"})
+    return answer
 
 
 def _tell(answer: dict[str, object], as_json: bool) -> int:

@@ -32,7 +32,7 @@ def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **option
     \b
       haiworkspace resolve                          list them
       haiworkspace resolve train.py --keep local    take ours
-      haiworkspace resolve --all --keep both        theirs keeps its name, ours becomes a copy
+      haiworkspace resolve --all --keep both        ours becomes a copy
     """
     as_json = options["as_json"] or options["output"] == "json"
     if keep is None:

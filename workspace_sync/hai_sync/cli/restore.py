@@ -34,7 +34,7 @@ def restore(
     \b
       haiworkspace restore -r 12                 everything, as in revision 12
       haiworkspace restore -r 12 train.py data   only these
-      haiworkspace restore train.py --local      the version that the last sync overwrote here
+      haiworkspace restore train.py --local      what was overwritten here
     """
     if (revision is None) == (stamp is None):
         raise click.UsageError("say -r REVISION, or --local")
@@ -54,7 +54,8 @@ def restore(
     if as_json:
         event("restored", revision=number, of=revision)
     else:
-        click.echo(f"revision {number} is as revision {revision} was")
+        what = ", ".join(paths) if paths else "everything"
+        click.echo(f"revision {number}: {what} as in revision {revision}")
     return tell_report(report, as_json, quiet=False) if report else 0
 
 

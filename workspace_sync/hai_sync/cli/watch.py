@@ -52,7 +52,7 @@ def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
         return 0
     if foreground:
         return asyncio.run(_run(place, mode, conflict, options))
-    return _spawn(place)
+    return _spawn(place, _again(mode, conflict, options))
 
 
 async def _run(place: Place, mode: str, conflict: str, options: dict[str, Any]) -> int:
@@ -78,17 +78,30 @@ def _say(line: str) -> None:
     print(f"{stamp} {line}", flush=True)
 
 
-def _spawn(place: Place) -> int:
-    """The same command again, with --foreground, in a session of its own."""
+def _again(mode: str, conflict: str, options: dict[str, Any]) -> list[str]:
+    """The same command, for the process that stays."""
+    arguments = ["watch", "start", "--foreground", "--mode", mode, "--conflict", conflict]
+    arguments += [f"--include={pattern}" for pattern in options["include"]]
+    arguments += [f"--exclude={pattern}" for pattern in options["exclude"]]
+    arguments += ["--no-ignore"] if options["no_hfignore"] else []
+    return arguments + ([f"--profile={options['profile']}"] if options["profile"] else [])
+
+
+def _spawn(place: Place, arguments: list[str]) -> int:
+    """In a session of its own, until it answers."""
     place.state.mkdir(parents=True, exist_ok=True)
     path = place.state / "daemon.log"
     if path.exists() and path.stat().st_size > _LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
-    arguments = [arg for arg in sys.argv[1:] if arg != "workspace"]
-    command = [sys.executable, "-m", "hai_sync.cli.main", *arguments, "--foreground"]
+    command = [sys.executable, "-m", "hai_sync.cli.main", *arguments]
     with path.open("ab") as log:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            command,
+            cwd=place.root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     began = time.monotonic()
     while (answer := ask(place.own, {"verb": "status"}, timeout=5)) is None:

@@ -62,11 +62,16 @@ class RuleSet:
     """The rules that stand in one directory; the last one that fits counts."""
 
     rules: tuple[Rule, ...]
-    any_of_them: re.Pattern[str]  # most paths fit none: one look tells
+    names: (
+        re.Pattern[str] | None
+    )  # most paths fit none: a look at the name, and one at the path, tell
+    paths: re.Pattern[str] | None
 
     def find(self, path: str, is_directory: bool) -> Rule | None:
         """The rule that decides about a path relative to this directory."""
-        if self.any_of_them.match(path) is None:
+        name = path.rpartition("/")[2]
+        fits = self.names is not None and self.names.match(name) is not None
+        if not fits and (self.paths is None or self.paths.match(path) is None):
             return None
         return next((r for r in reversed(self.rules) if r.fits(path, is_directory)), None)
 
@@ -76,8 +81,25 @@ def rule_set(texts: Iterable[tuple[str, Iterable[str]]]) -> RuleSet | None:
     rules = [rule for source, lines in texts for rule in _read(source, lines)]
     if not rules:
         return None
-    every = "|".join(f"(?:{_unnamed(rule.regex.pattern)})" for rule in rules)
-    return RuleSet(tuple(rules), re.compile(every, re.DOTALL))
+    patterns = [str(rule.regex.pattern).replace("(?P<ps_d>", "(?:") for rule in rules]
+    of_names = [pattern[len(_ANYWHERE) :] for pattern in patterns if _is_name(pattern)]
+    of_paths = [pattern for pattern in patterns if not _is_name(pattern)]
+    return RuleSet(tuple(rules), _any_of(of_names), _any_of(of_paths))
+
+
+_ANYWHERE = "^(?:.+/)?"
+
+
+def _is_name(pattern: str) -> bool:
+    """Whether the last part of a path is all that it looks at."""
+    if not pattern.startswith(_ANYWHERE):
+        return False
+    rest = pattern[len(_ANYWHERE) :].removesuffix("(?:(?:/)|$)").replace("[^/]", "")
+    return "/" not in rest
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(f"(?:{p})" for p in patterns), re.DOTALL) if patterns else None
 
 
 def _read(source: str, lines: Iterable[str]) -> Iterable[Rule]:
@@ -96,10 +118,6 @@ def _read(source: str, lines: Iterable[str]) -> Iterable[Rule]:
 def _without_blanks(text: str) -> str:
     bare = text.rstrip(" ")
     return bare + " " if bare.endswith("\\") and bare != text else bare
-
-
-def _unnamed(pattern: str | bytes) -> str:
-    return str(pattern).replace("(?P<ps_d>", "(?:")
 
 
 @dataclass(slots=True)

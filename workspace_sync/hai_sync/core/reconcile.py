@@ -18,7 +18,7 @@ differing paths alone tell all that there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hai_sync.core.diff import Change
@@ -221,8 +221,11 @@ class _Work:
 
     def changed(self, tree: Tree, path: str) -> bool:
         """True when a tree differs from the base at a path or below it, where both sides do not agree."""
+        base, local, remote = self.base, self.local, self.remote
+        if path not in tree and path not in base:
+            return False  # nor is anything below
         return any(
-            tree.get(p) != self.base.get(p) and self.local.get(p) != self.remote.get(p)
+            tree.get(p) != base.get(p) and local.get(p) != remote.get(p)
             for p in self.differing_below(path)
         )
 
@@ -235,10 +238,13 @@ class _Work:
         pairs = ((p, old.get(p), new.get(p)) for p in self.differing_below(path))
         return [Change(p, before, after) for p, before, after in pairs if before != after]
 
-    def differing_below(self, path: str) -> Iterator[str]:
-        yield path
-        for member in self.members.get(path, ()):
-            yield from self.differing_below(member)
+    def differing_below(self, path: str) -> list[str]:
+        """The path and what differs below it, each after its directory."""
+        found, members = [path], self.members
+        for each in found:  # grows while it is walked
+            if each in members:
+                found += members[each]
+        return found
 
 
 def _bring_back(path: str, side: dict[str, Change]) -> None:

@@ -82,6 +82,7 @@ def batches(changes: Iterable[Change]) -> Iterator[list[Change]]:
 def load(root: Path, changes: Sequence[Change], sources: Mapping[str, str]) -> Batch:
     """Read and hash a group. Raises Restless."""
     batch = Batch()
+    at = str(root)
     for change in changes:
         new = change.new
         if new is None or new.kind is not Kind.FILE:
@@ -89,13 +90,13 @@ def load(root: Path, changes: Sequence[Change], sources: Mapping[str, str]) -> B
             continue
         source = sources.get(change.path, change.path)
         try:
-            _read(batch, root, change.path, source, new)
+            _read(batch, at, change.path, source, new)
         except OSError as error:
             raise Restless(change.path, f"it cannot be read: {error.strerror}") from error
     return batch
 
 
-def _read(batch: Batch, root: Path, path: str, source: str, entry: Entry) -> None:
+def _read(batch: Batch, root: str, path: str, source: str, entry: Entry) -> None:
     file = open_file(root, source)
     try:
         before = os.fstat(file)
@@ -123,13 +124,9 @@ def _read(batch: Batch, root: Path, path: str, source: str, entry: Entry) -> Non
 
 
 def _as_read(entry: Entry, digest: bytes, status: os.stat_result) -> Entry:
-    return replace(
-        entry,
-        digest=digest,
-        size=status.st_size,
-        executable=bool(status.st_mode & 0o100),
-        mtime_ns=max(0, status.st_mtime_ns),
-    )
+    executable = bool(status.st_mode & 0o100)
+    mtime_ns = max(0, status.st_mtime_ns)
+    return Entry(entry.kind, digest, status.st_size, executable, "", mtime_ns)
 
 
 def _cut(file: int, path: str, source: str, entry: Entry, seen: Signature) -> Large:

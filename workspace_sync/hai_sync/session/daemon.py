@@ -21,7 +21,7 @@ from hai.client.errors import HaiError
 from hai_sync.core.rules import Mode
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
-from hai_sync.watch.control import short_path
+from hai_sync.watch.control import ShortPath
 from hai_sync.watch.events import Events
 
 FULL_SECONDS = 120.0
@@ -47,7 +47,7 @@ class Daemon:
 
     def __init__(self, session: Session, wish: Wish, say: Callable[[str], None]) -> None:
         self.session = session
-        self.wish = replace(wish, partial=True, purpose="watch")
+        self.wish = replace(wish, partial=True, resident=True, purpose="watch")
         self.events = Events(session.place.root)
         self.state = _State()
         self._say = say
@@ -61,7 +61,7 @@ class Daemon:
         """Until somebody says stop, or the root is gone."""
         socket = self.session.place.socket
         socket.unlink(missing_ok=True)
-        with short_path(self.session.place.own) as path:
+        with ShortPath(self.session.place.own) as path:
             server = await asyncio.start_unix_server(self._serve, path)
         os.chmod(socket, 0o600)
         works: list[Awaitable[None]] = [

@@ -58,6 +58,8 @@ class Session:
     _hints: set[str] | None = None  # paths that may have changed since; None: unknown
     _restless: dict[str, int] = field(default_factory=dict)
     _generation: str = ""
+    _overtaken: bool = False  # the server's files are not as its newest revision says
+    _read: tuple[Tree, Tree, int] | None = None  # what the index said of the past
 
     def hint(self, paths: Iterable[str]) -> None:
         """These may have changed since the last sync, and nothing else."""
@@ -82,7 +84,7 @@ class Session:
     async def _sync(self, wish: Wish) -> Report:
         await asyncio.to_thread(sweep, self.place)
         if self.index.fact("generation") != self._generation:
-            self._sides = self._hints = None  # another process has synced meanwhile
+            self._sides = self._hints = self._read = None  # another process has synced meanwhile
         last: Exception | None = None
         for _ in range(ATTEMPTS):
             try:
@@ -90,7 +92,7 @@ class Session:
             except Conflict as error:
                 if error.reason not in ("REVISION_CHANGED", "CONTENTS_MISSING"):
                     raise
-                last = error
+                self._overtaken, last = True, error
             except Restless as error:
                 self._restless[error.path] = self._restless.get(error.path, 0) + 1
                 self.hint([error.path])
@@ -100,21 +102,37 @@ class Session:
         raise HaiError(f"files change faster than they can be read: {last}", reason="RESTLESS")
 
     async def _once(self, wish: Wish) -> Report:
-        seen = await self._look(wish)
+        """One attempt. Hints that come meanwhile are for the next one; those of a failed one stay."""
+        hints, self._hints = self._hints, set()
+        try:
+            report, finished = await self._attempt(wish, hints)
+        except BaseException:
+            self._put_back(hints)
+            raise
+        if not finished:
+            self._put_back(hints)
+        return report
+
+    def _put_back(self, hints: set[str] | None) -> None:
+        self._hints = None if hints is None or self._hints is None else self._hints | hints
+
+    async def _attempt(self, wish: Wish, hints: set[str] | None) -> tuple[Report, bool]:
+        """Also whether what was hinted at is done with."""
+        seen = await self._look(wish, hints)
         if isinstance(seen, Report):
-            return seen
+            return seen, self._sides is not None
         outcome = await asyncio.to_thread(self._decide, seen, wish)
         report = _report(seen, outcome)
         self._guard(report, seen, wish)
         if wish.dry_run or report.refused:
-            return report
+            return report, False
         await self._carry_out(seen, outcome, wish, report)
-        return report
+        return report, True
 
-    async def _look(self, wish: Wish) -> _Sides | Report:
+    async def _look(self, wish: Wish, hints: set[str] | None) -> _Sides | Report:
         asking = asyncio.create_task(self._ask())
         try:
-            found, known = await asyncio.to_thread(self._scan, wish)
+            found, known = await asyncio.to_thread(self._scan, wish, hints)
         except BaseException:
             asking.cancel()
             raise
@@ -127,10 +145,12 @@ class Session:
         """The server's newest revision. A workspace that was made anew there shares no past with us."""
         found = await self.remote.get()
         created = found.create_time.ToJsonString()
-        if self.index.fact("created", created) != created:
-            self.index.forget_base()
-            self._sides = None
-        self.index.set_facts(created=created)
+        before = self.index.fact("created")
+        if before != created:
+            if before:
+                self.index.forget_base()
+                self._sides = self._read = None
+            self.index.set_facts(created=created)
         return found.revision
 
     def _nothing_to_push(self, found: Scan, revision: int, wish: Wish) -> bool:
@@ -140,11 +160,12 @@ class Session:
             and self.index.fact("clean") == "yes"
             and str(revision) == self.index.fact("revision")
             and not (wish.rules.mirror or wish.rules.overwrite)
+            and (self._sides is not None or not wish.resident)
         )
 
-    def _scan(self, wish: Wish) -> tuple[Scan, Known]:
-        if self._sides is not None and self._hints is not None and not wish.verify:
-            again = rescan(self._sides.scan, self._hints, wish.filter)
+    def _scan(self, wish: Wish, hints: set[str] | None) -> tuple[Scan, Known]:
+        if self._sides is not None and hints is not None and not wish.verify:
+            again = rescan(self._sides.scan, hints, wish.filter)
             if again is not None:
                 return again, Known(again.signatures, lambda: again.tree)
         known = self._known(wish)
@@ -155,7 +176,7 @@ class Session:
 
         def remembered() -> Mapping[str, Entry]:
             if not entries:
-                entries.update(self.index.entries(self.index.base()))
+                entries.update(self.index.entries(self._past()[0]))
             return entries
 
         return Known(
@@ -169,16 +190,21 @@ class Session:
     async def _both(self, wish: Wish, found: Scan, known: Known, revision: int) -> _Sides:
         local = await asyncio.to_thread(full_tree, found, known)
         base, remote, at = await asyncio.to_thread(self._past)
-        looks = wish.look and wish.rules.mode is not Mode.PUSH
-        if revision != at or (looks and revision):
+        looks = self._overtaken or (wish.look and wish.rules.mode is not Mode.PUSH)
+        if revision != at or looks:
             revision, remote = await self.remote.tree(remote, at if at <= revision else 0)
+            self._overtaken = False
         return _Sides(base, local, remote, revision, found)
 
     def _past(self) -> tuple[Tree, Tree, int]:
+        """Base, the other side's tree and its revision, as of the last sync."""
         if self._sides is not None:
             return self._sides.base, self._sides.remote, self._sides.revision
-        base = self.index.base()
-        return base, self.index.remote(base), int(self.index.fact("revision", "0"))
+        if self._read is None:
+            base = self.index.base()
+            revision = int(self.index.fact("revision", "0"))
+            self._read = base, self.index.remote(base), revision
+        return self._read
 
     def _decide(self, sides: _Sides, wish: Wish) -> Outcome:
         base, remote = self._visible(sides, wish)
@@ -321,8 +347,7 @@ class Session:
         scan = sides.scan
         scan.tree, scan.fresh, scan.gone = dict(local), {}, set()
         self._sides = _Sides(base, local, remote, revision, scan)
-        self._hints = set()
-        self._restless = {}
+        self._read, self._restless = None, {}
 
 
 def _touched(scan: Scan, arrived: Result, sent: Sent | None) -> set[str]:

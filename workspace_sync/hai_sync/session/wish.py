@@ -33,6 +33,7 @@ class Wish:
     by_size: bool = False  # do not look into files of the same size
     break_lease: bool = False
     look: bool = True  # at what tasks have written on the server; a push never does
+    resident: bool = False  # more syncs of this session follow: have both sides at hand
     purpose: str = "push"
     paths: tuple[str, ...] = ()  # only these and what lies below; empty: all
 

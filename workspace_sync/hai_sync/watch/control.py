@@ -9,22 +9,24 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 NAME = "daemon.sock"
+_LONGEST = 100
 
 
-def ask(own: str | Path, request: Mapping[str, Any], timeout: float = 3600.0) -> Any | None:
+def ask(own: str | os.PathLike[str], request: Mapping[str, Any], timeout: float = 3600.0) -> Any:
     """The daemon's answer; None: there is no daemon."""
     if not os.path.exists(os.path.join(own, NAME)):
         return None
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(timeout)
         try:
-            with short_path(own) as path:
+            with ShortPath(own) as path:
                 client.connect(path)
             client.sendall(json.dumps(request).encode() + b"\n")
             answer = client.makefile("rb").readline()
@@ -33,15 +35,20 @@ def ask(own: str | Path, request: Mapping[str, Any], timeout: float = 3600.0) ->
     return json.loads(answer) if answer else None
 
 
-@contextmanager
-def short_path(own: str | Path) -> Iterator[str]:
-    """A way to the socket that is short enough."""
-    path = os.path.join(own, NAME)
-    if len(os.fsencode(path)) < 100 or not os.path.isdir("/proc/self/fd"):
-        yield path
-        return
-    folder = os.open(own, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{NAME}"
-    finally:
-        os.close(folder)
+class ShortPath:
+    """A way to the socket that is short enough, while it is entered."""
+
+    def __init__(self, own: str | os.PathLike[str]) -> None:
+        self._own = own
+        self._folder = -1
+
+    def __enter__(self) -> str:
+        path = os.path.join(self._own, NAME)
+        if len(os.fsencode(path)) < _LONGEST or not os.path.isdir("/proc/self/fd"):
+            return path
+        self._folder = os.open(self._own, os.O_RDONLY | os.O_DIRECTORY)
+        return f"/proc/self/fd/{self._folder}/{NAME}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)

@@ -17,7 +17,7 @@ from watchfiles import awatch
 
 from hai_sync.core.names import OWN
 
-STEP_MS = 10  # watchfiles looks for new events this often
+STEP_MS = 3  # watchfiles looks for new events this often; costs 1 % of a core
 POLL_SECONDS = 5.0
 _COOKIE = "cookie-"
 _NETWORK = frozenset(
@@ -64,17 +64,13 @@ class Events:
             if not self._there():
                 return
             paths = {path for _, path in changes}
-            if hints := self._hints(paths):
+            own = {path for path in paths if path.startswith(self._own)}
+            if hints := {path[len(self._root) + 1 :] for path in paths - own}:
                 yield None if "" in hints else hints
+            self._seen(own)  # whoever waits for a cookie may rely on the hints being taken
 
     def _there(self) -> bool:
         return os.path.isdir(self._root)
-
-    def _hints(self, paths: set[str]) -> set[str]:
-        """Relative to the root; empty for the root itself. Our own files are cookies at most."""
-        own = {path for path in paths if path.startswith(self._own)}
-        self._seen(own)
-        return {path[len(self._root) + 1 :] for path in paths - own}
 
     def _seen(self, own: set[str]) -> None:
         for path in own:

@@ -1,0 +1,186 @@
+"""The commands, each run as a user runs it, against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from hai.client.profile import Profile
+from hai_sync.cli.lazy import COMMANDS
+from hai_sync.cli.main import group, main
+
+
+@pytest.fixture
+def shell(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs command lines in a new workspace."""
+    monkeypatch.setenv("HAI_SERVER", profile.server)
+    monkeypatch.setenv("HAI_TOKEN", profile.token)
+    root = tmp_path / "root"
+    root.mkdir()
+    monkeypatch.chdir(root)
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        code = main(argv)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    assert run("init", f"w-{uuid4().hex[:10]}")[0] == 0
+    return run
+
+
+def last(out: str) -> dict:
+    return json.loads(out.splitlines()[-1])
+
+
+def test_a_day(shell) -> None:
+    Path("train.py").write_text("one")
+    Path("data").mkdir()
+    Path("data/x").write_text("x")
+    assert shell("push", "--dry-run") == (
+        1,
+        "-> + data/\n-> + data/x  (1 B)\n-> + train.py  (3 B)\n",
+        "",
+    )
+    code, out, _ = shell("push", "--json")
+    assert (code, last(out)["uploaded"], last(out)["revision"]) == (0, 3, 1)
+    assert shell("push", "--dry-run")[:2] == (0, "")
+    Path("train.py").write_text("two")
+    assert shell("diff")[:2] == (1, "differs       train.py\n")
+    code, out, _ = shell("diff", "train.py")
+    assert "-one" in out
+    assert "+two" in out
+    shell("push")
+    assert shell("restore", "-r", "1", "train.py")[0] == 0
+    assert Path("train.py").read_text() == "one"
+    shell("restore", "train.py", "--local")
+    assert Path("train.py").read_text() == "two"
+    assert "train.py" in shell("snapshots", "--local")[1]
+    assert len(shell("snapshots")[1].splitlines()) == 3
+
+
+def test_status_and_list_tell_where_things_stand(shell) -> None:
+    Path("a").write_text("1")
+    code, out, _ = shell("status", "-o", "json")
+    facts = last(out)
+    assert (code, facts["uploaded"], facts["daemon"]) == (0, 1, None)
+    shell("push")
+    code, out, _ = shell("list", "--json")
+    mine = [w for w in last(out)["workspaces"] if w["name"] == facts["name"]]
+    assert mine[0]["local"] == os.getcwd()
+    assert mine[0]["files"] == 1
+
+
+def test_remove_asks_and_download_brings_back(shell) -> None:
+    Path("out").mkdir()
+    Path("out/a.txt").write_text("a")
+    Path("keep").write_text("k")
+    shell("push")
+    name = last(shell("status", "--json")[1])["name"]
+    assert shell("download", "out", "--to", "../copy")[0] == 0
+    assert Path("../copy/out/a.txt").read_text() == "a"
+    assert shell("remove", name, "-f", "*.txt", "--dry-run")[1] == "out/a.txt\n"
+    assert shell("remove", name, "-f", "../x", "-y")[0] == 2
+    assert shell("remove", name, "-f", "*.txt", "-y")[0] == 0
+    assert shell("pull")[0] == 0
+    assert not Path("out/a.txt").exists()
+    assert shell("remove", name, "-y")[0] == 0
+    assert shell("pull")[0] == 3
+
+
+def test_conflicts_are_listed_and_resolved(shell, tmp_path: Path, monkeypatch) -> None:
+    Path("a").write_text("one")
+    shell("push")
+    name = last(shell("status", "--json")[1])["name"]
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    shell("init", name)
+    Path("a").write_text("two")
+    code, _, err = shell("sync")
+    assert code == 1
+    assert "both sides have changed" in err
+    assert "resolve PATH" in err
+    assert shell("resolve")[0] == 1
+    assert shell("resolve", "a", "--keep", "both")[0] == 0
+    assert len(list(Path().glob("a*"))) == 2
+    assert shell("resolve") == (0, "", "")
+
+
+def test_check_ignore_names_the_rule(shell) -> None:
+    Path(".haiignore").write_text("# no data\n/data\n")
+    code, out, _ = shell("check-ignore", "data/x", "train.py")
+    assert (code, out) == (0, "data/x\t.haiignore:2: /data (data)\n")
+    assert shell("check-ignore", "train.py")[0] == 1
+
+
+def test_options_of_hai_are_taken(shell) -> None:
+    Path("a").write_text("1")
+    options = [
+        "-n",
+        "-i",
+        "-z",
+        "-d",
+        "-l",
+        "300",
+        "-s",
+        "1800",
+        "-o",
+        "120",
+        "-t",
+        "1800",
+        "-p",
+        "100",
+    ]
+    code, out, err = shell("push", "--force", *options, "--proxy", "http://x")
+    assert code == 0
+    assert "in sync at revision 1" in out
+    assert "--no_zip is not needed" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        pytest.param(("init", "other"), 2, id="another name for the same directory"),
+        pytest.param(("init", "../x"), 2, id="a name that is none"),
+        pytest.param(("sync", "--force"), 2, id="force without a winner"),
+        pytest.param(("restore",), 2, id="restore what"),
+        pytest.param(("restore", "nothing", "--local"), 3, id="nothing was kept"),
+        pytest.param(("push", "-l", "1"), 2, id="out of range"),
+        pytest.param(("nonsense",), 2, id="no such command"),
+        pytest.param(("watch", "flush"), 1, id="no daemon"),
+        pytest.param(("watch", "status"), 3, id="no daemon to ask"),
+        pytest.param(("download", "nothing"), 3, id="nothing to get"),
+    ],
+)
+def test_exit_codes(argv: tuple[str, ...], code: int, shell) -> None:
+    assert shell(*argv)[0] == code
+
+
+def test_a_server_that_is_away_is_told(shell, monkeypatch) -> None:
+    monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
+    code, _, err = shell("push")
+    assert code == 5
+    assert "127.0.0.1:1" in err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_of_80_columns(name: str, capsys) -> None:
+    assert main([name, "--help"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    assert group().get_command(None, name) is not None  # type: ignore[arg-type]
+
+
+def test_asking_a_daemon_loads_next_to_nothing(tmp_path: Path) -> None:
+    script = "import sys, hai_sync.cli.main, hai_sync.watch.control as c; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert not {"click", "grpc", "yaml", "asyncio", "sqlite3"} & set(done.stdout.split())

@@ -1,0 +1,209 @@
+"""A server that lies: refused clearly, nothing here changes, nothing outside the root is touched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+from google.protobuf.timestamp_pb2 import Timestamp
+from grpc import aio
+
+from hai.client.connection import Connection
+from hai.client.errors import ServerError
+from hai.client.profile import Profile
+from hai.v1 import workspace_service_pb2 as pb
+from hai.v1.workspace_pb2 import Workspace, WorkspaceEntry, WorkspaceLease
+from hai.v1.workspace_service_pb2_grpc import (
+    WorkspaceServiceServicer,
+    add_WorkspaceServiceServicer_to_server,
+)
+from hai_sync.cli.opening import open_session
+from hai_sync.core.rules import Mode, Rules
+from hai_sync.errors import BadPeer
+from hai_sync.place import create
+from hai_sync.session.wish import Wish
+
+CONTENT = b"hello world"
+DIGEST = blake3(CONTENT).digest()
+
+
+def file(path: str = "a", **more) -> WorkspaceEntry:
+    return WorkspaceEntry(path=path, kind=1, **{"size": len(CONTENT), "digest": DIGEST, **more})
+
+
+def link(path: str, target: str) -> WorkspaceEntry:
+    return WorkspaceEntry(path=path, kind=3, target=target)
+
+
+class Liar(WorkspaceServiceServicer):
+    """Says what a test tells it to say."""
+
+    def __init__(self) -> None:
+        self.entries = [file()]
+        self.answers: Callable[[pb.FetchFilesRequest], list[pb.FetchFilesResponse]] = honest
+        self.pushed: list[pb.PushTreeResponse] = []
+        self.breaks = 0
+
+    async def GetWorkspace(self, request, context):
+        return Workspace(name="w", revision=1, create_time=Timestamp(seconds=1))
+
+    async def GetTree(self, request, context):
+        yield pb.GetTreeResponse(revision=1, entries=self.entries)
+
+    async def LeaseWorkspace(self, request, context):
+        return WorkspaceLease(token="t")
+
+    async def FetchFiles(self, request, context):
+        for answer in self.answers(request):
+            yield answer
+
+    async def PushTree(self, request_iterator, context):
+        for answer in self.pushed:
+            yield answer
+
+
+def honest(request: pb.FetchFilesRequest) -> list[pb.FetchFilesResponse]:
+    return [
+        pb.FetchFilesResponse(
+            parts=[pb.FilePart(index=i, size=len(CONTENT), last=True)], data=CONTENT
+        )
+        for i in range(len(request.paths))
+    ]
+
+
+@pytest.fixture
+async def liar() -> AsyncIterator[tuple[Liar, Connection]]:
+    """A server that lies, and a way to it."""
+    servicer, server = Liar(), aio.server()
+    add_WorkspaceServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    connection = Connection(Profile("liar", f"127.0.0.1:{port}"))
+    yield servicer, connection
+    await connection.close()
+    await server.stop(None)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """With one file, and something outside that must stay as it is."""
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "mine").write_text("mine")
+    (tmp_path / "precious").write_text("precious")
+    return root
+
+
+async def pull(root: Path, connection: Connection, mode: Mode = Mode.PULL) -> None:
+    session = open_session(create(root, "w")[0], connection)
+    try:
+        await session.sync(Wish(Rules(mode)))
+    finally:
+        session.index.close()
+
+
+def as_before(root: Path) -> bool:
+    """Nothing new in the root, nothing else outside."""
+    here = {p.name for p in root.iterdir()} - {".hfai"}
+    outside = {p.name for p in root.parent.iterdir()}
+    precious = (root.parent / "precious").read_text() == "precious"
+    return here == {"mine"} and outside <= {"root", "precious", "data"} and precious
+
+
+async def test_an_honest_one_is_believed(liar, root: Path) -> None:
+    await pull(root, liar[1])
+    assert (root / "a").read_bytes() == CONTENT
+
+
+TREES = [
+    pytest.param([file("../precious")], id="the parent"),
+    pytest.param([file("/tmp/x")], id="absolute"),
+    pytest.param([file("a/../../x")], id="the parent in between"),
+    pytest.param([file("a\0b")], id="NUL"),
+    pytest.param([file("")], id="nothing"),
+    pytest.param([file(".hfai/workspace.yml")], id="what is ours"),
+    pytest.param([file("x" * 4096)], id="a name of 4096 bytes"),
+    pytest.param([link("l", "/etc"), file("l/x")], id="through a link"),
+    pytest.param([link("l", "../precious")], id="a link out of it"),
+    pytest.param([link("l", "")], id="a link to nothing"),
+    pytest.param([file("d/x")], id="a file without its directory"),
+    pytest.param([file("a"), file("a/b")], id="a file in a file"),
+    pytest.param([file("a", digest=b"short")], id="a digest that is none"),
+    pytest.param([file("a", size=-1)], id="a negative size"),
+    pytest.param([WorkspaceEntry(path="a", kind=9)], id="a kind that is none"),
+    pytest.param([file("e\u0301")], id="a decomposed name"),
+]
+
+
+@pytest.mark.parametrize("entries", TREES)
+async def test_trees_that_cannot_be(entries, liar, root: Path) -> None:
+    liar[0].entries = entries
+    with pytest.raises(BadPeer):
+        await pull(root, liar[1])
+    assert as_before(root)
+
+
+def part(data: bytes, index: int = 0, offset: int = 0, size: int | None = None, last: bool = True):
+    size = len(data) if size is None else size
+    parts = [pb.FilePart(index=index, offset=offset, size=size, last=last)]
+    return pb.FetchFilesResponse(parts=parts, data=data)
+
+
+CONTENTS = [
+    pytest.param([part(b"other bytes")], id="other bytes of the same size"),
+    pytest.param([part(b"short")], id="too few bytes"),
+    pytest.param([part(CONTENT * 2)], id="too many bytes"),
+    pytest.param([part(CONTENT, index=1)], id="another file"),
+    pytest.param([part(CONTENT, index=-1)], id="a negative place"),
+    pytest.param([part(CONTENT, offset=5)], id="a gap"),
+    pytest.param([part(CONTENT), part(CONTENT)], id="twice"),
+    pytest.param([part(CONTENT, size=5)], id="sizes that are wrong"),
+    pytest.param([part(b"", size=1 << 40)], id="a size of a terabyte"),
+    pytest.param([part(CONTENT, size=-5)], id="a negative size"),
+    pytest.param(
+        [pb.FetchFilesResponse(parts=[pb.FilePart(size=11)], data=b"junk", compressed=True)],
+        id="junk in place of compressed data",
+    ),
+]
+
+
+@pytest.mark.parametrize("answers", CONTENTS)
+async def test_contents_that_cannot_be(answers, liar, root: Path) -> None:
+    liar[0].answers = lambda request: answers
+    with pytest.raises(BadPeer):
+        await pull(root, liar[1])
+    assert as_before(root)
+
+
+async def test_a_download_that_breaks_goes_on_where_it_was(liar, root: Path, monkeypatch) -> None:
+    monkeypatch.setattr("hai_sync.remote.fetching.delays", lambda: iter([0.0] * 9))
+    asked: list[int] = []
+
+    def breaking(request: pb.FetchFilesRequest) -> list[pb.FetchFilesResponse]:
+        offset = request.offsets[0]
+        asked.append(offset)
+        end = min(offset + 4, len(CONTENT))
+        return [part(CONTENT[offset:end], offset=offset, last=end == len(CONTENT))]
+
+    liar[0].answers = breaking
+    await pull(root, liar[1])
+    assert asked == [0, 4, 8]
+    assert (root / "a").read_bytes() == CONTENT
+
+
+PUSHES = [
+    pytest.param([], id="no answer at all"),
+    pytest.param(
+        [pb.PushTreeResponse(missing=pb.MissingContents(answered=7))], id="answers out of order"
+    ),
+]
+
+
+@pytest.mark.parametrize("pushed", PUSHES)
+async def test_pushes_that_are_answered_wrongly(pushed, liar, root: Path) -> None:
+    liar[0].pushed = pushed
+    with pytest.raises((BadPeer, ServerError)):  # gRPC may notice first
+        await pull(root, liar[1], Mode.PUSH)
+    assert as_before(root)

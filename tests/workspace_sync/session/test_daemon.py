@@ -1,0 +1,155 @@
+"""The daemon: saved files travel by themselves, whatever events come or do not come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from hai.client.errors import Unreachable
+from hai_sync.core.rules import Mode, Rules
+from hai_sync.session import daemon as daemon_module
+from hai_sync.session.daemon import Daemon
+from hai_sync.session.wish import Wish
+from hai_sync.watch.control import ask
+
+
+@contextlib.asynccontextmanager
+async def running(laptop, mode: Mode = Mode.SYNC) -> AsyncIterator[Daemon]:
+    """A daemon in this process, once it answers and has nothing to do."""
+    daemon = Daemon(laptop.session, Wish(Rules(mode)), lambda line: None)
+    work = asyncio.create_task(daemon.run())
+    try:
+        await until(lambda: laptop.session.place.socket.exists() and daemon.state.syncs > 0)
+        yield daemon
+    finally:
+        daemon.stop()
+        await work
+
+
+async def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not true():  # noqa: ASYNC110 - a disk tells nobody
+            await asyncio.sleep(0.005)
+
+
+async def flush(laptop) -> dict:
+    return await asyncio.to_thread(ask, laptop.session.place.own, {"verb": "flush"})
+
+
+async def test_saved_files_arrive_and_remote_ones_come(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    async with running(one), running(two):
+        one.write("d/a.py", "1")
+        await until(lambda: two.read() == {"d/a.py": b"1"})
+        two.write("d/a.py", "2")
+        await until(lambda: one.read() == {"d/a.py": b"2"})
+        (one.root / "d/a.py").unlink()
+        await until(lambda: two.read() == {})
+
+
+async def test_a_flush_covers_what_was_saved_before_it(laptop) -> None:
+    async with running(laptop):
+        for number in range(5):
+            laptop.write("a", str(number))
+            answer = await flush(laptop)
+            assert laptop.there() == {"a": str(number).encode()}
+            assert answer["revision"] == number + 1
+
+
+async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
+    async with running(laptop):
+        for number in range(200):
+            laptop.write(f"d{number % 7}/f{number}", str(number))
+        new = laptop.root / ".a.swp"
+        new.write_text("saved")
+        new.rename(laptop.root / "a")
+        (laptop.root / "d1").rename(laptop.root / "moved")
+        await flush(laptop)
+        assert laptop.there() == laptop.read()
+
+
+async def test_a_conflict_is_left_and_the_rest_goes_on(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "one")
+    await one.sync()
+    two.write("a", "two")
+    async with running(two) as daemon:
+        two.write("b", "other")
+        answer = await flush(two)
+        assert answer["conflicts"] == ["a"]
+        assert two.there() == {"a": b"one", "b": b"other"}
+        assert two.read()["a"] == b"two"
+        assert daemon.state.error == ""
+
+
+async def test_without_events_it_looks_itself(laptop, monkeypatch) -> None:
+    monkeypatch.setattr("hai_sync.watch.events.network_type", lambda root: "a network file system")
+    monkeypatch.setattr("hai_sync.watch.events.POLL_SECONDS", 0.02)
+    async with running(laptop) as daemon:
+        laptop.write("a", "1")
+        await until(lambda: laptop.there() == {"a": b"1"})
+        assert daemon.events.why_polling
+
+
+async def test_the_limit_of_inotify_is_no_end(laptop, monkeypatch) -> None:
+    def limit(*args: object, **more: object) -> None:
+        raise OSError(28, "OS file watch limit reached")
+
+    monkeypatch.setattr("hai_sync.watch.events.awatch", limit)
+    monkeypatch.setattr("hai_sync.watch.events.POLL_SECONDS", 0.02)
+    async with running(laptop) as daemon:
+        laptop.write("a", "1")
+        await until(lambda: laptop.there() == {"a": b"1"})
+        assert "max_user_watches" in daemon.events.why_polling
+
+
+async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:
+    monkeypatch.setattr(daemon_module, "delays", lambda: iter([0.01] * 999))
+    async with running(laptop) as daemon:
+        real, away = laptop.session.remote.get, True
+
+        async def get():
+            if away:
+                raise Unreachable("no server answers")
+            return await real()
+
+        laptop.session.remote.get = get
+        laptop.write("a", "1")
+        await until(lambda: daemon.state.phase == "waiting")
+        assert "no server" in daemon.state.error
+        away = False
+        await until(lambda: laptop.there() == {"a": b"1"})
+
+
+async def test_a_root_that_goes_away_ends_it_and_removes_nothing(laptop, tmp_path) -> None:
+    laptop.write("a", "1")
+    async with running(laptop):
+        await flush(laptop)
+        laptop.root.rename(tmp_path / "elsewhere")
+        await asyncio.sleep(0.1)
+        assert laptop.there() == {"a": b"1"}
+
+
+async def test_another_sync_in_between_is_noticed(laptop) -> None:
+    async with running(laptop, Mode.PUSH):
+        laptop.write("a", "1")
+        await flush(laptop)
+        (laptop.cluster / "b").write_text("task")
+        from hai_sync.cli.opening import open_session
+
+        other = open_session(laptop.session.place, laptop.session.remote.connection)
+        await other.sync(Wish(Rules(Mode.PULL)))
+        other.index.close()
+        laptop.write("b", "mine")
+        await flush(laptop)
+        assert laptop.there() == {"a": b"1", "b": b"mine"}
+
+
+@pytest.mark.parametrize("verb", ["status", "nonsense"])
+async def test_it_tells_how_it_is(verb: str, laptop) -> None:
+    async with running(laptop):
+        answer = await asyncio.to_thread(ask, laptop.session.place.own, {"verb": verb})
+        assert answer["phase"] in ("watching", "syncing")

@@ -1,0 +1,309 @@
+"""Syncs against a real server: what goes where, what is refused, what is remembered."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.kept import Kept
+from hai_sync.scan import Filter
+from hai_sync.session.wish import Refused, Wish
+
+DATA = random.Random(3).randbytes(5 << 20)
+
+
+async def test_everything_arrives_as_it_is(laptop) -> None:
+    laptop.write("a.txt", "one")
+    laptop.write("run.sh", "#!/bin/sh\n", 0o755)
+    laptop.write("d/e/big.bin", DATA)
+    laptop.write("empty", b"")
+    (laptop.root / "hollow").mkdir()
+    (laptop.root / "link").symlink_to("d/e")
+    report = await laptop.push()
+    assert report.in_sync
+    assert laptop.there() == laptop.read()
+    assert os.access(laptop.cluster / "run.sh", os.X_OK)
+    assert not os.access(laptop.cluster / "a.txt", os.X_OK)
+    assert (laptop.cluster / "hollow").is_dir()
+    assert os.readlink(laptop.cluster / "link") == "d/e"
+    assert (laptop.cluster / "a.txt").stat().st_mtime == (laptop.root / "a.txt").stat().st_mtime
+
+
+async def test_nothing_changed_sends_nothing(laptop) -> None:
+    laptop.write("a")
+    await laptop.push()
+    report = await laptop.push()
+    assert (report.done, report.revision) == (0, 1)
+
+
+async def test_only_what_has_changed_of_a_large_file_travels(laptop) -> None:
+    laptop.write("big", DATA)
+    assert (await laptop.push()).wire_bytes > 5 << 20
+    laptop.write("big", DATA[: 1 << 20] + b"x" * 4096 + DATA[1 << 20 :])
+    report = await laptop.push()
+    assert report.wire_bytes < 1 << 20
+    assert laptop.there() == laptop.read()
+
+
+async def test_two_laptops_see_each_other(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "1")
+    one.write("d/b", DATA)
+    await one.sync()
+    await two.sync()
+    assert two.read() == one.read()
+    (two.root / "a").unlink()
+    two.write("d/c", "3")
+    await two.sync()
+    await one.sync()
+    assert one.read() == two.read() == {"d/b": DATA, "d/c": b"3"}
+
+
+async def test_what_tasks_wrote_stays_at_a_push_and_comes_with_a_pull(laptop) -> None:
+    laptop.write("train.py", "1")
+    await laptop.push()
+    (laptop.cluster / "out.txt").write_text("result")
+    laptop.write("train.py", "2")
+    await laptop.push()
+    assert laptop.there() == {"train.py": b"2", "out.txt": b"result"}
+    await laptop.pull()
+    assert laptop.read() == laptop.there()
+
+
+async def test_a_conflict_is_refused_and_nothing_else_happens(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "1")
+    await one.sync()
+    await two.sync()
+    one.write("a", "one")
+    two.write("a", "two")
+    two.write("b", "other")
+    await one.sync()
+    report = await two.sync()
+    assert report.refused is Refused.CONFLICTS
+    assert [conflict.path for conflict in report.outcome.conflicts] == ["a"]
+    assert two.there() == {"a": b"one"}
+    assert two.read() == {"a": b"two", "b": b"other"}
+    await two.sync(partial=True)
+    assert two.there() == {"a": b"one", "b": b"other"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [(Policy.LOCAL, {b"two"}), (Policy.REMOTE, {b"one"}), (Policy.KEEP_BOTH, {b"one", b"two"})],
+)
+async def test_conflicts_are_settled_by_a_policy(laptops, policy, expected) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "one")
+    await one.sync()
+    two.write("a", "two")
+    await two.sync(policy=policy)
+    assert set(two.there().values()) == set(two.read().values()) == expected
+
+
+async def test_an_overwritten_version_is_kept(laptop) -> None:
+    laptop.write("a", "mine")
+    await laptop.push()
+    (laptop.cluster / "a").write_text("theirs")
+    await laptop.pull()
+    assert laptop.read() == {"a": b"theirs"}
+    kept = Kept(laptop.session.place.state / "kept").find("a")
+    assert kept is not None
+    assert kept.read_text() == "mine"
+
+
+async def test_many_removals_are_asked_for(laptop) -> None:
+    for number in range(30):
+        laptop.write(f"f{number}", str(number))
+    await laptop.push()
+    for number in range(29):
+        (laptop.root / f"f{number}").unlink()
+    assert (await laptop.push()).refused is Refused.REMOVALS
+    assert len(laptop.there()) == 30
+    assert (await laptop.push(many_removals=True)).in_sync
+    assert len(laptop.there()) == 1
+
+
+async def test_ignoring_removes_nothing_on_the_other_side(laptop) -> None:
+    laptop.write("a.log", "1")
+    laptop.write("b", "2")
+    await laptop.push()
+    laptop.write(".haiignore", "*.log\n")
+    report = await laptop.push()
+    assert report.ignored == 1
+    assert set(laptop.there()) == {"a.log", "b", ".haiignore"}
+    laptop.write("a.log", "changed")
+    await laptop.push()
+    assert laptop.there()["a.log"] == b"1"
+
+
+async def test_rules_that_change_are_obeyed_at_once(laptop) -> None:
+    laptop.write("x.bin", "1")
+    laptop.write(".haiignore", "*.bin\n")
+    await laptop.push()
+    laptop.write(".haiignore", "\n")
+    await laptop.push()
+    assert "x.bin" in laptop.there()
+
+
+async def test_options_include_and_exclude(laptop) -> None:
+    laptop.write("a.bin", "1")
+    laptop.write("keep.bin", "2")
+    await laptop.push(filter=Filter(include=("keep.bin",), exclude=("*.bin",)))
+    assert laptop.there() == {"keep.bin": b"2"}
+
+
+async def test_a_dry_run_changes_nothing(laptop) -> None:
+    laptop.write("a", "1")
+    report = await laptop.push(dry_run=True)
+    assert [change.path for change in report.outcome.to_remote] == ["a"]
+    assert laptop.there() == {}
+
+
+async def test_what_cannot_be_synced_is_listed_and_the_rest_goes_on(laptop) -> None:
+    laptop.write("a", "1")
+    laptop.write("Readme", "1")
+    laptop.write("README", "2")
+    os.mkfifo(laptop.root / "pipe")
+    (laptop.root / "out").symlink_to("/etc/passwd")
+    (laptop.root / "up").symlink_to("../x")
+    report = await laptop.push()
+    assert set(report.problems) == {"Readme", "pipe", "out", "up"}
+    assert set(laptop.there()) == {"a", "README"}
+
+
+async def test_equal_trees_without_a_past_agree(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    for each in (one, two):
+        each.write("a", "same")
+    await one.sync()
+    report = await two.sync()
+    assert (report.done, report.in_sync) == (0, True)
+
+
+async def test_a_lost_index_removes_nothing(laptop) -> None:
+    laptop.write("a", "1")
+    laptop.write("b", "1")
+    await laptop.push()
+    laptop.session.index.close()
+    (laptop.session.place.state / "index.sqlite").write_bytes(b"not a database")
+    (laptop.session.place.state / "index.sqlite-wal").unlink(missing_ok=True)
+    (laptop.root / "a").unlink()
+    report = await laptop.sync()
+    assert report.in_sync
+    assert laptop.read() == laptop.there() == {"a": b"1", "b": b"1"}
+
+
+async def test_an_unmounted_root_is_no_removal(laptop, tmp_path: Path) -> None:
+    laptop.write("a", "1")
+    await laptop.push()
+    laptop.root.rename(tmp_path / "elsewhere")
+    laptop.root.mkdir()
+    with pytest.raises(Exception, match="not there or not mounted"):
+        await laptop.push()
+    assert laptop.there() == {"a": b"1"}
+
+
+async def test_a_moved_directory_is_the_same_workspace(laptop, tmp_path: Path) -> None:
+    laptop.write("a", "1")
+    await laptop.push()
+    laptop.root = laptop.root.rename(tmp_path / "moved")
+    from hai_sync.place import find
+
+    laptop.session.place = find(laptop.root)
+    assert (await laptop.push()).done == 0
+
+
+async def test_same_size_and_time_is_noticed(laptop) -> None:
+    """A second write within the clock's step shows in nothing but the content."""
+    laptop.write("a", "one")
+    await laptop.push()
+    before = (laptop.root / "a").stat()
+    (laptop.root / "a").write_text("two")
+    os.utime(laptop.root / "a", ns=(before.st_atime_ns, before.st_mtime_ns))
+    await laptop.push()
+    assert laptop.there() == {"a": b"two"}
+
+
+async def test_a_removed_and_remade_workspace_shares_no_past(laptop) -> None:
+    laptop.write("a", "1")
+    await laptop.push()
+    await laptop.session.remote.delete()
+    await laptop.session.remote.create()
+    report = await laptop.sync()
+    assert report.in_sync
+    assert laptop.read() == laptop.there() == {"a": b"1"}
+
+
+async def test_modes_alone_travel_without_content(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("run", DATA)
+    await one.sync()
+    await two.sync()
+    (one.root / "run").chmod(0o755)
+    assert (await one.sync()).wire_bytes < 10_000
+    await two.sync()
+    assert os.access(two.root / "run", os.X_OK)
+
+
+async def test_files_and_directories_change_places(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "1")
+    one.write("d/x", "2")
+    await one.sync()
+    await two.sync()
+    (one.root / "a").unlink()
+    one.write("a/y", "3")
+    (one.root / "d/x").unlink()
+    (one.root / "d").rmdir()
+    one.write("d", "4")
+    await one.sync()
+    await two.sync()
+    assert one.read() == two.read() == one.there() == {"a/y": b"3", "d": b"4"}
+
+
+async def test_a_rename_needs_no_content(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", DATA)
+    await one.sync()
+    await two.sync()
+    (one.root / "a").rename(one.root / "b")
+    assert (await one.sync()).wire_bytes < 200_000
+    await two.sync()
+    assert two.read() == {"b": DATA}
+
+
+async def test_a_directory_with_ignored_files_stays(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("d/x", "1")
+    await one.sync()
+    await two.sync()
+    two.write("d/__pycache__/m.pyc", "cache")
+    (one.root / "d/x").unlink()
+    (one.root / "d").rmdir()
+    await one.sync()
+    await two.sync()
+    assert two.read() == {"d/__pycache__/m.pyc": b"cache"}
+
+
+async def test_force_overwrites_what_differs(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "one")
+    await one.push()
+    two.write("a", "two")
+    rules = Rules(Mode.PUSH, Policy.LOCAL, overwrite=True)
+    await two.session.sync(Wish(rules))
+    assert two.there() == {"a": b"two"}
+
+
+async def test_paths_alone(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("d/a", "1")
+    one.write("e/b", "2")
+    await one.sync()
+    await two.session.sync(Wish(Rules(Mode.PULL), paths=("d",)))
+    assert two.read() == {"d/a": b"1"}

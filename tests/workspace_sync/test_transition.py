@@ -1,0 +1,159 @@
+"""Local changes: whole or not at all, kept, and never outside the root."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from hai_sync.core.diff import Change
+from hai_sync.core.entry import DIRECTORY, Entry, Kind
+from hai_sync.index import signature
+from hai_sync.kept import Kept
+from hai_sync.scan import Filter, Known, hash_files, scan
+from hai_sync.transition import Transition
+
+NEW = Entry(Kind.FILE, b"n" * 32, 3)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A tree with a file, a directory, and somewhere outside that must never be touched."""
+    root = tmp_path / "root"
+    (root / "d").mkdir(parents=True)
+    (root / "a").write_text("old")
+    (root / "d/x").write_text("old")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/x").write_text("precious")
+    return root
+
+
+def transition(root: Path, **more) -> Transition:
+    """With contents at hand for every file."""
+    found = scan(root, Known(), Filter())
+    hold = root.parent / "hold"
+    hold.mkdir(exist_ok=True)
+    numbers = iter(range(100))
+
+    def staged(change: Change) -> str:
+        path = hold / f"new-{next(numbers)}"
+        path.write_text("new")
+        return str(path)
+
+    kept = Kept(root.parent / "kept", "1")
+    return Transition(root, found.signatures, staged, kept, hold, **more)
+
+
+def entries(root: Path) -> dict[str, Entry]:
+    found = scan(root, Known(), Filter())
+    hash_files(found, [p for p, e in found.tree.items() if e.kind is Kind.FILE])
+    return found.tree
+
+
+def test_all_kinds_of_change(root: Path) -> None:
+    old = entries(root)
+    done = transition(root).apply(
+        [
+            Change("a", old["a"], NEW),
+            Change("b", None, NEW),
+            Change("d/x", old["d/x"], None),
+            Change("d", old["d"], None),
+            Change("e", None, DIRECTORY),
+            Change("e/l", None, Entry(Kind.SYMLINK, target="../a")),
+        ]
+    )
+    assert not done.problems
+    assert (root / "a").read_text() == (root / "b").read_text() == "new"
+    assert not (root / "d").exists()
+    assert os.readlink(root / "e/l") == "../a"
+    kept = Kept(root.parent / "kept")
+    assert {version.path for version in kept.versions()} == {"a", "d/x"}
+
+
+def test_what_changed_meanwhile_is_left_alone(root: Path) -> None:
+    old = entries(root)
+    work = transition(root)
+    (root / "a").write_text("edited now")
+    (root / "d/x").write_text("this too")
+    (root / "b").write_text("created now")
+    done = work.apply(
+        [Change("a", old["a"], NEW), Change("b", None, NEW), Change("d/x", old["d/x"], None)]
+    )
+    assert done.restless == {"a", "b", "d/x"}
+    assert (root / "a").read_text() == "edited now"
+    assert (root / "b").read_text() == "created now"
+    assert (root / "d/x").read_text() == "this too"
+
+
+def test_a_write_into_the_replaced_file_is_kept(root: Path) -> None:
+    old = entries(root)
+    with (root / "a").open("a") as editor:
+        transition(root).apply([Change("a", old["a"], NEW)])
+        editor.write(" and more")
+    assert (root.parent / "kept/1/a").read_text() == "old and more"
+
+
+def test_nothing_is_reached_through_a_link(root: Path) -> None:
+    old = entries(root)
+    work = transition(root)
+    (root / "d/x").unlink()
+    (root / "d").rmdir()
+    (root / "d").symlink_to(root.parent / "outside")
+    done = work.apply(
+        [Change("d/x", old["d/x"], NEW), Change("d/y", None, NEW), Change("d/x", old["d/x"], None)]
+    )
+    assert set(done.problems) == {"d/x", "d/y"}
+    assert [p.name for p in (root.parent / "outside").iterdir()] == ["x"]
+    assert (root.parent / "outside/x").read_text() == "precious"
+
+
+def test_a_full_disk_stops_and_tells(root: Path) -> None:
+    old = entries(root)
+
+    def full(step: str) -> None:
+        if step == "create":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    done = transition(root, fault=full).apply(
+        [Change("b", None, NEW), Change("c", None, NEW), Change("a", old["a"], NEW)]
+    )
+    assert "c" not in done.problems
+    assert "b" in done.problems
+    assert (root / "a").read_text() == "new"  # it came before
+    assert not (root / "b").exists()
+
+
+def test_one_that_is_forbidden_does_not_stop_the_others(root: Path) -> None:
+    def forbidden(step: str) -> None:
+        if step == "mkdir":
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    done = transition(root, fault=forbidden).apply(
+        [Change("e", None, DIRECTORY), Change("f", None, NEW)]
+    )
+    assert done.problems == {"e": "Permission denied"}
+    assert (root / "f").read_text() == "new"
+
+
+def test_a_file_system_without_links_is_served(root: Path, monkeypatch) -> None:
+    def no_links(*args: object, **more: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    work = transition(root)
+    monkeypatch.setattr(os, "link", no_links)
+    assert not work.apply([Change("b", None, NEW)]).problems
+    assert (root / "b").read_text() == "new"
+
+
+def test_the_clock_may_jump(root: Path) -> None:
+    """Times in the future or before 1970 are carried, and never trusted blindly."""
+    os.utime(root / "a", ns=(0, 4_000_000_000 * 10**9))
+    os.utime(root / "d/x", ns=(0, -(10**9)))
+    found = scan(root, Known(), Filter())
+    known = Known(found.signatures, lambda: entries(root), found.looked_ns)
+    again = scan(root, known, Filter())
+    assert "a" in again.fresh  # it may change without its time moving on
+    assert found.tree["d/x"].mtime_ns == 0
+    assert signature((root / "a").lstat()) == again.signatures["a"]

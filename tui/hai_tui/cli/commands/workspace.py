@@ -1,0 +1,16 @@
+"""`hai workspace …`: the commands of haiworkspace, which is a package of its own and loaded by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+
+def _group() -> click.Group:
+    found = import_module("hai_sync.cli.main").group()
+    assert isinstance(found, click.Group)
+    return found
+
+
+workspace = _group()

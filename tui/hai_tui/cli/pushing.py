@@ -1,0 +1,75 @@
+"""Submitting from inside a workspace: it is pushed first, and the task runs exactly what was pushed.
+
+`haiworkspace` is a program of its own; a running daemon answers it in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import note
+
+if TYPE_CHECKING:
+    from hai.v1.task_spec_pb2 import TaskSpec
+
+_MARK = Path(".hfai", "workspace.yml")
+
+
+def push_workspaces(settings: Settings, specs: Sequence[TaskSpec]) -> None:
+    """Let each task whose directory lies in a workspace run the revision that is pushed now."""
+    pushed: dict[Path, str] = {}
+    for spec in specs:
+        folder = Path(spec.spec.workspace)
+        root = _root(folder) if folder.is_absolute() else None
+        if root is None:
+            continue
+        if root not in pushed:
+            pushed[root] = _push(settings, root)
+        inside = str(folder.resolve().relative_to(root))
+        spec.spec.workspace = pushed[root] + ("" if inside == "." else f"/{inside}")
+
+
+def _root(folder: Path) -> Path | None:
+    at = folder.resolve()
+    return next((each for each in (at, *at.parents) if (each / _MARK).is_file()), None)
+
+
+def _push(settings: Settings, root: Path) -> str:
+    """Push a workspace; the reference by which tasks name its newest revision."""
+    command = [sys.executable, "-m", "hai_sync.cli.main", "push", "--json"]
+    command += ["--profile", settings.profile] if settings.profile else []
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    report: dict[str, Any] = events[-1] if events else {}
+    if done.returncode or report.get("event") != "done" or not report["revision"]:
+        raise click.ClickException(
+            f"the workspace {root} could not be pushed, nothing is submitted: {_why(done, report)}; "
+            "`haiworkspace push` tells more, --no-push submits the directory as it is"
+        )
+    name = _name(root)
+    note(settings, f"pushed {root}: the task runs revision {report['revision']} of {name}")
+    return f"haiworkspace://{name}@{report['revision']}"
+
+
+def _why(done: subprocess.CompletedProcess[str], report: dict[str, Any]) -> str:
+    if report.get("conflicts"):
+        return f"{len(report['conflicts'])} files have changed on both sides"
+    if report.get("problems"):
+        return f"{len(report['problems'])} paths cannot be synced"
+    if report.get("refused"):
+        return str(report["refused"])
+    return done.stderr.strip()[-500:] or "it has no files"
+
+
+def _name(root: Path) -> str:
+    import yaml
+
+    return str(yaml.safe_load((root / _MARK).read_text("utf-8"))["name"])
