@@ -49,6 +49,7 @@ ENTRIES = (
     Entry("groups", "nodes:groups", "cluster"),
     Entry("port", "node_ports:port", "cluster"),
     Entry("workspace", "workspace:workspace", "cluster"),
+    Entry("env", "env:env", "cluster"),
     Entry("dataset", "datasets:dataset", "cluster"),
     Entry("storage", "storage:storage", "cluster"),
     Entry("image", "images:image", "cluster"),

@@ -85,6 +85,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.port": ("Keep ports for services of your tasks.", "为任务的服务保留端口。"),
     "cmd.artifact": ("What tasks have made and need.", "管理任务的输入与产出。"),
     "cmd.workspace": ("Keep a directory here and on the cluster the same.", "在本地与集群间同步工作区。"),
+    "cmd.env": ("Python environments for tasks (haienv).", "管理任务的 Python 环境（haienv）。"),
     "cmd.dataset": ("List datasets, add them, take them off.", "列出与登记数据集。"),
     "cmd.message": ("Read what operators say.", "查看管理员发布的消息。"),
     "cmd.storage": ("What tasks see of the storage; its rules.", "查看任务的挂载；管理挂载规则。"),

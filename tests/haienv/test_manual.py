@@ -1,0 +1,29 @@
+"""Every command line of the manual's page works, in order, on a root that has nothing."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "environments.md"
+
+
+def test_every_line_of_the_page(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = PAGE.read_text().split("```console\n")[1:]
+    lines = [line for block in blocks for line in block.split("```")[0].splitlines()]
+    commands = [shlex.split(line.removeprefix("$ haienv ")) for line in lines]
+    assert len(commands) > 20
+    for words in commands:
+        if words[0] != "run":  # it takes this process's place
+            haienv.ok("", *words)
+
+
+def test_every_command_has_help(haienv: Any) -> None:
+    from haienv.cli.main import COMMANDS
+
+    for name in COMMANDS:
+        assert "Usage:" in haienv.ok(f"{name} --help").out
+    assert haienv.ok("--help").out.count("\n") > len(COMMANDS)

@@ -1,0 +1,100 @@
+"""Plans: what is wanted is there afterwards, what parents have is used, what would break them is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haienv.lock import Lock, normal, parse, pin_of, pins_of
+from haienv.plan import Action, Dist, Step, breaking, changes, own, plan
+
+NAMES = st.sampled_from("abcde")
+VERSIONS = st.dictionaries(NAMES, st.sampled_from(["1", "2", "3"]))
+DISTS = st.lists(
+    st.builds(Dist, NAMES, st.sampled_from(["1", "2"]), st.booleans(), st.frozensets(NAMES)),
+    unique_by=lambda dist: dist.name,
+)
+
+
+@given(VERSIONS, VERSIONS, DISTS)
+def test_afterwards_everything_wanted_is_seen_in_its_version(
+    installed: Mapping[str, str], wanted: Mapping[str, str], provided: Sequence[Dist]
+) -> None:
+    steps = plan(installed, wanted, provided)
+    mine = {name: wanted[name] for name in own(steps)}
+    below = {dist.name: dist.version for dist in provided}
+    assert {name: {**below, **mine}[name] for name in wanted} == wanted
+    assert all(below.get(name) != version for name, version in mine.items())
+    assert {step.name for step in steps} == {*installed, *wanted}
+    assert steps == plan(dict(reversed(installed.items())), wanted, provided)
+
+
+@given(VERSIONS, DISTS)
+def test_a_second_plan_changes_nothing(wanted: Mapping[str, str], provided: Sequence[Dist]) -> None:
+    mine = own(plan({}, wanted, provided))
+    again = plan({name: wanted[name] for name in mine}, wanted, provided)
+    assert all(step.action is Action.SHADOW for step in changes(again))
+    assert own(again) == mine
+
+
+CHAIN = [
+    Dist("torch", "2", compiled=True, requires=frozenset({"helper"})),
+    Dist("helper", "1", requires=frozenset({"numpy"})),
+    Dist("numpy", "1"),
+    Dist("rich", "1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "expected"),
+    [
+        pytest.param({}, {"x": "1"}, Step(Action.INSTALL, "x", "1"), id="new"),
+        pytest.param({"x": "1"}, {"x": "2"}, Step(Action.REPLACE, "x", "2", "1"), id="another version"),
+        pytest.param({"x": "1"}, {"x": "1"}, Step(Action.KEEP, "x", "1", "1"), id="the same"),
+        pytest.param({"x": "1"}, {}, Step(Action.DROP, "x", "", "1"), id="no longer wanted"),
+        pytest.param({}, {"rich": "1"}, Step(Action.SHARE, "rich", "1"), id="a parent has it"),
+        pytest.param({}, {"rich": "2"}, Step(Action.SHADOW, "rich", "2", "1"), id="hides a parent's"),
+        pytest.param({}, {"numpy": "2"}, Step(Action.SHADOW, "numpy", "2", "1", ("torch",)),
+                     id="hides what compiled code needs, through another"),
+        pytest.param({}, {"torch": "3"}, Step(Action.SHADOW, "torch", "3", "2"), id="hides the compiled one itself"),
+    ],
+)  # fmt: skip
+def test_steps(installed: Mapping[str, str], wanted: Mapping[str, str], expected: Step) -> None:
+    steps = plan(installed, wanted, CHAIN)
+    assert steps == (expected,)
+    assert bool(breaking(steps)) == bool(expected.needed_by)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "version"),
+    [
+        pytest.param("Foo_Bar.baz==1.0 --hash=sha256:aa", "foo-bar-baz", "1.0", id="names have one spelling"),
+        pytest.param("x[extra]==1!2.0+local --hash=sha256:aa", "x", "1!2.0+local", id="extras, epochs, local"),
+        pytest.param("x @ file:///a/x-1-py3-none-any.whl", "x", "file:///a/x-1-py3-none-any.whl", id="a path"),
+        pytest.param("x==1 ; python_version>'3'", "x", "1", id="a marker"),
+    ],
+)  # fmt: skip
+def test_pins(line: str, name: str, version: str) -> None:
+    pin = pin_of(line)
+    assert pin is not None
+    assert (pin.name, pin.version, normal(name)) == (name, version, name)
+
+
+PINS = st.lists(
+    st.builds(
+        lambda n, v: pin_of(f"{n}=={v} --hash=sha256:{'a' * 64}"), NAMES, st.sampled_from("123")
+    ),
+    unique_by=lambda pin: pin.name,
+).map(lambda pins: tuple(sorted(pins, key=lambda pin: pin.name)))
+
+
+@given(PINS, st.sampled_from(["", "b" * 64]), st.sampled_from(["", "c" * 64]))
+def test_a_lock_is_read_as_it_was_written(
+    pins: tuple[object, ...], parent: str, sites: str
+) -> None:
+    lock = Lock("3.11", pins, parent, sites)  # type: ignore[arg-type]
+    assert parse(lock.text) == lock
+    assert pins_of(lock.text.replace(" --hash", " \\\n    --hash")) == lock.pins

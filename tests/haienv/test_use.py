@@ -1,0 +1,228 @@
+"""Being inside: run, set_env, get_envs, kernels; and the rest of what commands say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = [sys.executable, "-m", "haienv"]
+
+
+def test_run_passes_arguments_variables_and_the_exit_code(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0 --extra-environment", "A=b c")
+    program = "import os, sys, fast; print(os.environ['A'], sys.argv[1:]); sys.exit(7)"
+    done = subprocess.run([*HERE, "run", "base", "--", "python", "-c", program, "--json", "a b", "$x"],
+                          capture_output=True, text=True)  # fmt: skip
+    assert (done.returncode, done.stdout) == (7, "b c ['--json', 'a b', '$x']\n")
+    assert haienv("run base -- no-such-program").code == 3
+
+
+def test_parents_directories_and_variables_count_and_the_nearest_wins(haienv: Any) -> None:
+    haienv.ok("create base --no_extend --extra-search-dir '/b dir' --extra-search-bin-dir /b/bin "
+              "--extra-environment A=base --extra-environment B=base")  # fmt: skip
+    haienv.ok("create top --extend base --extra-search-dir /t --extra-environment A=top")
+    done = subprocess.run([*HERE, "run", "top", "--", "env", "-0"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": "/was"})  # fmt: skip
+    seen = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+    top, base = haienv.get("top").path, haienv.get("base").path
+    assert (seen["A"], seen["B"], seen["PYTHONPATH"]) == ("top", "base", "/t:/b dir:/was")
+    assert seen["PATH"].startswith(f"{top}/bin:{base}/bin:/b/bin:")
+    assert seen["HF_ENV_LOCK"] == haienv.get("top").layer.lock_hash
+
+
+def test_set_env_and_get_envs(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0 --extra-environment A=b")
+    haienv.ok("create top --extend base plain")
+    program = """
+import os, haienv
+entered = haienv.set_env("top[ann]")
+import fast, plain
+print(fast.VERSION, plain.VERSION, os.environ["A"], os.environ["HF_ENV_OWNER"], entered.name)
+print([row[:2] + row[3:] for row in haienv.get_envs()])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert done.stdout.splitlines() == [
+        "1.0 2.0 b ann top",
+        str([("ann", "base", "False", "", version), ("ann", "top", "True", "base", version)]),
+    ], done.stderr
+
+
+def test_set_env_refuses_another_python(haienv: Any, other_python: str) -> None:
+    haienv.ok(f"create old --no_extend -p {other_python}")
+    program = "import haienv\ntry: haienv.set_env('old')\nexcept Exception as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "is for Python" in done.stdout
+
+
+def test_pip_inside_goes_through_haienv(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    haienv.monkeypatch.setenv("HF_ENV_NAME", "one")
+    haienv.monkeypatch.setenv("HF_ENV_OWNER", "ann")
+    haienv.ok("pip install fast==1.0 tool")
+    assert haienv.ok("pip freeze").out == "fast==1.0\ntool==1.0\n"
+    haienv.ok("pip uninstall -y tool")
+    assert haienv.ok("pip list").out == "fast==1.0\n"
+    assert haienv("pip download x").code == 2
+
+
+def test_config_in_all_its_ways(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    haienv.ok("config append one extra-environment A=1 B=x:y=z")
+    haienv.ok("config append one extra-environment A=2")
+    haienv.ok("config append one extra-search-dir /x /y /x")
+    haienv.ok("config remove one extra-search-dir /x")
+    haienv.ok("config set one description 'what it is for'")
+    told = haienv.ok("config show one --json").json
+    assert (told["extra-environment"], told["extra-search-dir"]) == (
+        {"A": "2", "B": "x:y=z"},
+        ["/y"],
+    )
+    haienv.ok("config clear one extra-environment")
+    assert haienv.ok("config show one --json").json["extra-environment"] == {}
+    for line in ("append one extra-search-dir relative", "append one extra-environment A",
+                 "append one extra-environment 'A B=c'", "append one extra-search-bin-dir /a:/b",
+                 "set one visibility all", "set one nonsense x"):  # fmt: skip
+        assert haienv(f"config {line}").code == 2, line
+    assert haienv("config remove one extra-environment A").code == 3
+
+
+def test_verify_finds_what_was_changed_lost_or_added(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast tool")
+    haienv.ok("verify one")
+    site = haienv.get("one").sites[0]
+    for path in (site, site / "fast", site / "fast" / "__init__.py", site / "tool"):
+        path.chmod(0o755)
+    (site / "fast" / "__init__.py").unlink()  # a new file: the old one is shared with the cache
+    (site / "fast" / "__init__.py").write_text("changed")
+    (site / "tool" / "__init__.py").unlink()
+    (site / "extra.py").write_text("")
+    result = haienv("verify one --json")
+    assert result.code == 1
+    assert {(d["what"], Path(d["path"]).name) for d in result.json} == {
+        ("changed", "__init__.py"), ("missing", "__init__.py"), ("added", "extra.py")
+    }  # fmt: skip
+
+
+def test_gc_takes_what_nothing_uses_any_more(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast==1.0")
+    haienv.ok("create top --extend one tool")
+    first = haienv.get("one").path
+    haienv.ok("install one fast==2.0")
+    second = haienv.get("one").path
+    haienv.ok("install one plain")
+    haienv.ok("install one tool")
+    assert haienv.ok("gc --json").json["layers"] == []
+    assert [Path(g["path"]) for g in haienv.ok("gc --days 0 --dry-run --json").json["layers"]] == [
+        second
+    ]
+    haienv.ok("gc --days 0 --yes")
+    assert (first.exists(), second.exists()) == (True, False)
+    haienv.ok("upgrade one --rollback")
+
+
+def test_a_kernel_runs_through_haienv(haienv: Any, make_wheel: Any, tmp_path: Path) -> None:
+    haienv.monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    haienv.ok("create one --no_extend fast")
+    assert haienv("kernel install one").code == 1
+    haienv.ok(
+        "install one --find-links",
+        tmp_path / "wheels",
+        make_wheel("ipykernel", "1.0").stem.split("-")[0],
+    )
+    haienv.ok("kernel install one")
+    (spec,) = (tmp_path / "jupyter" / "kernels").glob("*/kernel.json")
+    told = json.loads(spec.read_text())
+    start = told["argv"].index("python")
+    done = subprocess.run([*told["argv"][:start], "python", "-c", "import fast; print(fast.VERSION)"],
+                          capture_output=True, text=True, env={**os.environ, **told["env"]})  # fmt: skip
+    assert done.stdout == "2.0\n"
+    haienv.ok("kernel remove one")
+    assert not spec.exists()
+
+
+REQUIREMENTS = "# x\nfast==1.0  # why\n\n-r more.txt\n"
+PROJECT = '[project]\nname = "p"\ndependencies = ["fast<2"]\n'
+CONDA = """
+channels: [x]
+dependencies:
+- python={py}
+- fast=1.0=build_0
+- pip
+- pip:
+  - tool
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        pytest.param("r.txt", REQUIREMENTS, {"fast": "1.0", "tool": "1.0"}, id="requirements"),
+        pytest.param("pyproject.toml", PROJECT, {"fast": "1.0"}, id="pyproject"),
+        pytest.param("environment.yml", CONDA, {"fast": "1.0", "tool": "1.0"}, id="conda"),
+    ],
+)
+def test_what_is_wanted_may_stand_in_files(
+    haienv: Any, tmp_path: Path, name: str, text: str, expected: dict[str, str]
+) -> None:
+    (tmp_path / "more.txt").write_text("tool\n")
+    (tmp_path / name).write_text(text.replace("{py}", "{}.{}".format(*sys.version_info[:2])))
+    haienv.ok("create one --no_extend --from", tmp_path / name)
+    assert haienv.ok("freeze one --json").json == expected
+
+
+@pytest.mark.parametrize("text", ["--index-url http://x\nfast\n", "-c x.txt\n", "--pre\n"])
+def test_options_in_files_are_not_passed_over(haienv: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "r.txt").write_text(text)
+    assert haienv("create one --no_extend --from", tmp_path / "r.txt").code == 2
+
+
+def test_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
+    project = tmp_path / "proj"
+    (project / "inplace").mkdir(parents=True)
+    (project / "inplace" / "__init__.py").write_text("VERSION = 1\n")
+    (project / "pyproject.toml").write_text(BUILD)
+    (project / "backend.py").write_text(BACKEND)
+    haienv.ok("create one --no_extend -e", project)
+    (project / "inplace" / "__init__.py").write_text("VERSION = 2\n")
+    assert haienv.run("one", "import inplace, fast; print(inplace.VERSION)") == "2"
+    assert haienv("export one", tmp_path / "one.tar").code == 1
+    haienv.ok("install one tool")
+    assert haienv.run("one", "import inplace, tool; print(inplace.VERSION)") == "2"
+
+
+BUILD = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+BUILD += '[project]\nname = "inplace"\nversion = "1"\ndependencies = ["fast"]\n'
+BACKEND = """
+import os, zipfile
+
+META = "Metadata-Version: 2.1\\nName: inplace\\nVersion: 1\\nRequires-Dist: fast\\n"
+
+
+def build_editable(directory, config_settings=None, metadata_directory=None):
+    name = "inplace-1-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(directory, name), "w") as wheel:
+        wheel.writestr("inplace.pth", os.path.dirname(os.path.abspath(__file__)) + "\\n")
+        wheel.writestr("inplace-1.dist-info/METADATA", META)
+        wheel.writestr("inplace-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\nRoot-Is-Purelib: true\\n")
+        wheel.writestr("inplace-1.dist-info/RECORD", "")
+    return name
+
+
+build_wheel = build_editable
+"""
+
+
+def test_hai_env_is_haienv(haienv: Any) -> None:
+    from hai_tui.cli.main import main
+
+    assert main(["env", "create", "one", "--no_extend", "-q"]) == 0
+    assert haienv.ok("list --names").out == "one\n"
+    assert main(["env", "info", "nothing", "--json"]) == 3
+    assert main(["env", "--nonsense"]) == 2
