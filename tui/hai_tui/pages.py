@@ -56,6 +56,7 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("node", "node:NodePage", words="NODE", example="node1"),
     PageEntry("nodes", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("queue", "resource:ResourcePage", "3", words="[WORDS]"),
+    PageEntry("submit", "submit:SubmitPage", "4", words="[TASK]"),
     PageEntry("quotas", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("environments", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("workspaces", "resource:ResourcePage", words="[WORDS]"),

@@ -153,7 +153,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "field.conditions.hint": ('task.type != "jupyter"', 'task.type != "jupyter"'),
     "field.writable": ("tasks may write", "可写"),
     "field.packed": ("small tasks share", "小任务共享"),
-    "field.ranking.hint": ("learned, attained, submitted; server: as the server", "learned、attained、submitted；server 为沿用服务端"),
+    "field.ranking.hint": (
+        "learned, attained, submitted; server: as the server",
+        "learned、attained、submitted；server 为沿用服务端",
+    ),
     "field.demotion.hint": ("LEVEL:LOWER:TIME,… or none", "LEVEL:LOWER:TIME,… 或 none"),
     "col.use": ("USE", "使用率"),
     "col.user": ("USER", "用户"),

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
-from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label
 
 from hai.client.errors import HaiError, Invalid
 from hai_tui.i18n import known, text
 from hai_tui.resources.kind import Answers, Field
+from hai_tui.widgets.form_line import FormLine
 
 Send = Callable[[Answers], Awaitable[Any]]
 """Reads the answers, notes what is wrong with them, and sends them if nothing is."""
@@ -40,14 +40,6 @@ class FormScreen(ModalScreen[Done | None]):
     FormScreen { align: center middle; background: $background 60%; }
     FormScreen > VerticalScroll { width: 92%; max-width: 100; height: auto; max-height: 92%;
         border: round $primary; background: $surface; padding: 1 2 0 2; }
-    FormScreen Horizontal { height: 1; }
-    FormScreen .name { width: 24; color: $foreground; }
-    FormScreen Input, FormScreen Input:focus { border: none; height: 1; width: 1fr; padding: 0 1;
-        background: $panel; }
-    FormScreen Input:focus { background: $primary 35%; }
-    FormScreen .about { color: $foreground 70%; width: 1fr; height: auto; padding-left: 24; display: none; }
-    FormScreen .about.wrong { color: $error; text-style: bold; }
-    FormScreen .about.shown { display: block; }
     FormScreen #general { color: $error; text-style: bold; width: 1fr; height: auto; margin-top: 1;
         display: none; }
     FormScreen #general.shown { display: block; }
@@ -67,29 +59,21 @@ class FormScreen(ModalScreen[Done | None]):
         self._heading, self._fields, self._item = title, tuple(fields), item
         self._send, self._now = send, now
         self._sending = False
+        self._lines = {field.name: self._line(field) for field in self._fields}
 
     def compose(self) -> ComposeResult:
-        """Label, line, and below them a hint or what is wrong."""
+        """The lines, what is wrong with no line of its own, the keys."""
         with VerticalScroll() as box:
             box.border_title = self._heading
             box.can_focus = False
-            for field in self._fields:
-                with Horizontal():
-                    yield Label(label(field.name), classes="name", markup=False)
-                    yield self._input(field)
-                yield Label("", id=f"about-{field.name}", classes="about", markup=False)
+            yield from self._lines.values()
             yield Label("", id="general", markup=False)
             yield Label(text("form.keys"), id="keys", markup=False)
-
-    def on_mount(self) -> None:
-        """Hints stand below their lines."""
-        for field in self._fields:
-            self._tell(field.name, "", wrong=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The next field; from the last one on, send."""
         event.stop()
-        if event.input.id == f"field-{self._fields[-1].name}":
+        if event.input is self._lines[self._fields[-1].name].input:
             self.action_send()
         else:
             self.focus_next()
@@ -100,19 +84,19 @@ class FormScreen(ModalScreen[Done | None]):
             self._sending = True
             self.run_worker(self._try(), exclusive=True)
 
-    def _input(self, field: Field) -> Input:
-        words = list(field.choices)
-        return Input(
+    def _line(self, field: Field) -> FormLine:
+        key = f"field.{field.name}.hint"
+        return FormLine(
+            field.name,
+            label(field.name),
             field.value(self._item),
-            id=f"field-{field.name}",
-            compact=True,
-            suggester=SuggestFromList(words, case_sensitive=False) if words else None,
-            placeholder=" | ".join(words),
-            password=field.name == "password",
+            hint=text(key) if known(key) else "",
+            choices=field.choices,
+            secret=field.name == "password",
         )
 
     async def _try(self) -> None:
-        values = {f.name: self.query_one(f"#field-{f.name}", Input).value for f in self._fields}
+        values = {name: line.value for name, line in self._lines.items()}
         answers = Answers(values, self._now)
         general = ""
         try:
@@ -140,22 +124,13 @@ class FormScreen(ModalScreen[Done | None]):
         return "\n".join(rest) if error.violations else error.message
 
     def _show(self, answers: Answers, general: str) -> None:
-        for field in self._fields:
-            told = answers.wrong.get(field.name, "")
-            self._tell(field.name, told, wrong=bool(told))
-        line = self.query_one("#general", Label)
-        line.update(general)
-        line.set_class(bool(general), "shown")
+        for name, line in self._lines.items():
+            line.wrong(answers.wrong.get(name, ""))
+        said = self.query_one("#general", Label)
+        said.update(general)
+        said.set_class(bool(general), "shown")
         if answers.wrong:
-            first = next(f.name for f in self._fields if f.name in answers.wrong)
-            self.query_one(f"#field-{first}", Input).focus()
-
-    def _tell(self, name: str, told: str, *, wrong: bool) -> None:
-        hint = text(f"field.{name}.hint") if known(f"field.{name}.hint") else ""
-        line = self.query_one(f"#about-{name}", Label)
-        line.update(f"✗ {told}" if wrong else hint)
-        line.set_class(wrong, "wrong")
-        line.set_class(bool(told or hint), "shown")
+            next(self._lines[f.name] for f in self._fields if f.name in answers.wrong).input.focus()
 
 
 def _means(field: Field, path: str) -> bool:

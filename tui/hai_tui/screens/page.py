@@ -206,7 +206,8 @@ class Page(Screen[None]):
             except HaiError as error:
                 self.hai.fail(error)
 
-        self.run_worker(work, group=group, exclusive=True)
+        begin: Callable[[], Awaitable[None]] = work  # not begun yet: it may be replaced before it is
+        self.run_worker(begin, group=group, exclusive=True)
 
     async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:
         """One request of an action, within its deadline. Raises HaiError, which is shown if nobody catches it."""

@@ -1,0 +1,89 @@
+"""One line of a form: what it is called, a line to type in, and below it a hint or what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, Label
+
+
+class FormLine(Vertical):
+    """Its input posts Changed and Submitted as any other; the line is its grandparent."""
+
+    DEFAULT_CSS = """
+    FormLine { height: auto; }
+    FormLine > Horizontal { height: 1; }
+    FormLine .name { width: 22; color: $foreground; }
+    FormLine Input, FormLine Input:focus { border: none; height: 1; width: 1fr; padding: 0 1;
+        background: $panel; }
+    FormLine Input:focus { background: $primary 35%; }
+    FormLine .about { color: $foreground 70%; width: 1fr; height: auto; padding-left: 22; display: none; }
+    FormLine .about.wrong { color: $error; text-style: bold; }
+    FormLine .about.shown { display: block; }
+    FormLine.edited .name { text-style: bold; color: $accent; }
+    """
+
+    def __init__(
+        self,
+        key: str,
+        label: str,
+        value: str = "",
+        *,
+        hint: str = "",
+        choices: Sequence[str] = (),
+        secret: bool = False,
+    ) -> None:
+        super().__init__()
+        self.key = key
+        self._label, self._begin, self._hint = label, value, hint
+        self._choices, self._secret = tuple(choices), secret
+
+    def compose(self) -> ComposeResult:
+        """Label and input, and what stands below."""
+        with Horizontal():
+            yield Label(self._label, classes="name", markup=False)
+            yield Input(
+                self._begin,
+                compact=True,
+                suggester=SuggestFromList(self._choices, case_sensitive=False)
+                if self._choices
+                else None,
+                placeholder=" | ".join(self._choices),
+                password=self._secret,
+            )
+        yield Label("", classes="about", markup=False)
+
+    def on_mount(self) -> None:
+        """Nothing is wrong yet."""
+        self.wrong("")
+
+    @property
+    def input(self) -> Input:
+        """Where one types."""
+        return self.query_one(Input)
+
+    @property
+    def value(self) -> str:
+        """What stands there."""
+        return self.input.value
+
+    def show(self, value: str) -> None:
+        """Let something else stand there; nobody hears of it."""
+        if self.input.value != value:
+            with self.input.prevent(Input.Changed):
+                self.input.value = value
+
+    def offer(self, choices: Sequence[str]) -> None:
+        """Complete these words from now on."""
+        self.input.suggester = SuggestFromList(choices, case_sensitive=False)
+        self.input.placeholder = " | ".join(choices)[:60]
+
+    def wrong(self, told: str) -> None:
+        """Say what is wrong; empty: show the hint."""
+        line = self.query_one(".about", Label)
+        line.update(f"✗ {told}" if told else self._hint)
+        line.set_class(bool(told), "wrong")
+        line.set_class(bool(told or self._hint), "shown")
