@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.serverapp import ServerApp
 from traitlets import Float, Int, Unicode
 
 from hai.client.profile import Profile, load
@@ -14,6 +15,7 @@ from hai_jupyter.backend import Backend
 from hai_jupyter.board import Board
 from hai_jupyter.handlers.routes import routes
 from hai_jupyter.hub import Hub, Source
+from hai_jupyter.kernels import add_environments
 from hai_jupyter.link import Link
 from hai_jupyter.notices import VARIABLE, Notices
 from hai_jupyter.places import Places
@@ -31,6 +33,9 @@ class HaiJupyter(ExtensionApp):
     server = Unicode("", help="Address of the platform; empty: the profile's.").tag(config=True)
     max_tasks = Int(10_000, help="Finished tasks that the panel lists at most.").tag(config=True)
     linger = Float(30.0, help="Seconds that streams outlive the last page.").tag(config=True)
+    environments_root = Unicode(
+        "", help="Where haienv keeps environments; empty: HAIENV_HOME."
+    ).tag(config=True)
     max_log_streams = Int(32, help="Logs that may be followed at the same time.").tag(config=True)
 
     def initialize_settings(self) -> None:
@@ -40,6 +45,7 @@ class HaiJupyter(ExtensionApp):
         sources: list[Source] = [Upstream(link, board, self.max_tasks)]
         if notice := os.environ.get(VARIABLE):
             sources.append(Notices(Path(notice), board))
+        add_environments(self._jupyter().kernel_spec_manager, self._environments())
         self.settings["hai_jupyter_backend"] = Backend(
             link=link,
             hub=Hub(board, sources, self.linger),
@@ -60,9 +66,17 @@ class HaiJupyter(ExtensionApp):
     def _profile(self) -> Profile:
         return load(self.profile or None, self.server or None)
 
+    def _jupyter(self) -> ServerApp:
+        if self.serverapp is None:
+            raise RuntimeError("the extension runs in a Jupyter server only")
+        return self.serverapp
+
     def _root(self) -> Path:
-        contents: Any = self.serverapp.contents_manager  # type: ignore[union-attr]
-        return Path(getattr(contents, "root_dir", None) or self.serverapp.root_dir)  # type: ignore[union-attr]
+        contents: Any = self._jupyter().contents_manager
+        return Path(getattr(contents, "root_dir", None) or self._jupyter().root_dir)
 
     def _hidden(self) -> bool:
-        return bool(self.serverapp.contents_manager.allow_hidden)  # type: ignore[union-attr]
+        return bool(self._jupyter().contents_manager.allow_hidden)
+
+    def _environments(self) -> Path | None:
+        return Path(self.environments_root) if self.environments_root else None

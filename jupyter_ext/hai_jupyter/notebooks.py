@@ -42,6 +42,13 @@ def arguments(copy: Path, workspace: Path, parameters: Mapping[str, str]) -> lis
     return ["-m", RUNNER, str(relative), str(out), *given]
 
 
+def output_of(task: int, workspace: str, given: Sequence[str]) -> Path | None:
+    """The output of a task with these arguments; None when it is no notebook."""
+    if list(given[:2]) != ["-m", RUNNER] or len(given) < 4:
+        return None
+    return Path(workspace) / given[3].replace("{task}", str(task))
+
+
 def parameters_of(path: Path) -> list[str]:
     """The lines of the cell tagged `parameters`, for the form to show."""
     for cell in _read(path).cells:

@@ -171,6 +171,7 @@ async def test_a_notebook_is_executed_and_its_output_kept(
     done = NB.read(out, as_version=4)
     assert done.cells[0].metadata.tags == ["injected-parameters"]
     assert done.metadata.hai.state == "finished"
+    assert (await page.get(f"tasks/{task.id}")).data["notebook"] == f"hai_jobs/{out.name}"
     assert not NB.read(place.root / "my book.ipynb", as_version=4).cells[1].outputs
 
 

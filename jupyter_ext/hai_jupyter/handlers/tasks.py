@@ -13,6 +13,7 @@ from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.client.spec import to_yaml
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
+from hai_jupyter import notebooks
 from hai_jupyter.failures import invalid
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.rows import task_row
@@ -38,7 +39,17 @@ class TaskHandler(Handler):
             "runs": [_plain(run) for run in runs],
             "events": [_plain(event) for event in events],
             "why": await _why(client, task),
+            "notebook": self._notebook(task),
         }
+
+    def _notebook(self, task: Task) -> str:
+        """The executed notebook, as the file browser knows it; empty: there is none, or not here."""
+        out = notebooks.output_of(task.id, task.spec.spec.workspace, task.spec.spec.parameters)
+        if out is None or not out.is_file():
+            return ""
+        with suppress(ValueError):  # it lies elsewhere
+            return self.backend.places.contents_path(out.resolve())
+        return ""
 
 
 class VerbHandler(Handler):

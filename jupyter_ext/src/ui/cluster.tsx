@@ -19,7 +19,7 @@ export function Cluster(props: { context: Context }): JSX.Element {
       {[...byGroup].map(([name, nodes]) => (
         <section key={name} className="hai-card">
           <h3>{name}</h3>
-          <Meter used={nodes.filter(n => n.tenants.length > 0).length} of={nodes.length} text={numbers(context, name, nodes, groups.value)} />
+          <Meter calm used={nodes.filter(n => n.tenants.length > 0).length} of={nodes.length} text={numbers(context, name, nodes, groups.value)} />
           <div className="hai-cells">
             {nodes.map(node => (
               <Cell key={node.name} node={node} context={context} />

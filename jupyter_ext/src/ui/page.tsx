@@ -3,7 +3,7 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { lasting, level, moment, span } from '../model/words';
+import { lasting, level, levels, moment, span } from '../model/words';
 import { Context, useBoard, useLoaded, useNow } from './context';
 import { Empty, Failed, Status, Verbs } from './parts';
 
@@ -76,8 +76,25 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
   return (
     <header className="hai-page-head">
       <div className="hai-pair">
-        <h2 title={row.name}>{row.name}</h2>
-        <Verbs task={row} context={context} words />
+        <h2 title={row.name}>
+          <button
+            className="hai-star"
+            aria-pressed={row.starred ?? false}
+            title={context.say('Mark')}
+            onClick={() => void change(context, row, 'star', { starred: !row.starred })}
+          >
+            {row.starred ? '★' : '☆'}
+          </button>
+          {row.name}
+        </h2>
+        <span className="hai-verbs">
+          {(row.place ?? 0) > 1 && (
+            <button className="hai-button" onClick={() => void change(context, row, 'move', { before: 0 })}>
+              {context.say('Move first')}
+            </button>
+          )}
+          <Verbs task={row} context={context} words />
+        </span>
       </div>
       <div className="hai-facts">
         <Status task={row} context={context} />
@@ -87,7 +104,7 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
           {row.nodes}×{row.group}
           {row.zone ? `#${row.zone}` : ''}
         </span>
-        <span>{level(row.priority)}</span>
+        <Level context={context} row={row} />
         <span>{lasting(row, now)}</span>
         {(row.runs ?? 0) > 0 && <span>{context.say('run {n}', { n: row.runs ?? 0 })}</span>}
       </div>
@@ -96,10 +113,41 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
   );
 }
 
+function Level(props: { context: Context; row: TaskRow }): JSX.Element {
+  const { context, row } = props;
+  if (row.state === 'FINISHED' || context.me()?.user !== row.user) {
+    return <span>{level(row.priority)}</span>;
+  }
+  return (
+    <select
+      className="hai-level"
+      aria-label={context.say('Priority')}
+      value={row.priority}
+      onChange={event => void change(context, row, 'priority', { priority: Number(event.target.value) })}
+    >
+      {levels.map(([number, name]) => (
+        <option key={number} value={number}>
+          {name}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+async function change(context: Context, row: TaskRow, verb: string, body: Record<string, unknown>): Promise<void> {
+  try {
+    context.board.put(await context.api.verb(row.id, verb, body));
+  } catch (error) {
+    context.shell.fail(error);
+  }
+  context.board.changed(); // also after a refusal: the control shows what holds
+}
+
 function Overview(props: { context: Context; row: TaskRow; detail: any; error: Error | null }): JSX.Element {
   const { context, row, detail, error } = props;
   const { say } = context;
   const failed = (detail?.task?.run?.ranks ?? []).find((rank: any) => rank.last_lines);
+  const advice = row.state === 'FINISHED' ? '' : detail?.task?.goodput?.note;
   return (
     <div className="hai-tab hai-scroll">
       <Failed error={error} context={context} />
@@ -125,12 +173,17 @@ function Overview(props: { context: Context; row: TaskRow; detail: any; error: E
           <dd>{span(row.run_seconds ?? 0)}</dd>
           {row.tags && <dt>{say('Tags')}</dt>}
           {row.tags && <dd>{row.tags.join(', ')}</dd>}
-          {detail?.task?.goodput?.note && <dt>{say('Advice')}</dt>}
-          {detail?.task?.goodput?.note && <dd>{detail.task.goodput.note}</dd>}
+          {advice && <dt>{say('Advice')}</dt>}
+          {advice && <dd>{advice}</dd>}
         </dl>
       </section>
       <Ranks context={context} row={row} ranks={detail?.task?.run?.ranks ?? []} />
       <Command detail={detail} context={context} />
+      {detail?.notebook && (
+        <button className="hai-button" onClick={() => context.shell.openFile(detail.notebook)}>
+          {say('Open the executed notebook')}
+        </button>
+      )}
     </div>
   );
 }

@@ -76,11 +76,11 @@ export function Failed(props: { error: Error | null; context: Context }): JSX.El
 }
 
 /** Used of allowed, as a bar with the numbers in it. */
-export function Meter(props: { used: number; of: number; text?: string }): JSX.Element {
+export function Meter(props: { used: number; of: number; text?: string; calm?: boolean }): JSX.Element {
   const share = props.of > 0 ? Math.min(1, props.used / props.of) : 0;
   return (
     <div className="hai-meter" role="meter" aria-valuenow={props.used} aria-valuemax={props.of} aria-valuemin={0}>
-      <div className={`hai-meter-fill ${share >= 0.9 ? 'hai-full' : ''}`} style={{ width: `${share * 100}%` }} />
+      <div className={`hai-meter-fill ${share >= 0.9 && !props.calm ? 'hai-full' : ''}`} style={{ width: `${share * 100}%` }} />
       <span>{props.text ?? `${props.used} / ${props.of}`}</span>
     </div>
   );
