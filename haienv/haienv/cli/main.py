@@ -85,11 +85,11 @@ def group() -> Commands:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line; the exit code is returned."""
+def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
+    """Run one command line; the exit code is returned. `program`: as what it was called, for help."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        return _run(arguments, program)
     except (EnvError, click.ClickException, OSError) as error:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -100,14 +100,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], program: str) -> int:
     root = group()
     if instruction := os.environ.get("_HAIENV_COMPLETE"):
         from click.shell_completion import shell_complete
 
         return shell_complete(root, {}, "haienv", "_HAIENV_COMPLETE", instruction)
     try:
-        with root.make_context("haienv", arguments) as context:
+        with root.make_context(program, arguments) as context:
             result: Any = root.invoke(context)
     except click.exceptions.Exit as end:
         return end.exit_code

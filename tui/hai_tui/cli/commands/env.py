@@ -18,4 +18,4 @@ import click
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def env(words: tuple[str, ...]) -> int:
     """Python environments for tasks: layered, locked, shared."""
-    return int(import_module("haienv.cli.main").main(list(words)))
+    return int(import_module("haienv.cli.main").main(list(words), "hai env"))
