@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ from hai_backend.domain.errors import Conflict
 
 _SECONDS = 3600.0
 _LINE_BYTES = 8192
+_LAST_LINES = 20
+_ERROR = "haienv: "
 _PASSED = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
     *("http_proxy", "https_proxy", "no_proxy", "all_proxy", "UV_DEFAULT_INDEX", "UV_INDEX"),
@@ -29,7 +32,7 @@ _PASSED = (
 
 
 class Failed(Exception):
-    """haienv ended with another code than 0, or not in time; the message is its last line."""
+    """haienv ended with another code than 0, or not in time; the message is its own."""
 
 
 class Haienv:
@@ -66,23 +69,12 @@ class Haienv:
         self, user: str, uid: int, arguments: Sequence[str], place: Path
     ) -> AsyncIterator[str]:
         """What it prints, line by line. Raises Failed. Leaving the iteration ends it."""
-        process = await asyncio.create_subprocess_exec(
-            self.require(),
-            *arguments,
-            cwd=place,
-            env=self._variables(user, place),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            limit=_LINE_BYTES,
-            **self._identity(uid),
-        )
-        last = ""
+        process = await self._started(user, uid, arguments, place)
+        said: deque[str] = deque(maxlen=_LAST_LINES)
         try:
             async with asyncio.timeout(_SECONDS):
                 async for line in _lines(process):
-                    last = line or last
+                    said.append(line)
                     yield line
                 code = await process.wait()
         except TimeoutError:
@@ -92,7 +84,27 @@ class Haienv:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         if code != 0:
-            raise Failed(last or f"haienv ended with code {code}")
+            raise Failed(error_of(tuple(said)) or f"haienv ended with code {code}")
+
+    async def _started(
+        self, user: str, uid: int, arguments: Sequence[str], place: Path
+    ) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                self.require(),
+                *arguments,
+                cwd=place,
+                env=self._variables(user, place),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                limit=_LINE_BYTES,
+                **self._identity(uid),
+            )
+        except OSError as error:
+            why = f"{error.filename} cannot be started as uid {uid}: {error.strerror}"
+            raise Failed(why) from error
 
     @asynccontextmanager
     async def place(
@@ -144,6 +156,17 @@ class Haienv:
             "HAIENV_HOME": str(self.root),
             "HAIENV_USER": user,
         }
+
+
+def error_of(lines: Sequence[str]) -> str:
+    """Its error and what caused it; of another program the last line."""
+    spoken = [line.strip() for line in lines if line.strip()]
+    errors = [i for i, line in enumerate(spoken) if line.startswith(_ERROR)]
+    if not errors:
+        return spoken[-1] if spoken else ""
+    first, *more = spoken[errors[-1] :]
+    causes = [line for line in more if line.startswith("cause:")]
+    return "; ".join((first.removeprefix(_ERROR), *causes))
 
 
 async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:

@@ -1,0 +1,112 @@
+"""Running haienv: what of its words is the reason of a failure, in whose name, and that it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from hai_backend.domain.errors import Conflict
+from hai_backend.environments.haienv import Failed, Haienv, error_of
+from hai_backend.testing.environments import fake_haienv
+
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root starts programs as others")
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        pytest.param((), "", id="nothing"),
+        pytest.param(("resolving", "haienv: no index", "  hint: x"), "no index", id="its error"),
+        pytest.param(
+            ("haienv: uv says no", "  cause: no paint", "  hint: x"),
+            "uv says no; cause: no paint",
+            id="with the cause",
+        ),
+        pytest.param(("haienv: first", "haienv: second"), "second", id="the last of two"),
+        pytest.param(("Traceback", "ValueError: x", ""), "ValueError: x", id="of another program"),
+    ],
+)
+def test_what_it_says_is_why(lines: tuple[str, ...], error: str) -> None:
+    assert error_of(lines) == error
+
+
+async def lines_of(haienv: Haienv, uid: int, *words: str) -> list[str]:
+    async with haienv.place(uid, {"lock.txt": "x"}, ()) as place:
+        return [line async for line in haienv.run("ada", uid, words, place)]
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> str:
+    """A program that any user may execute, which tells who runs it and whose its home is."""
+    for parent in (tmp_path, *tmp_path.parents[:-2]):
+        parent.chmod(parent.stat().st_mode | 0o011)
+    path = tmp_path / "haienv"
+    path.write_text('#!/bin/sh\nid -u; id -G; stat -c \'%u %a\' "$HOME"; touch "$HOME/wheels/x"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@ROOT
+@pytest.mark.parametrize(
+    ("uid", "of_nobody", "owner"),
+    [
+        pytest.param(54321, 0, "54321", id="a user"),
+        pytest.param(0, 20000, "20000", id="the default of the cluster"),
+    ],
+)
+async def test_it_runs_as_its_user_in_a_place_of_its_own(
+    tmp_path: Path, shown: str, uid: int, of_nobody: int, owner: str
+) -> None:
+    haienv = Haienv(tmp_path, pods=True, uid_of_nobody=of_nobody, program=shown)
+    assert await lines_of(haienv, uid) == [owner, owner, f"{owner} 700"]
+
+
+@ROOT
+async def test_what_the_user_may_not_execute_is_told(tmp_path: Path) -> None:
+    path = fake_haienv(tmp_path / "haienv", "")
+    os.chmod(path, 0o700)
+    with pytest.raises(Failed, match="cannot be started as uid 54321: Permission denied"):
+        await lines_of(Haienv(tmp_path, pods=False, program=path), 54321)
+
+
+@ROOT
+def test_a_directory_is_its_users_and_stays_whose_it_was(tmp_path: Path) -> None:
+    haienv = Haienv(tmp_path / "root", pods=False)
+    haienv.own("ada", 54321)
+    haienv.own("ada", 11111)
+    found = (tmp_path / "root" / "ada").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (54321, 54321, 0o755)
+
+
+async def test_words_are_arguments_and_no_shell_sees_them(tmp_path: Path) -> None:
+    haienv = Haienv(
+        tmp_path, pods=False, program=fake_haienv(tmp_path / "h", "print(*words, sep='|')")
+    )
+    assert await lines_of(haienv, 0, "a b", "$(id)", "; x", "*") == ["a b|$(id)|; x|*"]
+
+
+async def test_long_lines_come_in_parts_and_odd_bytes_do_no_harm(tmp_path: Path) -> None:
+    body = "sys.stdout.buffer.write(b'x' * 20000 + bytes([10, 255, 10]))"
+    haienv = Haienv(tmp_path, pods=False, program=fake_haienv(tmp_path / "h", body))
+    *parts, odd = await lines_of(haienv, 0)
+    assert ("".join(parts), odd) == ("x" * 20000, "\N{REPLACEMENT CHARACTER}")
+
+
+async def test_another_code_than_0_is_a_failure(tmp_path: Path) -> None:
+    haienv = Haienv(
+        tmp_path, pods=False, program=fake_haienv(tmp_path / "h", "sys.exit('haienv: no')")
+    )
+    with pytest.raises(Failed, match="no"):
+        await lines_of(haienv, 0)
+
+
+def test_a_server_of_pods_that_is_not_root_builds_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    with pytest.raises(Conflict, match="does not run as root"):
+        Haienv(tmp_path, pods=True, program=sys.executable).require()
+    assert Haienv(tmp_path, pods=False, program=sys.executable).require() == sys.executable
