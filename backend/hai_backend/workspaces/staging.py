@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.workspace import (
@@ -26,7 +26,7 @@ _FILE, _DIRECTORY = int(EntryKind.FILE), int(EntryKind.DIRECTORY)
 _STAGED = f"INSERT OR REPLACE INTO staged(folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _WANTED = f"INSERT OR REPLACE INTO wanted(push, folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NOW = "e.folder = s.folder AND e.name = s.name AND e.gone = 0"
-_IS_STAGED = "(folder, name) IN (SELECT folder, name FROM staged)"
+_FIELDS_OF_E = ", ".join(f"e.{field}" for field in FIELDS.split(", "))
 _SAME = """e.kind = s.kind AND e.executable = s.executable
     AND e.digest IS s.digest AND e.target = s.target"""
 
@@ -133,7 +133,7 @@ def _in_no_directory(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
 
 def _over_directories(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
     """Files and links that take the place of a directory in which something stays."""
-    query = f"""SELECT s.folder, s.name FROM staged s JOIN entries e ON {_NOW}
+    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_NOW}
         WHERE e.kind = {_DIRECTORY} AND s.kind NOT IN (0, {_DIRECTORY})"""
     for folder, name in db.execute(query).fetchall():
         path = joined(folder, name)
@@ -149,7 +149,7 @@ def _holds_something(db: sqlite3.Connection, path: str) -> bool:
 
 def _keep_full_directories(db: sqlite3.Connection) -> None:
     """A removed directory that still holds something stays: a client may not know all of it. Inner ones first."""
-    query = f"""SELECT s.folder, s.name FROM staged s JOIN entries e ON {_NOW}
+    query = f"""SELECT s.folder, s.name FROM staged s CROSS JOIN entries e ON {_NOW}
         WHERE s.kind = 0 AND e.kind = {_DIRECTORY} ORDER BY s.folder DESC, s.name DESC"""
     for folder, name in db.execute(query).fetchall():
         if _holds_something(db, joined(folder, name)):
@@ -158,8 +158,10 @@ def _keep_full_directories(db: sqlite3.Connection) -> None:
 
 def _guard(db: sqlite3.Connection) -> None:
     removed = db.execute("SELECT COUNT(*) FROM staged WHERE kind = 0").fetchone()[0]
+    if removed <= MANY:
+        return
     paths = db.execute("SELECT COUNT(*) FROM entries WHERE gone = 0").fetchone()[0]
-    if removed > MANY and 2 * removed > paths:
+    if 2 * removed > paths:
         raise Conflict(
             f"{removed} of {paths} paths would be removed, which is more than half; "
             "nothing was changed. Allow it when it is meant",
@@ -170,16 +172,33 @@ def _guard(db: sqlite3.Connection) -> None:
 def commit(index: Index, author: Author, *, found: bool = False) -> Revision:
     """Make the staged change a revision, durable on return, and note what is to be done to the files.
 
-    `found`: they are so already.
+    `found`: they are so already. Nothing here looks at more than what changes.
     """
     with index.transaction(durable=True) as db:
-        number = index.newest().number + 1
-        changed, removed = db.execute("SELECT SUM(kind != 0), SUM(kind = 0) FROM staged").fetchone()
+        revision = _revision(db, index.newest(), author)
         if not found:
             _note_work(db)
-        _take_over(db, number)
-        revision = _revision(db, number, author, changed or 0, removed or 0)
+        _take_over(db, revision.number)
         db.execute("DELETE FROM staged")
+    return revision
+
+
+def _revision(db: sqlite3.Connection, before: Revision, author: Author) -> Revision:
+    changed, removed, files, size = db.execute(f"""SELECT COALESCE(SUM(kind != 0), 0),
+        COALESCE(SUM(kind = 0), 0), COALESCE(SUM(kind = {_FILE}), 0), COALESCE(SUM(size), 0)
+        FROM staged""").fetchone()
+    old_files, old_size = db.execute(f"""SELECT COUNT(*), COALESCE(SUM(e.size), 0)
+        FROM staged s CROSS JOIN entries e ON {_NOW} WHERE e.kind = {_FILE}""").fetchone()
+    revision = Revision(
+        number=before.number + 1,
+        created_at=author.now,
+        author=author.name,
+        changed=changed,
+        removed=removed,
+        files=before.files + files - old_files,
+        size_bytes=before.size_bytes + size - old_size,
+    )
+    db.execute("INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(revision))
     return revision
 
 
@@ -189,28 +208,18 @@ def _note_work(db: sqlite3.Connection) -> None:
           COALESCE(e.kind, 0), e.digest
         FROM staged s LEFT JOIN entries e ON {_NOW}""")
     db.execute(f"""INSERT OR IGNORE INTO objects
-        SELECT e.digest, e.size FROM staged s JOIN entries e ON {_NOW} WHERE e.kind = {_FILE}""")
+        SELECT e.digest, e.size FROM staged s CROSS JOIN entries e ON {_NOW} WHERE e.kind = {_FILE}""")
 
 
 def _take_over(db: sqlite3.Connection, number: int) -> None:
-    db.execute(f"UPDATE entries SET gone = ? WHERE gone = 0 AND {_IS_STAGED}", (number,))
+    """The join begins with what is staged: in SQLite that is what CROSS means."""
+    db.execute(
+        f"""INSERT OR REPLACE INTO entries(folder, name, born, gone, {FIELDS})
+        SELECT e.folder, e.name, e.born, ?, {_FIELDS_OF_E} FROM staged s CROSS JOIN entries e ON {_NOW}""",
+        (number,),
+    )
     db.execute(
         f"""INSERT INTO entries(folder, name, born, gone, {FIELDS})
         SELECT folder, name, ?, 0, {FIELDS} FROM staged WHERE kind != 0""",
         (number,),
     )
-
-
-def _revision(
-    db: sqlite3.Connection, number: int, author: Author, changed: int, removed: int
-) -> Revision:
-    query = (
-        f"SELECT COUNT(*), COALESCE(SUM(size), 0) FROM entries WHERE gone = 0 AND kind = {_FILE}"
-    )
-    files, size_bytes = db.execute(query).fetchone()
-    revision = Revision(number, author.now, author.name, changed, removed, files, size_bytes)
-    db.execute(
-        "INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (number, author.now, author.name, changed, removed, files, size_bytes),
-    )
-    return revision
