@@ -63,6 +63,7 @@ def _environ(place: Path) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}:{own['PATH']}",
         "HAIENV_HOME": str(place / "root"),
         "HAIENV_USER": "ann",
+        "HAI_CONFIG": str(place / "no-profile.toml"),
         "UV_CACHE_DIR": str(place / "cache"),
         "PIP_CACHE_DIR": str(place / "pip"),
         "PYTHONPYCACHEPREFIX": str(place / "bytecode"),

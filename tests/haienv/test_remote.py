@@ -91,3 +91,44 @@ def test_without_a_server_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
     monkeypatch.setenv("HAI_TOKEN", "x")
     assert haienv("pull one --json").error["reason"] == "UNREACHABLE"
+
+
+@pytest.mark.parametrize(
+    ("used", "force", "code"),
+    [
+        pytest.param([], "", 0, id="no task uses it"),
+        pytest.param([7, 9], "", 1, id="tasks use it"),
+        pytest.param([7, 9], "--force", 0, id="tasks use it, and it is forced"),
+    ],
+)
+def test_what_tasks_use_is_not_removed(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch, used: list[int], force: str, code: int
+) -> None:
+    from hai.client.fake import FakeClient
+    from hai.v1.environment_pb2 import Environment
+
+    class Fake(FakeClient):
+        """A server whose root is the test's."""
+
+        def __init__(self, _: object) -> None:
+            super().__init__()
+            known = Environment(name="one", owner="ann", used_by=used)
+            self.world.environments["ann", "one"] = known
+            monkeypatch.setattr("hai.client.fake_environments.ROOT", str(haienv.home.root))
+
+    haienv.ok("create one --no_extend")
+    monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
+    monkeypatch.setattr("hai.client.client.Client", Fake)
+    result = haienv(f"remove one --yes {force}")
+    assert result.code == code, result.err
+    assert ("7, 9" in result.err) == (code == 1)
+
+
+def test_a_shared_root_is_not_changed_while_nobody_can_tell(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    haienv.ok("create one --no_extend")
+    monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
+    monkeypatch.setenv("HAI_TOKEN", "x")
+    assert haienv("remove one --yes").code == 5
+    haienv.ok("remove one --yes --force")
