@@ -100,6 +100,11 @@ def running() -> str:
     return str(getattr(sys, "_base_executable", sys.executable))
 
 
+def running_minor() -> str:
+    """Its minor version."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
 def on_python(python: str, wanted: str = "") -> Foundation:
     """On a Python outside haienv, such as a site's own or another virtual environment."""
     found = shutil.which(python)

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from haienv.backends.conda import DONE
 from haienv.changes import used_layers
-from haienv.layout import BUILDING, CURRENT, LABEL, LAYERS, TRASH, USED, Home
+from haienv.layout import BUILDING, CONDA, CURRENT, LABEL, LAYERS, RECORD, TRASH, USED, Home
 from haienv.names import is_layer, is_name
 from haienv.records import MODES
 from haienv.registry import Environment, of_owner
-from haienv.safely import entries
+from haienv.safely import Unreadable, entries, read_text
 from haienv.sharing import open_layer, show, widest_of
 from haienv.transaction import committing, delete, discard
 
@@ -47,6 +48,7 @@ def findings(home: Home) -> list[Finding]:
         *_strays(home),
         *(f for each in own if each.fault for f in _broken(home, each)),
         *_orphans(home),
+        *_half_prefixes(home),
         *_modes(home, own),
         *_old_parents(home, own),
     ]
@@ -131,6 +133,14 @@ def _orphans(home: Home) -> Iterator[Finding]:
             )
 
 
+def _half_prefixes(home: Home) -> Iterator[Finding]:
+    """Of conda: made where they stay, so they may be half made."""
+    for entry in entries(home.own / CONDA):
+        if not (Path(entry.path) / DONE).exists():
+            yield Finding("a prefix of conda that was not finished", entry.path,
+                          mend=partial(delete, Path(entry.path)))  # fmt: skip
+
+
 def _modes(home: Home, own: list[Environment]) -> Iterator[Finding]:
     for each in own:
         if _mode(each.directory) != MODES[each.label.visibility]:
@@ -183,12 +193,26 @@ def garbage(home: Home, days: float) -> list[Garbage]:
             age = _age_days(path)
             if age >= days:
                 found.append(Garbage(path, _size(path), age))
-    return found
+    return found + _unused_prefixes(home, days)
 
 
-def _age_days(path: Path) -> float:
+def _unused_prefixes(home: Home, days: float) -> list[Garbage]:
+    texts = [_record(Path(entry.path)) for entry in entries(home.own / LAYERS)]
+    paths = [Path(e.path) for e in entries(home.own / CONDA) if not any(e.path in t for t in texts)]
+    aged = [(path, _age_days(path, DONE)) for path in paths]
+    return [Garbage(path, _size(path), age) for path, age in aged if age >= days]
+
+
+def _record(layer: Path) -> str:
     try:
-        return (time.time() - (path / USED).stat().st_mtime) / 86400
+        return read_text(layer / RECORD)
+    except Unreadable:
+        return ""
+
+
+def _age_days(path: Path, mark: str = USED) -> float:
+    try:
+        return (time.time() - (path / mark).stat().st_mtime) / 86400
     except OSError:
         return 0.0
 

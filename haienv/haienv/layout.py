@@ -10,6 +10,7 @@ from pathlib import Path
 from haienv.names import check_name
 
 LAYERS, BUILDING, TRASH, CACHE, LOCK = ".layers", ".building", ".trash", ".cache", ".lock"
+CONDA = ".conda"
 LABEL, CURRENT, RECORD, LOCK_TEXT = "env.toml", "current", "layer.toml", "lock.txt"
 USED = "used"
 """In a layer that an environment has or had; its time is when that was last known."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,6 +65,14 @@ Examples:
 @click.option("--no_extend", "--no-extend", is_flag=True, help="Extend nothing.")
 @click.option("-p", "--py", "python", default="", help="Version or path of Python; $HAIENV_PY.")
 @click.option(
+    "--conda",
+    "conda_packages",
+    multiple=True,
+    metavar="SPEC",
+    help="Let conda make the Python below, with this package.",
+)
+@click.option("--channel", "channels", multiple=True, help="Where conda looks.")
+@click.option(
     "--extra-search-dir", "search_dirs", multiple=True, metavar="DIR", help="Put into PYTHONPATH."
 )
 @click.option(
@@ -102,6 +112,8 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
     asked = Wanted(options["requirements"], tuple(map(os.path.abspath, options["editable"])))
     asked = gather(asked, options["sources"], options["extras"])
     base = _foundation(here, options, asked.python)
+    if options["conda_packages"]:
+        label = replace(label, config=_with_programs(label.config, base))
     compiled = options["compiled"]
     wish = Wish(
         wanted=asked.requirements,
@@ -151,6 +163,8 @@ def _foundation(here: Home, options: dict[str, Any], wanted_python: str) -> Foun
     from haienv import foundation as ground
 
     python = options["python"] or wanted_python or os.environ.get("HAIENV_PY", "")
+    if options["conda_packages"]:
+        return _on_conda(here, options, python or ground.running_minor())
     if options["no_extend"]:
         if options["parent"]:
             raise UsageError("--extend and --no_extend contradict each other")
@@ -159,6 +173,25 @@ def _foundation(here: Home, options: dict[str, Any], wanted_python: str) -> Foun
     if isinstance(meant, Reference):
         return ground.on_environment(find(here, meant), python)
     return ground.on_python(python if "/" in python else meant, python)
+
+
+def _on_conda(here: Home, options: dict[str, Any], python: str) -> Foundation:
+    from haienv import foundation as ground
+    from haienv.backends.conda import prefix
+
+    if options["parent"] or options["no_extend"] or options["dry_run"] or "/" in python:
+        raise UsageError(
+            "--conda makes the Python that is extended, at once",
+            "it goes with neither --extend, --no_extend, --dry-run nor a path for -p",
+        )
+    place = prefix(here, [f"python={python}", *options["conda_packages"]], options["channels"])
+    return ground.on_python(str(place / "bin" / "python"), python)
+
+
+def _with_programs(config: Config, base: Foundation) -> Config:
+    """Programs of conda's packages are in PATH too."""
+    place = Path(base.outside[0]).parents[2]  # of <prefix>/lib/pythonX.Y/site-packages
+    return replace(config, bin_dirs=(*config.bin_dirs, str(place / "bin")))
 
 
 @click.command("clone", cls=EnvCommand)

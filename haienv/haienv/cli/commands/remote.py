@@ -160,6 +160,7 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
     Versions are chosen here, for the cluster's Python; a lock is taken as it is.
     """
     from haienv import remote as cluster
+    from haienv.foundation import running_minor
     from haienv.wanted import Wanted, gather
 
     uv = installer(home(), options)
@@ -168,7 +169,7 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
         raise UsageError("projects in place exist on this machine only")
     parent = parse_reference(options["parent"]) if options["parent"] else None
     chain = cluster.locks_of_chain(parent.name, parent.owner) if parent else []
-    python = chain[0].python if chain else options["python"] or asked.python or _running()
+    python = chain[0].python if chain else options["python"] or asked.python or running_minor()
     lock = asked.lock or _locked(uv, asked.requirements, python, chain)
     label = _label(Label(), options)
     above = [(parent.name, parent.owner, chain[0].hash)] if parent else []
@@ -183,12 +184,6 @@ def build(settings: Settings, /, name: str, remote: bool, **options: Any) -> int
         settings.note,
     )
     return _made(settings, made)
-
-
-def _running() -> str:
-    import sys
-
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _locked(uv: Uv, wanted: tuple[str, ...], python: str, chain: list[Lock]) -> Lock:

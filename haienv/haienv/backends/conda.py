@@ -1,0 +1,63 @@
+"""conda, where a site has it: micromamba, mamba or conda makes a prefix, and a layer of ours extends its Python.
+
+A prefix holds absolute paths, so it is made where it stays: <root>/<user>/.conda/<hash of what was asked>. A mark in it
+is written last; without that `doctor` takes it, without a layer that extends it `gc` does. conda's own configuration
+is left alone, and so are TLS checks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from haienv.errors import BuildFailed, NotFound
+from haienv.layout import CONDA, Home
+
+PROGRAMS = ("micromamba", "mamba", "conda")
+DONE = "conda-meta/haienv-done"
+
+
+def program() -> str:
+    """The path of the first that is installed, or NotFound."""
+    for name in PROGRAMS:
+        if found := shutil.which(name):
+            return found
+    raise NotFound(
+        f"none of {', '.join(PROGRAMS)} is on PATH", "leave out --backend: uv needs none of them"
+    )
+
+
+def prefix(home: Home, packages: Sequence[str], channels: Sequence[str]) -> Path:
+    """A prefix with these packages (conda's own specifications); one that is there already is taken."""
+    facts = "\n".join([*sorted(packages), "", *channels])
+    place = home.own / CONDA / sha256(facts.encode()).hexdigest()[:24]
+    if not (place / DONE).exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _make(place, packages, channels)
+        (place / DONE).parent.mkdir(exist_ok=True)
+        (place / DONE).touch()
+    return place
+
+
+def _make(place: Path, packages: Sequence[str], channels: Sequence[str]) -> None:
+    given = [word for channel in channels for word in ("--channel", channel)]
+    command = [program(), "create", "--yes", "--prefix", str(place), *given, *packages]
+    seen = sys.stderr.isatty()
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr if seen else subprocess.PIPE,
+        stderr=None if seen else subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "MAMBA_NO_BANNER": "1"},
+    )
+    if done.returncode:
+        shutil.rmtree(place, ignore_errors=True)
+        what = (done.stdout or "see above").strip()[-500:]
+        raise BuildFailed(f"{Path(command[0]).name} create: {what}")

@@ -1,0 +1,71 @@
+"""conda where it is installed: a stand-in that takes micromamba's arguments makes the prefix, the rest is real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STAND_IN = """#!/bin/sh
+echo "$@" >> "$CONDA_LOG"
+[ "$1 $2 $3" = "create --yes --prefix" ] || exit 9
+case "$*" in *nowhere*) echo "nothing provides nowhere"; mkdir -p "$4/bin"; exit 1 ;; esac
+uv venv -q "$4" && uv pip install -q -p "$4" fast==1.0 tool
+printf '#!/bin/sh\\necho of conda\\n' > "$4/bin/compiler" && chmod 755 "$4/bin/compiler"
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the stand-in was asked for."""
+    folder = tmp_path / "conda"
+    folder.mkdir()
+    (folder / "micromamba").write_text(STAND_IN)
+    (folder / "micromamba").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("CONDA_LOG", str(tmp_path / "log"))
+    return tmp_path / "log"
+
+
+def test_conda_makes_the_python_and_uv_the_rest(haienv: Any, log: Path) -> None:
+    haienv.ok("create one --conda gcc=12 --channel forge -p 3.11 plain app")
+    haienv.ok("create two --conda gcc=12 --channel forge -p 3.11 plain")
+    assert log.read_text().splitlines() == [
+        f"create --yes --prefix {haienv.home.own}/.conda/{log_hash(haienv)} --channel forge python=3.11 gcc=12"
+    ]
+    assert haienv.ok("freeze one --own --json").json == {"app": "1.0", "plain": "2.0"}
+    assert haienv.run("one", "import app, fast; print(fast.VERSION)") == "1.0"
+    run = ["python", "-m", "haienv", "run", "one", "--", "compiler"]
+    assert subprocess.run(run, capture_output=True, text=True).stdout == "of conda\n"
+    haienv.ok("remove one two --yes")
+    haienv.ok("gc --days 0 --yes")
+    assert [*(haienv.home.own / ".conda").iterdir()] == []
+
+
+def log_hash(haienv: Any) -> str:
+    (prefix,) = (haienv.home.own / ".conda").iterdir()
+    return str(prefix.name)
+
+
+def test_what_conda_cannot_make_leaves_nothing(haienv: Any, log: Path) -> None:
+    refused = haienv("create one --conda nowhere -p 3.11")
+    assert (refused.code, "nothing provides nowhere" in refused.err) == (1, True)
+    assert haienv.ok("list --names").out == ""
+    assert [*(haienv.home.own / ".conda").iterdir()] == []
+
+
+def test_a_half_made_prefix_is_mended(haienv: Any, log: Path) -> None:
+    haienv.ok("create one --conda gcc -p 3.11")
+    (haienv.home.own / ".conda" / "half").mkdir()
+    assert haienv("doctor").code == 1
+    haienv.ok("doctor --fix")
+    assert len([*(haienv.home.own / ".conda").iterdir()]) == 1
+
+
+def test_without_conda_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("haienv.backends.conda.PROGRAMS", ("no-conda-here",))
+    assert haienv("create one --conda gcc -p 3.11").code == 3
+    assert haienv("create one --conda gcc --no_extend").code == 2
