@@ -113,7 +113,7 @@ class Reign:
         )
         self.performer.ledger = self.checkpoints.ledger = self.ledger
         self.environments = Environments(root, store, self.directory, self.ledger, self.clock)
-        self.pinning = EnvironmentPinning(self.environments)
+        self.pinning = EnvironmentPinning(self.environments, visible=self._shared.sees(root))
         self.cluster.suspend_on = self.ledger.suspend_on
         quota = settings.default_quota
         self.policy = Policy(default_quota=None if quota < 0 else quota)

@@ -152,6 +152,15 @@ def a_wheel(directory: Path, name: str) -> Path:
 
 
 @REAL
+async def test_haienv_itself_works_in_a_task(here: Here) -> None:
+    user = await user_of(here)
+    make_environment(root_of(here), user, "torch")
+    code = f"import subprocess\nprint(subprocess.check_output([{str(HAIENV)!r}, 'list', '--names'], text=True))"
+    task = await here.run(here.spec("inside", code))
+    assert (await here.lines(task.id))[0] == "torch", task.reason
+
+
+@REAL
 async def test_an_environment_of_haienv_is_listed_run_in_and_removed(local: Here) -> None:
     user, root = await user_of(local), root_of(local)
     wheel = a_wheel(local.directory, "paint")

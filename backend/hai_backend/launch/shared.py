@@ -28,6 +28,10 @@ class Shared:
             return ""
         return str(self._root / directory.below)
 
+    def sees(self, root: Path) -> bool:
+        """Whether ranks see a directory of the server's; what is not below `shared` others have to mount."""
+        return not self._in_pods or self._mounted or not root.is_relative_to(self._root)
+
     def environments(self, root: Path, user: str) -> tuple[SharedDirectory, ...]:
         """All environments, read only, and the user's own. Local processes see them anyway; other roots are mounted."""
         if not self._mounted or not root.is_relative_to(self._root) or not NAME.fullmatch(user):

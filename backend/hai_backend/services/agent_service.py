@@ -25,6 +25,7 @@ from hai_backend.loops.hub import Hub, Session
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
 from hai_backend.services.blaming import blame
+from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.services.ports import Cluster
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import greeting
@@ -53,7 +54,7 @@ class AgentPorts:
     secret: bytes
     cluster: Cluster
     seen: Seen
-    environment: Callable[[Task], Awaitable[pb.AgentEnvironment | None]]
+    environment: EnvironmentPinning
     workspace: Callable[[Task], str]  # where its program begins; empty: nobody said
     report: Callable[[RankKey, Report], None]  # its program has a checkpoint
     level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
@@ -114,7 +115,8 @@ class AgentService(rpc.AgentServiceServicer):
         checkpoints = self._p.seen(checkpoints_of(task.id))
         welcome = pb.AgentWelcome(
             argv=program.argv(task, rank),
-            environments=program.variables(
+            environments=self._p.environment.home(task.user)
+            | program.variables(
                 task, task.run, rank, self._p.cluster.nodes().get(rank.node), checkpoints
             ),
             workspace=self._p.workspace(task),

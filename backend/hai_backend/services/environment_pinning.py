@@ -11,8 +11,9 @@ from hai_backend.services.environments import Environments
 class EnvironmentPinning:
     """Remembered in memory: after a restart of the server a run whose ranks still come looks again."""
 
-    def __init__(self, environments: Environments) -> None:
+    def __init__(self, environments: Environments, *, visible: bool = True) -> None:
         self._environments = environments
+        self._visible = visible
         self._layers: dict[int, tuple[int, str]] = {}  # task -> run and layer
 
     async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
@@ -28,6 +29,11 @@ class EnvironmentPinning:
             layer=await self._layer(task.id, task.run.number, called),
             fallback=task.spec.options.env_fallback,
         )
+
+    def home(self, user: str) -> dict[str, str]:
+        """What haienv itself must know in a task; nothing where ranks do not see the storage."""
+        root = str(self._environments.root)
+        return {"HAIENV_HOME": root, "HAIENV_USER": user} if self._visible else {}
 
     async def _layer(self, task_id: int, run: int, called: EnvironmentName) -> str:
         """Ranks ask side by side: whose answer is there first counts for all."""

@@ -104,3 +104,18 @@ def test_what_is_no_part_of_shared_is_not_lent(
     tmp_path: Path, pods: dict[str, object], root: str, user: str
 ) -> None:
     assert Shared(tmp_path, pods).environments(tmp_path / root, user) == ()
+
+
+@pytest.mark.parametrize(
+    ("pods", "root", "seen"),
+    [
+        pytest.param({}, "environments", True, id="processes"),
+        pytest.param(PODS, "environments", True, id="pods"),
+        pytest.param({"agent_path": "/x"}, "environments", False, id="pods without the volume"),
+        pytest.param({"agent_path": "/x"}, "/srv/environments", True, id="mounted by a rule"),
+    ],
+)
+def test_where_environments_are_seen(
+    tmp_path: Path, pods: dict[str, object], root: str, seen: bool
+) -> None:
+    assert Shared(tmp_path, pods).sees(tmp_path / root) is seen
