@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn, Protocol
 
 import structlog
 
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Unavailable
-from hai_backend.gateway import advertised, open_gateway, told_to_agents, way_to
-from hai_backend.home import keep_port, leave_word, run_token_key
+from hai_backend.gateway import (
+    addresses,
+    advertised,
+    open_door,
+    open_gateway,
+    tls_of_door,
+    told_to_agents,
+    way_of_browsers,
+    way_to,
+)
+from hai_backend.home import HTTP_PORT, keep_port, leave_word, run_token_key
 from hai_backend.launch.base import Launcher
 from hai_backend.leader.roles import Alone, Election, Following, Leading, Role
 from hai_backend.loops.clock import Clock, SystemClock
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
+from hai_backend.proxy.door import Door, Receive, nobody
 from hai_backend.reign import Reign, Tools
 from hai_backend.services.server import Listening
 from hai_backend.services.switchboard import Nobody, Switchboard
@@ -56,6 +67,7 @@ class App:
             self.metrics,
             fresh=lambda: self._election.fresh(),
         )
+        self._door: Door | None = None
         self.reign: Reign | None = None
         self.address = ""
         self._open_store = open_store
@@ -93,6 +105,8 @@ class App:
             await _ended(work)
         if self._listening is not None:
             await self._listening.stop(_GRACE_SECONDS)
+        if self._door is not None:
+            self._door.close()
         if self._metrics_server is not None:
             self._metrics_server.close()
 
@@ -106,9 +120,22 @@ class App:
         await self._listening.start()
         self.address = self._listening.address
         keep_port(self.settings.home, self.address)
+        self._open_door()
         if self.settings.metrics_port:
             port, host = self.settings.metrics_port, self.settings.metrics_host
             self._metrics_server = MetricsServer(self.metrics, port, host)
+
+    def _open_door(self) -> None:
+        self._door = door = open_door(self.settings)
+        if door is not None:
+            keep_port(self.settings.home, door.address, HTTP_PORT)
+            where, tls = addresses(self.settings, door), tls_of_door(self.settings)
+            self.tools = replace(self.tools, addresses=where, tls=tls)
+            door.open()
+
+    def _browsers_to(self, receive: Receive) -> None:
+        if self._door is not None:
+            self._door.to(receive)
 
     async def _begin(self) -> None:
         if self.settings.several:
@@ -162,6 +189,8 @@ class App:
         try:
             await reign.load()
             self._switchboard.to(reign.answering())
+            if reign.proxy is not None:
+                self._browsers_to(reign.proxy.receive)
             leave_word(self.settings.common, self._told(), self.settings.authority)
             reign.govern()
             self.metrics.leading(True)
@@ -170,6 +199,7 @@ class App:
         finally:
             self.metrics.leading(False)
             self._switchboard.to(Nobody())
+            self._browsers_to(nobody)
             self.reign = None
             await reign.close(deposed=self._election.role != Leading(epoch))
 
@@ -181,10 +211,12 @@ class App:
             self._switchboard.to(Nobody(why))
             await self._settle()
         self._switchboard.to(way)
+        self._browsers_to(way_of_browsers(leader, self.settings))
         try:
             await self._settle()
         finally:
             self._switchboard.to(Nobody())
+            self._browsers_to(nobody)
             await way.close()
 
     async def _wait_for_a_leader(self) -> NoReturn:

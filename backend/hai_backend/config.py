@@ -29,6 +29,13 @@ class Settings:
     shared: str = ""  # directory that several servers have in common; empty: `home`
     run_token_key: str = ""  # file with the key of run tokens; empty: one is made in `shared`
     database: str = ""  # URL; empty: sqlite in home
+    http_listen: str = (
+        "127.0.0.1:0"  # where browsers reach services of tasks; as `listen`; empty: nowhere
+    )
+    http_url: str = (
+        ""  # how browsers see that, https://hai.example.org; each task is a name below it
+    )
+    http_paths: bool = False  # there is no wildcard name: tasks are paths below http_url
     tls_cert: str = ""
     tls_key: str = ""
     tls_ca: str = ""  # what certificates of servers are checked with; empty: tls_cert
@@ -48,10 +55,14 @@ class Settings:
     kubernetes: Mapping[str, Any] = field(
         default_factory=dict
     )  # launch/kubernetes/options.py; empty: processes here
+    environments: str = ""  # directory that haienv writes; empty: see environment_root
     workspace_bytes: int = 0  # what the workspaces of one user may hold together; 0: no limit
     workspace_days: int = 30  # how long what a push overwrote can be restored
-    environments: str = ""  # directory that haienv writes; empty: see environment_root
     record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
+    lifetimes: Mapping[str, int] = field(
+        default_factory=dict
+    )  # of dev containers by kind (shared, dedicated, spot): at most so many seconds; not named: no limit
+    containers_per_user: int = 0  # dev containers that a user may have at once; 0: no limit
     build_within: float = 0.0  # seconds until all ranks of a run have attached; 0: the launcher's
 
     @property

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from pathlib import Path
 
 import grpc
 from grpc import aio
 
 from hai_backend.config import Settings
-from hai_backend.domain.errors import Unavailable
-from hai_backend.home import last_port
+from hai_backend.domain.errors import Invalid, Unavailable, Violation
+from hai_backend.home import HTTP_PORT, last_port
+from hai_backend.proxy.addresses import Addresses, addresses_of
+from hai_backend.proxy.door import Door, Receive, nobody, passed_on_to
 from hai_backend.services.forwarding import Elsewhere
 from hai_backend.services.server import LOOPBACK, Endpoint, Listening, build_server
 
@@ -30,6 +33,48 @@ def open_gateway(settings: Settings, switchboard: aio.ServerInterceptor) -> List
         except Unavailable:
             pass  # another program has taken it meanwhile: any free one will do
     return build_server(_endpoint(settings, settings.listen), switchboard)
+
+
+def open_door(settings: Settings) -> Door | None:
+    """Hold the port for browsers, in the same way. Raises Invalid or Unavailable; None: browsers are not served."""
+    if not settings.http_listen:
+        return None
+    host, _, port = settings.http_listen.rpartition(":")
+    if not settings.tls_cert and not settings.insecure and not f"{host}:".startswith(LOOPBACK):
+        message = f"{settings.http_listen} can be reached from other machines; set tls_cert and tls_key, or insecure"
+        raise Invalid((Violation("http_listen", message),), reason="BAD_SETTINGS")
+    last = last_port(settings.home, HTTP_PORT) if port == "0" else ""
+    if last:
+        try:
+            return Door(host, int(last))
+        except Unavailable:
+            pass  # as above
+    return Door(host, int(port))
+
+
+def addresses(settings: Settings, door: Door) -> Addresses:
+    """How browsers see services of tasks."""
+    secure = bool(settings.tls_cert)
+    return addresses_of(settings.http_url, settings.http_paths, door.address, secure)
+
+
+def tls_of_door(settings: Settings) -> ssl.SSLContext | None:
+    """The server's certificate, for browsers. Raises Invalid."""
+    if not settings.tls_cert:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+    except OSError as error:
+        message = f"cannot be used: {error}"
+        raise Invalid((Violation("tls_cert", message),), reason="BAD_SETTINGS") from error
+    return context
+
+
+def way_of_browsers(leader: str, settings: Settings) -> Receive:
+    """To the door of the server that leads: the same port on its machine."""
+    port = int(settings.http_listen.rpartition(":")[2] or 0)
+    return passed_on_to(leader.rpartition(":")[0].strip("[]"), port) if port else nobody
 
 
 def _endpoint(settings: Settings, address: str) -> Endpoint:

@@ -65,15 +65,18 @@ def leave_word(directory: Path, address: str, authority: str) -> None:
     write_private(directory / "server.json", json.dumps(where).encode())
 
 
-def keep_port(home: Path, address: str) -> None:
+PORT, HTTP_PORT = "port.json", "http-port.json"
+
+
+def keep_port(home: Path, address: str, file: str = PORT) -> None:
     """For the next start."""
-    write_private(home / "port.json", address.rpartition(":")[2].encode())
+    write_private(home / file, address.rpartition(":")[2].encode())
 
 
-def last_port(home: Path) -> str:
+def last_port(home: Path, file: str = PORT) -> str:
     """The port of the last start; empty when there was none."""
     try:
-        return str(json.loads((home / "port.json").read_text()))
+        return str(json.loads((home / file).read_text()))
     except (OSError, ValueError):
         return ""
 

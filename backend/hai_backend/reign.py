@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,11 +15,13 @@ from typing import Any
 
 import structlog
 
+from hai.v1.agent_service_pb2 import ServicesReported
 from hai_backend.auth import run_tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.errors import NoLeader
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.shared import container_of
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.domain.user import TokenScope
 from hai_backend.environments.haienv import Haienv
@@ -32,24 +35,35 @@ from hai_backend.loops.clock import Clock
 from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.feed import Feed
 from hai_backend.loops.hub import Hub
+from hai_backend.loops.idling import put_away
 from hai_backend.loops.interruptions import Interruptions
 from hai_backend.loops.launching import Launching
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.recording import Recording
 from hai_backend.loops.scheduling import Scheduling
+from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.loops.timers import Timers
+from hai_backend.loops.tunnels import Tunnels
 from hai_backend.metrics.prometheus import Metrics
+from hai_backend.proxy.addresses import Addresses
+from hai_backend.proxy.front import Front
+from hai_backend.proxy.rooms import Rooms
+from hai_backend.proxy.sessions import Sessions
+from hai_backend.proxy.standing import Standing
 from hai_backend.sched import Policy
 from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, gate_of, servicers
 from hai_backend.services.capacity import Capacity
+from hai_backend.services.containers import NoBrowsers
 from hai_backend.services.describing import Describing
 from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.services.environments import Environments
+from hai_backend.services.forecasting import Forecasting
 from hai_backend.services.server import handlers
-from hai_backend.services.submitting import Submitting
+from hai_backend.services.submitting import ContainerTerms, Submitting
 from hai_backend.services.switchboard import Here
+from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspaces import Keeping, Workspaces
 from hai_backend.store.base import Store
@@ -70,6 +84,10 @@ class Tools:
     secret: bytes
     metrics: Metrics
     fresh: Callable[[], bool]  # whether this server can know that it leads
+    addresses: Addresses | None = (
+        None  # of services of tasks, for browsers; None: they are not served
+    )
+    tls: ssl.SSLContext | None = None  # of browsers
 
 
 class Reign:
@@ -85,8 +103,12 @@ class Reign:
         self.metrics = tools.metrics
         self._tools = tools
         self.standings = measuring.Standings(self.metrics)
-        self.directory = Directory(store, changed=self._ring)
+        self.directory = Directory(
+            store, changed=self._ring, admitted_anew=lambda: self._admitted_anew()
+        )
         self.hub = Hub()
+        self.tunnels = Tunnels(self.hub)
+        self.board = ServiceBoard(self.clock)
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
         self.cluster = Cluster(store, self.clock, changed=self._ring)
         self._shared = Shared(settings.common, settings.kubernetes)
@@ -129,6 +151,8 @@ class Reign:
         )
         self.checkpoints.saved = self.scheduling.saved
         self.launching = Launching(launcher, self.ledger, self.cluster, self.performer)
+        self._forecasting = Forecasting(self.scheduling, self.policy, self.clock)
+        self.proxy = self._proxy()
         parts = self._parts()
         self._gate, self._handlers = gate_of(parts), handlers(servicers(parts))
         self._loops: set[asyncio.Task[None]] = set()
@@ -190,12 +214,19 @@ class Reign:
             cluster=self.cluster,
             logs=self.logs,
             goodput=self._goodput,
+            workspaces=self.workspaces,
             environments=self.environments,
             haienv=self._haienv(),
             wheels=self.settings.common / "wheels",
-            workspaces=self.workspaces,
             pins=self.pins,
             agents=AgentService(self._agent_ports()),
+            hub=self.hub,
+            tunnels=self.tunnels,
+            board=self.board,
+            browsers=self.proxy or NoBrowsers(),
+            forecasting=self._forecasting,
+            containers=ContainerTerms(self.settings.containers_per_user, self.settings.lifetimes),
+            remove_container=self._remove_container,
             policy=self.policy,
             name=self.settings.cluster,
             launcher=self.launcher.name,
@@ -209,6 +240,26 @@ class Reign:
         pods = self.settings.kubernetes
         root, nobody = self.environments.root, int(pods.get("default_uid", 0))
         return Haienv(root, pods=bool(pods), uid_of_nobody=nobody)
+
+    def _proxy(self) -> Front | None:
+        where = self._tools.addresses
+        if where is None:
+            return None
+        rooms = Rooms(
+            addresses=where,
+            sessions=Sessions(self._tools.secret, self.directory, self.clock),
+            standing=Standing(self.board, self.scheduling, self._forecasting.starts),
+            access=TaskAccess(self.ledger, self.directory),
+            ledger=self.ledger,
+            tunnels=self.tunnels,
+            board=self.board,
+        )
+        return Front(rooms, self._tools.tls)
+
+    def _admitted_anew(self) -> None:
+        self.tunnels.check()
+        if self.proxy is not None:
+            self.proxy.check()
 
     def _agent_ports(self) -> AgentPorts:
         return AgentPorts(
@@ -224,8 +275,24 @@ class Reign:
             environment=self.pinning,
             workspace=self.pins.path,
             report=self.checkpoints.report,
+            tunnels=self.tunnels,
+            base_url=addresses.base_url if (addresses := self._tools.addresses) else _no_prefix,
+            services_said=self._services_said,
             level=self._level,
         )
+
+    def _services_said(self, task: Task, key: RankKey, said: ServicesReported) -> None:
+        idle = said.idle_seconds if said.HasField("idle_seconds") else None
+        self.board.report(key, said.services, idle)
+        asked = put_away(task, self.board.active_at(task), self.clock.now())
+        if asked is not None:
+            self._run(self._asked(task.id, asked))
+
+    async def _asked(self, task_id: int, event: ev.Event) -> None:
+        await self.ledger.insist(task_id, event)
+
+    async def _remove_container(self, task_id: int) -> None:
+        await asyncio.to_thread(self._shared.remove, container_of(task_id))
 
     def _level(self, task: Task, number: int) -> Priority:
         """What a program may ask for is what its owner may. Counted afresh: groups change, and this is rare."""
@@ -243,6 +310,8 @@ class Reign:
         self.timers.close()
         if deposed:
             await self.store.close()
+        if self.proxy is not None:
+            await self.proxy.close()
         await self._gate.close(NoLeader("this server is leaving; ask again"), _GRACE_SECONDS)
         self.hub.close()
         await self.checkpoints.close()
@@ -275,6 +344,8 @@ class Reign:
 
     def _changed(self, before: Task | None, task: Task) -> None:
         self.timers.set(task)
+        self.tunnels.follow(task)
+        self.board.follow(task)
         self.scheduling.changed(task)
         self.interruptions.changed(before, task)
         self.standings.changed(before, task)
@@ -308,3 +379,7 @@ class Reign:
         self._loops.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a loop ended", error=repr(task.exception()))
+
+
+def _no_prefix(task_id: int, service: str) -> str:
+    return "/"

@@ -32,6 +32,7 @@ class Calls:
         watchdog: Watchdog,
         checkpoints: Checkpoints,
         wake: Callable[[], None],
+        saved: Callable[[], None],
     ) -> None:
         self._control = control
         self._outbox = outbox
@@ -39,6 +40,7 @@ class Calls:
         self._watchdog = watchdog
         self._checkpoints = checkpoints
         self._wake = wake
+        self._saved = saved
         self._one_state = asyncio.Lock()
         self._one_priority = asyncio.Lock()
         self._state: tuple[int, asyncio.Future[None]] | None = None
@@ -55,6 +57,7 @@ class Calls:
             "disable_warn": self._disable_warn,
             "checkpoint_saved": self._checkpoint_saved,
             "report_node": self._report_node,
+            "saved": self._all_is_saved,
         }
 
     def state_is(self, value: int) -> None:
@@ -126,6 +129,10 @@ class Calls:
             text = error.encode(errors="replace").decode()  # JSON can hold half a character
             message = pb.NodeReported(healthy=False, error=text)
             self._keep(_NODE, pb.AttachRequest(node_reported=message))
+        return _OK
+
+    async def _all_is_saved(self, request: Mapping[str, Any]) -> Answer:
+        self._saved()
         return _OK
 
     def _keep(self, kind: str, message: pb.AttachRequest) -> None:

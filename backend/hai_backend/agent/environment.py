@@ -60,6 +60,7 @@ def _rank(directory: RankDir, identity: Identity) -> dict[str, str]:
         env.CONTROL_FILE: str(directory.control),
         env.AGENT_SOCKET: str(directory.socket_address()),
         env.RANK_KEY: f"{identity.task_id}-{identity.run}-{identity.rank}",
+        env.NOTICE_FILE: str(directory.notice),
     }
 
 

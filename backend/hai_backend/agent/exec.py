@@ -6,9 +6,11 @@ run.
 """
 
 import ctypes
+import fcntl
 import os
 import resource
 import sys
+import termios
 
 _PR_SET_PDEATHSIG, _SIGKILL, _SIGPIPE, _SIGXFSZ, _SIG_DFL = 1, 9, 13, 25, 0
 
@@ -21,6 +23,8 @@ def main(agent: int, argv: list[str]) -> int:
         return 137  # it died before that
     for number in (_SIGPIPE, _SIGXFSZ):  # python ignores them, and programs would inherit that
         libc.signal(number, ctypes.c_void_p(_SIG_DFL))
+    if os.isatty(0):  # a shell of a person: Ctrl-C and window sizes reach it by its terminal
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:

@@ -21,20 +21,24 @@ from hai_backend.agent.checkpoints import Checkpoints
 from hai_backend.agent.control import Control
 from hai_backend.agent.lease import Fenced
 from hai_backend.agent.local_socket import LocalSocket
+from hai_backend.agent.notice import Notice
 from hai_backend.agent.outbox import Outbox
 from hai_backend.agent.output import Output
 from hai_backend.agent.preparing import CannotStart
 from hai_backend.agent.program import Program
 from hai_backend.agent.rank_dir import RankDir
 from hai_backend.agent.reaper import Reaper
+from hai_backend.agent.services import Services
 from hai_backend.agent.session import GivenUp, Session
 from hai_backend.agent.spool import Spool
 from hai_backend.agent.suspending import Suspending, tell_program
+from hai_backend.agent.tunnels import Tunnels
 from hai_backend.agent.usage import Usage
 from hai_backend.agent.watchdog import Watchdog
 from hai_backend.launch import processes
 
 _HEARTBEAT_SECONDS = 10.0
+_BEATS_OF_IDLENESS = 3
 _WATCHDOG_GRACE_SECONDS = 2.0
 _FENCED_GRACE_SECONDS = 2.0
 _LAST_LINES = 20
@@ -56,6 +60,11 @@ class Life:
         self._watchdog = Watchdog(0, lambda: self._output.heard_at, self._hung)
         self._suspending = Suspending(self._control, self._outbox)
         self._checkpoints = Checkpoints(self._outbox, self._session.wake)
+        self._notice = Notice(directory.notice)
+        self._services = Services(
+            self._reaper, self._spool, self._session.wake, self._report_services, self._begin
+        )
+        self._tunnels = Tunnels(self._me, self._session, self._services, self._reaper)
         self._calls = Calls(
             self._control,
             self._outbox,
@@ -63,6 +72,7 @@ class Life:
             self._watchdog,
             self._checkpoints,
             self._session.wake,
+            self._notice.saved,
         )
         self._socket = LocalSocket(directory.socket, self._calls.table())
         self._port = _free_port()
@@ -72,6 +82,7 @@ class Life:
         self._ending: float | None = None  # grace, once asked to end
         self._program: Program | None = None
         self._environment_lock = ""
+        self._idle_seconds: float | None = None  # of a dev container
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._work: set[asyncio.Task[Any]] = set()
 
@@ -107,7 +118,7 @@ class Life:
             case "go":
                 self._go(response.go)
             case "suspend":
-                self._begin(self._suspend())
+                self._begin(self._suspend(response.suspend))
             case "suspend_at":
                 self._suspending.agree(response.suspend_at.step)
             case "end":
@@ -118,12 +129,16 @@ class Life:
                 self._calls.state_is(response.whole_life_state.value)
             case "priority":
                 self._calls.priority_is(response.priority.error)
+            case "open_tunnel":
+                self._begin(self._tunnels.carry(response.open_tunnel))
+            case "control_service":
+                self._services.control(response.control_service)
 
     def leave(self, grace: float) -> None:
         """The machine asks us to go (SIGTERM): let the program save where there is time for it, then end it."""
         if self._program is None or not self._me.leave_within:
             return self.stop(grace)
-        self._begin(self._suspend())
+        self._begin(self._suspend(_asked_by_the_node(self._me.leave_within)))
         asyncio.get_running_loop().call_later(self._me.leave_within, self.stop, grace)
 
     def stop(self, grace: float) -> None:
@@ -176,17 +191,31 @@ class Life:
         if self._ending is not None:
             raise CannotStart("it was ended before it started")
         self._port.close()  # the program binds it next
-        return program.start(
+        started = program.start(
             argv, workspace, variables, self._output, self._reaper, self._directory
         )
+        self._tunnels.program_started(workspace, variables)
+        self._services.begin(self._welcome.services, self._directory.path, workspace, variables)
+        return started
 
-    async def _suspend(self) -> None:
+    async def _suspend(self, asked: pb.SuspendRequested) -> None:
         if self._suspending.asked:
             return
         await self._suspending.ask()
         self._session.wake()
-        if self._program is not None and self._welcome is not None:
-            tell_program(self._program.pid, self._welcome.suspend_signal)
+        if self._program is None or self._welcome is None:
+            return
+        tell_program(self._program.pid, self._welcome.suspend_signal)
+        if self._welcome.container:
+            await self._leave_with_notice(asked)
+
+    async def _leave_with_notice(self, asked: pb.SuspendRequested) -> None:
+        """For a program that knows nothing of being suspended, and the people who work beside it."""
+        self._suspending.acknowledge()
+        self._session.wake()
+        await self._notice.given(asked)
+        self._suspending.give_way()
+        self._session.wake()
 
     def _may_be_saving(self) -> bool:
         signalled = self._welcome is not None and bool(self._welcome.suspend_signal)
@@ -195,6 +224,7 @@ class Life:
     def _end(self, grace: float) -> None:
         first = self._ending is None
         self._ending = grace
+        self._services.leave()
         if self._program is not None:
             self._program.end(grace)
         elif first:  # a clone may be running; nothing else
@@ -234,13 +264,26 @@ class Life:
             self.stop(_FENCED_GRACE_SECONDS)
 
     async def _beat(self) -> None:
-        usage = Usage(self._me.gpu_indices or ())
+        usage, turn = Usage(self._me.gpu_indices or ()), 0
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
+            turn += 1
+            if turn % _BEATS_OF_IDLENESS == 0 and self._welcome and self._welcome.container:
+                await self._look_for_people()
             beat = usage.measure(processes.descendants(os.getpid()))
             self._outbox.put("heartbeat", pb.AttachRequest(heartbeat=beat))
             self._session.look()
             self._session.wake()
+
+    async def _look_for_people(self) -> None:
+        self._idle_seconds = 0.0 if self._tunnels.shells else await self._services.idle_seconds()
+        self._report_services()
+
+    def _report_services(self) -> None:
+        report = pb.ServicesReported(services=self._services.statuses())
+        if self._idle_seconds is not None:
+            report.idle_seconds = self._idle_seconds
+        self._say("services", pb.AttachRequest(services=report))
 
     def _leave(self) -> None:
         if not self._over.done():
@@ -256,6 +299,12 @@ class Life:
         if not work.cancelled() and (error := work.exception()) is not None:
             with suppress(asyncio.InvalidStateError):
                 self._over.set_exception(error)
+
+
+def _asked_by_the_node(seconds: float) -> pb.SuspendRequested:
+    return pb.SuspendRequested(
+        save_within_seconds=seconds, reason="the node asks the rank to leave"
+    )
 
 
 def _free_port() -> socket.socket:

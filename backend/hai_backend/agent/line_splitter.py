@@ -15,7 +15,8 @@ _KEPT_TAIL_BYTES = 16 * 1024
 class LineSplitter:
     """`feed` answers complete lines in the log's format; what is not complete waits for the next piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix.encode()  # before the text of every line
         self._rest = b""
         self._tail = b""
         self._last = 0.0
@@ -50,7 +51,7 @@ class LineSplitter:
     def _stamped(self, lines: list[bytes]) -> bytes:
         if not lines:
             return b""
-        head = stamp(self._last)
+        head = stamp(self._last) + self._prefix
         out = b"".join(head + piece + b"\n" for line in lines for piece in _pieces(line))
         self._tail = (self._tail + out)[-_KEPT_TAIL_BYTES:]
         self._tail = (

@@ -17,12 +17,12 @@ _PIPE_BYTES = 1024 * 1024  # a busy agent shall not make the program wait
 
 
 class Output:
-    """`write_end` goes to the program; `ended` is set when nobody holds it any more."""
+    """`write_end` goes to the program; `ended` is set when nobody holds it any more. `prefix` begins every line."""
 
-    def __init__(self, spool: Spool, grown: Callable[[], None]) -> None:
+    def __init__(self, spool: Spool, grown: Callable[[], None], prefix: str = "") -> None:
         self._spool = spool
         self._grown = grown
-        self._lines = LineSplitter()
+        self._lines = LineSplitter(prefix)
         self._loop = asyncio.get_running_loop()
         self.heard_at = time.monotonic()
         self.ended = asyncio.Event()

@@ -95,8 +95,12 @@ def start(
     directory: RankDir,
 ) -> Program:
     """Start the program through exec.py, which binds its life to ours."""
-    helper = (sys.executable, "-I", "-S", str(_EXEC), str(os.getpid()))
-    child = reaper.spawn((*helper, *argv), output.write_end, workspace, variables)
+    child = reaper.spawn(bound_to_us(argv), output.write_end, workspace, variables)
     output.program_has_it()
     processes.remember(directory.program_pid, child.pid)
     return Program(child, output, directory)
+
+
+def bound_to_us(argv: Sequence[str]) -> tuple[str, ...]:
+    """The same command through exec.py: it does not outlive this agent."""
+    return (sys.executable, "-I", "-S", str(_EXEC), str(os.getpid()), *argv)

@@ -47,6 +47,7 @@ class RankDir:
         self.socket = path / rank_dirs.SOCKET
         self.spool = path / "spool"
         self.scratch = path / "scratch"
+        self.notice = path / "notice.json"
 
     def claim(self) -> bool:
         """Hold the rank for this agent, as long as it lives; False when another one has it."""

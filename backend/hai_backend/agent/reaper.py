@@ -28,14 +28,21 @@ class Reaper:
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
 
     def spawn(
-        self, argv: Sequence[str], output: int, cwd: Path, variables: Mapping[str, str]
+        self,
+        argv: Sequence[str],
+        output: int,
+        cwd: Path,
+        variables: Mapping[str, str],
+        *,
+        stdin: int = subprocess.DEVNULL,
+        error: int | None = None,
     ) -> Child:
-        """Start a child in a session of its own, without input, its output going to one descriptor."""
+        """Start a child in a session of its own; what it says goes to one descriptor, unless `error` is another."""
         process = subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
-            stderr=output,
+            stderr=output if error is None else error,
             cwd=cwd,
             env=variables,
             start_new_session=True,

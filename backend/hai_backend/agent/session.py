@@ -58,6 +58,7 @@ class Session:
         self._spool = spool
         self._something = asyncio.Event()
         self._call: Any = None
+        self._stub: Any = None  # while a stream is open
         self._said = ""
         self._progress = 0.0
         self._sent_log_at = 0.0
@@ -74,6 +75,13 @@ class Session:
         silent = time.monotonic() - self._progress
         if self._call is not None and self._spool.unacknowledged and silent > _SILENT_SECONDS:
             self._call.cancel()
+
+    def carry(self) -> Any:
+        """A stream for one tunnel, on the connection that we are attached by; None: on none just now."""
+        return self._stub.Carry(metadata=self._metadata()) if self._stub is not None else None
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self._token}"),)
 
     async def run(self) -> None:
         """Attach, and attach again. Raises GivenUp, Fenced."""
@@ -107,8 +115,8 @@ class Session:
 
     async def _attach(self, server: ServerAddress) -> None:
         async with _channel(server) as channel:
-            metadata = (("authorization", f"Bearer {self._token}"),)
-            self._call = call = rpc.AgentServiceStub(channel).Attach(metadata=metadata)
+            self._stub = stub = rpc.AgentServiceStub(channel)
+            self._call = call = stub.Attach(metadata=self._metadata())
             welcomed = asyncio.Event()
             writer = asyncio.ensure_future(self._write_all(server, welcomed))
             writer.add_done_callback(lambda _: call.cancel())  # nobody would read the rest
@@ -116,7 +124,7 @@ class Session:
                 async for response in call:
                     self._receive(response, welcomed)
             finally:
-                self._call = None
+                self._call = self._stub = None
                 self._lease.release()
                 writer.cancel()
                 if writer.done() and not writer.cancelled():

@@ -45,8 +45,14 @@ class UserStore(Protocol):
 class Directory:
     """Call `load` once before anything else."""
 
-    def __init__(self, store: UserStore, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        store: UserStore,
+        changed: Callable[[], None] = lambda: None,
+        admitted_anew: Callable[[], None] = lambda: None,
+    ) -> None:
         self._store = store
+        self._admitted_anew = admitted_anew  # somebody was let in before, and may not be any more
         self._changed = changed  # who may run how much has changed: the scheduler looks again
         self._users: dict[str, User] = {}
         self._quotas: dict[quota_rules.Key, Quota] = {}
@@ -85,6 +91,16 @@ class Directory:
             raise Unauthenticated(
                 "the token is not known here; is it for another cluster? `hai whoami` tells"
             )
+        return self._identity(token, now)
+
+    def identity_of(self, token_id: int, now: float) -> Identity:
+        """The caller whose token this was when it was checked. Raises Unauthenticated once it is not good any more."""
+        token = self._tokens.get(token_id)
+        if token is None:
+            raise Unauthenticated("the token is not known here")
+        return self._identity(token, now)
+
+    def _identity(self, token: Token, now: float) -> Identity:
         token_rules.check(token, now)
         user = self._active(token.user)
         if token.holder:
@@ -155,6 +171,7 @@ class Directory:
         self._users[user.name] = user
         self._effective_until = 0.0
         self._recount()
+        self._admitted_anew()
         return user
 
     def grants(self) -> tuple[Grant, ...]:
@@ -179,6 +196,7 @@ class Directory:
                 )
             self._grants.pop(right_rules.key(grant), None)
             self._effective_until = 0.0
+        self._admitted_anew()
 
     # how much
 
@@ -307,7 +325,9 @@ class Directory:
         async with self._writing:
             revoked = replace(self.token(token_id), revoked=True)
             await self._store.save_token(revoked)
-            return self._remember(revoked)
+            self._remember(revoked)
+        self._admitted_anew()
+        return revoked
 
     async def bootstrap(self, admin: str, now: float, groups: Sequence[str] = ()) -> str | None:
         """On the first start make the first admin and a token; None when there are users already."""

@@ -37,6 +37,11 @@ def checkpoints_of(task_id: int) -> SharedDirectory:
     return SharedDirectory(f"checkpoints/{task_id}")
 
 
+def container_of(task_id: int) -> SharedDirectory:
+    """Where people work in a dev container; it outlives the container's runs."""
+    return SharedDirectory(f"containers/{task_id}")
+
+
 def checked_volume(text: str) -> tuple[MountKind, str]:
     """Kind and source of the volume that `shared` is, written as kind:source. Raises Problem."""
     word, _, source = text.partition(":")

@@ -106,6 +106,8 @@ class OptionsSpec:
     ack_within: float = 5.0
     save_within: float = 5.0
     env_fallback: bool = False
+    idle_timeout: int = 0  # seconds without anybody's doing; 0: none
+    lifetime: int = 0  # seconds until it is put away; 0: none
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,12 @@ class Shared:
         if self._in_pods and not directory.read_only and owner:
             _give(path, owner, gid or owner)
 
+    def remove(self, directory: SharedDirectory) -> None:
+        """For good, with all that is in it; links are removed, not followed."""
+        import shutil  # rarely needed
+
+        shutil.rmtree(self._root / directory.below, ignore_errors=True)
+
 
 def _give(path: Path, uid: int, gid: int) -> None:
     """A server that is not root can give nothing away; whom the directory is mounted for is then all that guards it."""

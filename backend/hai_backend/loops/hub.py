@@ -55,6 +55,13 @@ class Hub:
             if session is not None:
                 session.tell(message)
 
+    def told(self, key: RankKey, message: pb.AttachResponse) -> bool:
+        """Tell one rank what is of use only now; False when it is not attached."""
+        session = self._sessions.get(key)
+        if session is not None:
+            session.tell(message)
+        return session is not None
+
     def step_reported(self, key: RankKey, step: int, expected: frozenset[int]) -> None:
         """When every expected rank has said which step it passed, tell all to stop before the next."""
         steps = self._steps.setdefault((key.task_id, key.run), {})

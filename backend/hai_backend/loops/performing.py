@@ -69,6 +69,8 @@ class Performer:
                 asked = pb.SuspendRequested(
                     ack_within_seconds=instruction.ack_within,
                     save_within_seconds=instruction.save_within,
+                    reason=task.run.reason if task.run else "",
+                    wanted=instruction.wanted,
                 )
                 self._tell(task, instruction, pb.AttachResponse(suspend=asked))
             case do.TellEnd():

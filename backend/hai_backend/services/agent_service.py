@@ -15,7 +15,8 @@ from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.auth import run_tokens, tokens
 from hai_backend.domain.errors import Conflict, HaiError, Unauthenticated, Unavailable
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.shared import Seen, checkpoints_of
+from hai_backend.domain.shared import Seen, checkpoints_of, container_of
+from hai_backend.domain.spec import ServiceSpec, TaskType
 from hai_backend.domain.task import RunState, Task
 from hai_backend.launch.base import RankKey
 from hai_backend.loops import program
@@ -24,8 +25,11 @@ from hai_backend.loops.clock import Clock
 from hai_backend.loops.hub import Hub, Session
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
+from hai_backend.loops.tunnels import Tunnels
 from hai_backend.services.blaming import blame
 from hai_backend.services.environment_pinning import EnvironmentPinning
+from hai_backend.services.carrying import carry
+from hai_backend.services.containers import JUPYTER, is_main
 from hai_backend.services.ports import Cluster
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import greeting
@@ -57,6 +61,9 @@ class AgentPorts:
     environment: EnvironmentPinning
     workspace: Callable[[Task], str]  # where its program begins; empty: nobody said
     report: Callable[[RankKey, Report], None]  # its program has a checkpoint
+    tunnels: Tunnels
+    base_url: Callable[[int, str], str]  # of a service of a task, as browsers see it
+    services_said: Callable[[Task, RankKey, pb.ServicesReported], None]
     level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
 
 
@@ -86,6 +93,18 @@ class AgentService(rpc.AgentServiceServicer):
         finally:
             reader.cancel()
             self._p.hub.leave(key, session)
+
+    async def Carry(
+        self,
+        request_iterator: AsyncIterator[pb.CarryRequest],
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> AsyncIterator[pb.CarryResponse]:
+        hello = await _carry_hello(request_iterator)
+        key = RankKey(hello.task_id, hello.run, hello.rank)
+        self._check_token(key, context)
+        tunnel = self._p.tunnels.called_back(key, hello.tunnel)
+        async for message in carry(hello, tunnel, request_iterator):
+            yield message
 
     def _check_token(self, key: RankKey, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         sent = dict(context.invocation_metadata() or ()).get("authorization")
@@ -119,16 +138,32 @@ class AgentService(rpc.AgentServiceServicer):
             | program.variables(
                 task, task.run, rank, self._p.cluster.nodes().get(rank.node), checkpoints
             ),
-            workspace=self._p.workspace(task),
+            workspace=self._p.workspace(task) or self._home_of(task),
             log_offset=self._p.logs.size(key),
             watchdog_seconds=task.spec.options.watchdog_time,
             suspend_signal=task.spec.options.suspend_signal,
             whole_life_state=task.whole_life_state,
             git_remote_repo=spec.git_remote_repo,
             git_target_revision=spec.git_target_revision,
+            services=[self._service(task, s) for s in task.spec.services if key.rank in s.rank],
+            container=task.spec.task_type is TaskType.JUPYTER,
             environment=await self._p.environment(task),
         )
         return pb.AttachResponse(welcome=welcome)
+
+    def _home_of(self, task: Task) -> str:
+        """A dev container that clones nothing works in a directory of its own, which stays."""
+        own = task.spec.task_type is TaskType.JUPYTER and not task.spec.spec.git_remote_repo
+        return self._p.seen(container_of(task.id)) if own else ""
+
+    def _service(self, task: Task, service: ServiceSpec) -> pb.AgentServiceSpec:
+        return pb.AgentServiceSpec(
+            name=service.name,
+            type=service.type.value,
+            port=0 if service.name == JUPYTER else service.port,
+            startup_script=service.startup_script,
+            base_url=self._p.base_url(task.id, "" if is_main(task, service) else service.name),
+        )
 
     async def _read(
         self,
@@ -181,6 +216,8 @@ class AgentService(rpc.AgentServiceServicer):
                 self._agree(key, request.step_reported.step)
             case "checkpoint":
                 self._p.report(key, _report(request.checkpoint))
+            case "services":
+                self._p.services_said(await self._current(key), key, request.services)
             case "node_reported" if not request.node_reported.healthy:
                 task, error = await self._current(key), request.node_reported.error
                 await blame(self._p.cluster, self._p.ledger, task, key, error)
@@ -206,6 +243,17 @@ class AgentService(rpc.AgentServiceServicer):
             return
         alive = (r.index for r in task.run.ranks if r.exit_code is None and not r.state.gone)
         self._p.hub.step_reported(key, step, frozenset(alive))
+
+
+async def _carry_hello(requests: AsyncIterator[pb.CarryRequest]) -> pb.CarryHello:
+    try:
+        async with asyncio.timeout(_HELLO_SECONDS):
+            first = await anext(requests, None)
+    except TimeoutError:
+        first = None
+    if first is None or first.WhichOneof("message") != "hello":
+        raise Unauthenticated("the first message of a tunnel's stream must be hello")
+    return first.hello
 
 
 async def _hello(requests: AsyncIterator[pb.AttachRequest]) -> pb.AgentHello:

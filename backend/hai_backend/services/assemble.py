@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,11 +12,16 @@ from hai_backend.domain.task import Task
 from hai_backend.environments.haienv import Haienv
 from hai_backend.environments.wheels import Wheels
 from hai_backend.loops.clock import Clock
+from hai_backend.loops.hub import Hub
+from hai_backend.loops.service_board import ServiceBoard
+from hai_backend.loops.tunnels import Tunnels
 from hai_backend.registry.client import RegistryClient
 from hai_backend.sched.policy import Policy
 from hai_backend.services.artifact_service import ArtifactService
 from hai_backend.services.artifacts import Artifacts
 from hai_backend.services.capacity import Capacity
+from hai_backend.services.container_service import ContainerRooms, ContainerService
+from hai_backend.services.containers import Browsers, NoBrowsers
 from hai_backend.services.dataset_service import DatasetService
 from hai_backend.services.environment_building import EnvironmentBuilding
 from hai_backend.services.environment_choice import EnvironmentChoice
@@ -41,10 +46,11 @@ from hai_backend.services.server_service import ServerService
 from hai_backend.services.shares import Shares
 from hai_backend.services.storage import Storage
 from hai_backend.services.storage_service import StorageService
-from hai_backend.services.submitting import Submitting
+from hai_backend.services.submitting import ContainerTerms, Submitting
 from hai_backend.services.switchboard import Here, Switchboard
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.task_service import TaskRooms, TaskService
+from hai_backend.services.tunnel_service import TunnelRooms, TunnelService
 from hai_backend.services.user_service import UserService
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
@@ -52,6 +58,10 @@ from hai_backend.services.workspace_service import WorkspaceService
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import Goodput
+
+
+async def _nothing_to_remove(task_id: int) -> None:
+    """Of a server without launchers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +76,19 @@ class Parts:
     cluster: Cluster
     logs: Logs
     goodput: Callable[[Task], Goodput]
+    workspaces: Workspaces
     environments: Environments
     haienv: Haienv
     wheels: Path
-    workspaces: Workspaces
     pins: WorkspacePins
     agents: AgentServiceServicer | None = None
+    hub: Hub = field(default_factory=Hub)
+    tunnels: Tunnels | None = None
+    board: ServiceBoard | None = None
+    browsers: Browsers = field(default_factory=NoBrowsers)
+    forecasting: Forecasting | None = None
+    containers: ContainerTerms = field(default_factory=ContainerTerms)
+    remove_container: Callable[[int], Awaitable[None]] = _nothing_to_remove
     policy: Policy = field(default_factory=Policy)
     name: str = "local"
     launcher: str = "process"
@@ -136,8 +153,27 @@ def servicers(parts: Parts) -> Servicers:
             parts.workspaces, Pushing(parts.workspaces, parts.store.confirm)
         ),
         logs=LogService(parts.logs, parts.ledger, access),
+        tunnels=TunnelService(_tunnel_rooms(parts, access)),
+        containers=ContainerService(_container_rooms(parts, access)),
         server=ServerService(parts.name, parts.launcher, parts.clock),
         agents=parts.agents,
+    )
+
+
+def _tunnel_rooms(parts: Parts, access: TaskAccess) -> TunnelRooms:
+    tunnels = parts.tunnels or Tunnels(parts.hub)
+    return TunnelRooms(tunnels, access, parts.directory, parts.clock, parts.store.add_audit)
+
+
+def _container_rooms(parts: Parts, access: TaskAccess) -> ContainerRooms:
+    return ContainerRooms(
+        ledger=parts.ledger,
+        access=access,
+        hub=parts.hub,
+        board=parts.board or ServiceBoard(parts.clock),
+        browsers=parts.browsers,
+        clock=parts.clock,
+        remove=parts.remove_container,
     )
 
 
@@ -172,11 +208,12 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskRooms:
             parts.clock,
             default_group=parts.default_group,
             images=images,
+            containers=parts.containers,
             environments=EnvironmentChoice(parts.environments),
             workspaces=parts.pins,
         ),
         clock=parts.clock,
         goodput=parts.goodput,
         foresight=Foresight(parts.scheduling, parts.policy, parts.clock),
-        forecasting=Forecasting(parts.scheduling, parts.policy, parts.clock),
+        forecasting=parts.forecasting or Forecasting(parts.scheduling, parts.policy, parts.clock),
     )

@@ -83,6 +83,8 @@ def _options(options: OptionsSpec) -> pb.OptionsSpec:
         ack_within=options.ack_within,
         save_within=options.save_within,
         env_fallback=options.env_fallback,
+        idle_timeout=options.idle_timeout,
+        lifetime=options.lifetime,
     )
     _parts(options, message)
     return message

@@ -10,7 +10,8 @@ from hai_backend.auth.directory import Directory
 from hai_backend.domain.image import parse_image
 from hai_backend.domain.port import Port, ports_of_task
 from hai_backend.domain.registry import Registry, registry_of
-from hai_backend.domain.shared import SharedDirectory, checkpoints_of
+from hai_backend.domain.shared import SharedDirectory, checkpoints_of, container_of
+from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task
 from hai_backend.launch.request import RunRequest, Terms, run_request
 from hai_backend.launch.shared import Shared
@@ -64,10 +65,12 @@ class Describing:
 
     async def _made(self, task: Task, uid: int) -> tuple[SharedDirectory, ...]:
         """The platform's directories in the task, which are there before its ranks are."""
-        directories = (checkpoints_of(task.id),)
+        directories = [checkpoints_of(task.id)]
+        if task.spec.task_type is TaskType.JUPYTER:
+            directories.append(container_of(task.id))
         for directory in directories:
             await asyncio.to_thread(self._shared.make, directory, uid, uid)
-        return directories
+        return tuple(directories)
 
     async def _lent(self, user: str, uid: int) -> tuple[SharedDirectory, ...]:
         """Everybody's environments to read, and the user's own."""

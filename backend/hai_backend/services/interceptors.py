@@ -127,6 +127,9 @@ class Gate:
         identity: Identity | None = None
         refusal: status_pb2.Status | None = None
         told = audit.listen()
+        handling = asyncio.current_task()
+        assert handling is not None
+        self._running.add(handling)  # its row of audit is written at its end
         try:
             identity = self._identify(method, rule, context)
             self._admit(method, rule, identity)
@@ -144,6 +147,7 @@ class Gate:
             if identity is not None and rule is not None and rule.mutates:
                 row = self._row(method, identity, None, None, code, "; ".join(told))
                 await self._record([row])
+            self._running.discard(handling)
         if refusal is not None:
             await abort(context, refusal)
 

@@ -162,7 +162,15 @@ _TABLE = {
     },
     "LogService": {"TailLogs": _LOOK},
     "ServerService": {"GetServerInfo": _OPEN},
-    "AgentService": {"Attach": _AGENT},
+    "TunnelService": {"OpenTunnel": _STEER},
+    "ContainerService": {
+        "GetContainer": _LOOK,
+        "OpenContainer": _STEER,
+        "ControlService": _STEER,
+        "RenewContainer": _STEER,
+        "DeleteContainer": _STEER,
+    },
+    "AgentService": {"Attach": _AGENT, "Carry": _AGENT},
 }
 
 RULES: dict[str, Rule] = {

@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 from hai.v1 import (
     agent_service_pb2_grpc,
     artifact_service_pb2_grpc,
+    container_service_pb2_grpc,
     dataset_service_pb2_grpc,
     environment_service_pb2_grpc,
     image_service_pb2_grpc,
@@ -30,6 +31,7 @@ from hai.v1 import (
     server_service_pb2_grpc,
     storage_service_pb2_grpc,
     task_service_pb2_grpc,
+    tunnel_service_pb2_grpc,
     user_service_pb2_grpc,
     workspace_service_pb2_grpc,
 )
@@ -69,6 +71,8 @@ class Servicers:
     workspaces: workspace_service_pb2_grpc.WorkspaceServiceServicer
     logs: log_service_pb2_grpc.LogServiceServicer
     server: server_service_pb2_grpc.ServerServiceServicer
+    tunnels: tunnel_service_pb2_grpc.TunnelServiceServicer
+    containers: container_service_pb2_grpc.ContainerServiceServicer
     agents: agent_service_pb2_grpc.AgentServiceServicer | None = None
 
 
@@ -155,6 +159,8 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
             servicers.workspaces,
         ),
         (log_service_pb2_grpc.add_LogServiceServicer_to_server, servicers.logs),
+        (tunnel_service_pb2_grpc.add_TunnelServiceServicer_to_server, servicers.tunnels),
+        (container_service_pb2_grpc.add_ContainerServiceServicer_to_server, servicers.containers),
         (server_service_pb2_grpc.add_ServerServiceServicer_to_server, servicers.server),
         (agent_service_pb2_grpc.add_AgentServiceServicer_to_server, servicers.agents),
     ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.spec import TaskSpec
+from hai_backend.domain.spec import TaskSpec, TaskType
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.sched.policy import Policy
@@ -23,6 +24,14 @@ from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 
 _REQUEST_ID_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerTerms:
+    """What the settings say of dev containers."""
+
+    per_user: int = 0  # 0: any number
+    lifetimes: Mapping[str, int] = field(default_factory=dict)  # by kind
 
 
 class Submitting:
@@ -39,6 +48,7 @@ class Submitting:
         *,
         default_group: str = "default",
         images: Images | None = None,
+        containers: ContainerTerms = ContainerTerms(),
         environments: EnvironmentChoice | None = None,
         workspaces: WorkspacePins | None = None,
     ) -> None:
@@ -50,6 +60,7 @@ class Submitting:
         self._clock = clock
         self._default_group = default_group
         self._images = images
+        self._containers = containers
         self._environments = environments
         self._workspaces = workspaces
 
@@ -70,7 +81,17 @@ class Submitting:
             policy=self._policy,
             unfinished=self._ledger.unfinished_of(user),
             default_group=self._default_group,
+            containers=self._containers_of(user),
+            containers_allowed=self._containers.per_user,
+            lifetimes=self._containers.lifetimes,
         )
+
+    def _containers_of(self, user: str) -> int:
+        """Counted only where there is a limit: every submission would pay for it."""
+        if not self._containers.per_user:
+            return 0
+        mine = (t for t in self._ledger.unfinished().values() if t.user == user)
+        return sum(t.spec.task_type is TaskType.JUPYTER for t in mine)
 
     async def submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
         """Durable on return. Raises Invalid, Exhausted or Conflict."""

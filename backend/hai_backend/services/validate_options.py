@@ -10,6 +10,7 @@ from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.spec import NodeResourceSpec, OptionsSpec, ProfileSpec, ResourceSpec
 from hai_backend.services import limits
 from hai_backend.services.capacity import GroupCapacity
+from hai_backend.services.container_rules import container_options
 from hai_backend.services.rules import LABEL, Rules, nearest
 from hai_backend.services.validate_fit import SubmitContext
 
@@ -29,6 +30,7 @@ def options(
     for name, value in given.items():
         if check := _CHECKS.get(name):
             given[name] = check(f"options.{name}", value, rules)
+    given = container_options(spec, resource, context, given, rules)
     if names := given.get("assigned_nodes"):
         given["assigned_nodes"] = _assigned(names, resource, context, rules)
     return OptionsSpec(**given)
@@ -149,4 +151,6 @@ _CHECKS: dict[str, Check] = {
     "suspend_signal": _signal,
     "ack_within": _seconds(limits.ACK_SECONDS),
     "save_within": _seconds(limits.SAVE_SECONDS),
+    "idle_timeout": _number(limits.SECONDS),
+    "lifetime": _number(limits.SECONDS),
 }

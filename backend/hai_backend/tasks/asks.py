@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from hai_backend.domain.errors import Conflict, InvalidTransition
@@ -31,6 +32,8 @@ def answer(task: Task, event: ev.TaskAsk, now: float, limits: Limits) -> Move:
             return _suspend(task, event, now, limits)
         case ev.ResumeAsked():
             return Move(replace(task, held=False, not_before=0.0))
+        case ev.Renewed(by=by):
+            return _renewed(task, by, now)
         case ev.PriorityChanged(priority=priority):
             return _priority(task, priority, event.by)
         case ev.Moved(custom_rank=custom_rank):
@@ -129,7 +132,8 @@ def _ask_to_save(
         asked_at=now,
     )
     ranks = tuple(r.index for r in run.ranks if r.exit_code is None and not r.state.gone)
-    tell = TellSuspend(run.number, ranks, options.ack_within, options.save_within)
+    wanted = by == task.user
+    tell = TellSuspend(run.number, ranks, options.ack_within, options.save_within, wanted)
     kind = "SuspendAsked" if state is RunState.SUSPENDING else "StopAsked"
     return Move(replace(task, run=run), (tell,), (Line(kind, reason, by),))
 
@@ -137,6 +141,47 @@ def _ask_to_save(
 def ask_to_stop(task: Task, run: Run, code: StopCode, reason: str, now: float) -> Move:
     """The clock stops a run that has used its time: the program may save first."""
     return _ask_to_save(task, run, RunState.STOPPING, code, reason, now, "server")
+
+
+def put_away(task: Task, run: Run, reason: str, now: float) -> Move:
+    """A dev container is over for now: it keeps its place and its files, and waits until somebody starts it."""
+    task = replace(task, held=True)
+    return _ask_to_save(task, run, RunState.SUSPENDING, StopCode.INTERRUPT, reason, now, "server")
+
+
+def end_of_time(task: Task, run: Run, renewed: float) -> float | None:
+    """When a run has used its time; its lifetime counts from `renewed`. None: never."""
+    ends = list(_limits(task, run))
+    if task.spec.options.lifetime:
+        ends.append(renewed + task.spec.options.lifetime)
+    return min(ends, default=None)
+
+
+def limit_reached(task: Task, run: Run, now: float) -> bool:
+    """Whether it is a limit on its running that a run has reached, and not just the end of a lifetime."""
+    return any(now >= end for end in _limits(task, run))
+
+
+def _limits(task: Task, run: Run) -> Iterator[float]:
+    options, began = task.spec.options, run.started_at or 0.0
+    if options.timeout:
+        yield began + options.timeout
+    if options.time_limit:
+        yield began + max(0.0, options.time_limit - task.run_seconds)
+
+
+def _renewed(task: Task, by: str, now: float) -> Move:
+    run, lifetime = task.run, task.spec.options.lifetime
+    if not lifetime:
+        return Move(task)
+    if task.waiting or run is None or run.state is not RunState.RUNNING or run.stop_code:
+        raise Conflict(
+            f"task {task.id} is not running; its lifetime begins anew when it starts",
+            reason="NOT_RUNNING",
+        )
+    run = replace(run, deadline=end_of_time(task, run, now))
+    line = Line("Renewed", f"by {by}, for {lifetime} s from now on", by)
+    return Move(replace(task, run=run), (), (line,))
 
 
 def _priority(task: Task, priority: Priority, by: str) -> Move:

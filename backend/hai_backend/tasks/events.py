@@ -40,6 +40,13 @@ class ResumeAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lifetime of a dev container begins anew."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class PriorityChanged:
     by: str
     priority: Priority
@@ -183,7 +190,16 @@ class Ticked:
     run: int
 
 
-TaskAsk = StopAsked | SuspendAsked | ResumeAsked | PriorityChanged | Moved | Labelled | RunPlaced
+TaskAsk = (
+    StopAsked
+    | SuspendAsked
+    | ResumeAsked
+    | Renewed
+    | PriorityChanged
+    | Moved
+    | Labelled
+    | RunPlaced
+)
 RunEvent = (
     RunLaunched
     | LaunchFailed

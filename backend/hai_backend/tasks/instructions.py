@@ -29,6 +29,7 @@ class TellSuspend:
     ranks: tuple[int, ...]
     ack_within: float
     save_within: float
+    wanted: bool = False  # by its owner: nobody need be warned
 
 
 @dataclass(frozen=True, slots=True)

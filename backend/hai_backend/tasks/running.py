@@ -8,7 +8,7 @@ from hai_backend.domain.spec import OnEnd
 from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
 from hai_backend.tasks import accounting
 from hai_backend.tasks import events as ev
-from hai_backend.tasks.asks import ask_to_stop
+from hai_backend.tasks.asks import ask_to_stop, end_of_time, limit_reached, put_away
 from hai_backend.tasks.ending import end_if_all_gone, spaced
 from hai_backend.tasks.environments import environment_lines
 from hai_backend.tasks.exits import meaning
@@ -36,21 +36,14 @@ def attached(task: Task, run: Run, event: ev.RankAttached, now: float, limits: L
     )
     if any(r.state is not RankState.RUNNING for r in run.ranks):
         return Move(with_run(task, run))
-    run = replace(run, state=RunState.RUNNING, started_at=now, deadline=_end_of_time(task, now))
+    run = replace(run, state=RunState.RUNNING, started_at=now)
+    run = replace(run, deadline=end_of_time(task, run, now))
     lines = (
         Line("RankAttached", "", "agent", event.rank),
         Line("RunStarted", "all ranks have attached"),
     )
     task = replace(task, run=run, launch_failure_count=0)
     return Move(task, (TellGo(run.number, present(run)),), lines)
-
-
-def _end_of_time(task: Task, now: float) -> float | None:
-    options = task.spec.options
-    ends = [now + options.timeout] if options.timeout else []
-    if options.time_limit:
-        ends.append(now + max(0.0, options.time_limit - task.run_seconds))
-    return min(ends, default=None)
 
 
 def program_started(
@@ -343,6 +336,8 @@ def time_is_up(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limit
     if run.stop_code:
         return terminate(task, run, StopCode.NONE, run.reason, now, limits)
     options = task.spec.options
+    if options.lifetime and not limit_reached(task, run, now):
+        return put_away(task, run, f"its lifetime of {options.lifetime} s is over", now)
     limit = options.timeout or options.time_limit
     return ask_to_stop(task, run, StopCode.TIMEOUT, f"its time limit of {limit} s was reached", now)
 

@@ -6,6 +6,7 @@ from typing import Self
 
 from hai.client.artifacts import Artifacts
 from hai.client.connection import Connection, Transport
+from hai.client.containers import Containers
 from hai.client.datasets import Datasets
 from hai.client.environments import Environments
 from hai.client.images import Images
@@ -17,6 +18,7 @@ from hai.client.profile import Profile
 from hai.client.server import Server
 from hai.client.storage import Storage
 from hai.client.tasks import Tasks
+from hai.client.tunnels import Tunnels
 from hai.client.users import Users
 from hai.client.workspaces import Workspaces
 
@@ -31,6 +33,7 @@ class Client:
         self.tasks = Tasks(self._transport)
         self.nodes = Nodes(self._transport)
         self.artifacts = Artifacts(self._transport)
+        self.containers = Containers(self._transport)
         self.datasets = Datasets(self._transport)
         self.environments = Environments(self._transport)
         self.messages = Messages(self._transport)
@@ -39,6 +42,7 @@ class Client:
         self.images = Images(self._transport)
         self.workspaces = Workspaces(self._transport)
         self.logs = Logs(self._transport)
+        self.tunnels = Tunnels(self._transport)
         self.server = Server(self._transport)
 
     async def __aenter__(self) -> Self:

@@ -13,6 +13,7 @@ from typing import Any
 from hai.client.client import Client
 from hai.client.errors import Unreachable
 from hai.client.fake_artifacts import FakeArtifactService
+from hai.client.fake_containers import FakeContainerService, FakeTunnelService
 from hai.client.fake_environments import FakeEnvironmentService
 from hai.client.fake_images import FakeImageService
 from hai.client.fake_lists import FakeDatasetService, FakeMessageService
@@ -23,6 +24,7 @@ from hai.client.fake_tasks import FakeLogService, FakeTaskService
 from hai.client.fake_world import World, finish, make_node, start_run, suspend_run
 from hai.client.profile import Profile
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+from hai.v1.container_service_pb2_grpc import ContainerServiceStub
 from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
 from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
 from hai.v1.image_service_pb2_grpc import ImageServiceStub
@@ -35,6 +37,7 @@ from hai.v1.server_service_pb2_grpc import ServerServiceStub
 from hai.v1.storage_service_pb2_grpc import StorageServiceStub
 from hai.v1.task_pb2 import TASK_OUTCOME_SUCCEEDED, Task, TaskOutcome
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai.v1.tunnel_service_pb2_grpc import TunnelServiceStub
 from hai.v1.user_pb2 import ROLE_ADMIN, User
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 
@@ -51,12 +54,14 @@ class FakeTransport:
             LogServiceStub: FakeLogService(world),
             NodeServiceStub: FakeNodeService(world),
             ArtifactServiceStub: FakeArtifactService(world),
+            ContainerServiceStub: FakeContainerService(world),
             DatasetServiceStub: FakeDatasetService(world),
             EnvironmentServiceStub: FakeEnvironmentService(world),
             MessageServiceStub: FakeMessageService(world),
             PortServiceStub: FakePortService(world),
             StorageServiceStub: FakeStorageService(world),
             ImageServiceStub: FakeImageService(world),
+            TunnelServiceStub: FakeTunnelService(world),
             UserServiceStub: FakeUserService(world),
             ServerServiceStub: FakeServerService(world),
         }
@@ -65,7 +70,9 @@ class FakeTransport:
         """The fake of a service."""
         return self._services[stub_class]
 
-    async def unary(self, call: Any, request: Any, *, retry: bool = False) -> Any:
+    async def unary(
+        self, call: Any, request: Any, *, retry: bool = False, deadline: float | None = None
+    ) -> Any:
         """One call."""
         self._reach()
         return await call(request)

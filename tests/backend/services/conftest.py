@@ -15,7 +15,9 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
 from hai.v1 import task_spec_pb2
+from hai.v1.agent_service_pb2 import ServicesReported
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+from hai.v1.container_service_pb2_grpc import ContainerServiceStub
 from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
 from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
 from hai.v1.image_service_pb2_grpc import ImageServiceStub
@@ -26,6 +28,7 @@ from hai.v1.port_service_pb2_grpc import PortServiceStub
 from hai.v1.server_service_pb2_grpc import ServerServiceStub
 from hai.v1.storage_service_pb2_grpc import StorageServiceStub
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
+from hai.v1.tunnel_service_pb2_grpc import TunnelServiceStub
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.errors import HaiError, NotFound
@@ -34,8 +37,10 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Wait
 from hai_backend.domain.registry import Registry, place
 from hai_backend.domain.snapshot import Snapshot
+from hai_backend.domain.task import Task
 from hai_backend.domain.user import Role, TokenScope, User
 from hai_backend.environments.haienv import Haienv
+from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.logs.store import LogStore
 from hai_backend.loops.cluster import Cluster
@@ -43,6 +48,8 @@ from hai_backend.loops.feed import Feed
 from hai_backend.loops.hub import Hub
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
+from hai_backend.loops.service_board import ServiceBoard
+from hai_backend.loops.tunnels import Tunnels
 from hai_backend.services import watching
 from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, serve
@@ -120,7 +127,6 @@ class Platform:
     secret: bytes = b"of run tokens"
     registries: KnownImages = field(default_factory=KnownImages)
     image_check: str = ""
-    haienv_program: str = ""
     service: Listening | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     limits: CallLimits = field(default_factory=CallLimits)
@@ -134,6 +140,11 @@ class Platform:
     @cached_property
     def pins(self) -> WorkspacePins:
         return WorkspacePins(self.workspaces, lambda directory: str(self.home / directory.below))
+
+    def __post_init__(self) -> None:
+        self.hub = Hub()
+        self.tunnels = Tunnels(self.hub)
+        self.board = ServiceBoard(self.clock)
 
     async def start(self) -> None:
         await self.directory.load()
@@ -164,12 +175,15 @@ class Platform:
             cluster=self.cluster,
             logs=self.logs,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
+            workspaces=self.workspaces,
             environments=self.environments,
             haienv=self.haienv,
             wheels=self.home / "wheels",
-            workspaces=self.workspaces,
             pins=self.pins,
             agents=AgentService(self._agent_ports()),
+            hub=self.hub,
+            tunnels=self.tunnels,
+            board=self.board,
             registries=self.registries,
             image_check=self.image_check,
             launcher_images=frozenset({"default", "of-the-launcher"}),
@@ -177,11 +191,10 @@ class Platform:
         )
 
     def _agent_ports(self) -> AgentPorts:
-        hub = Hub()
         return AgentPorts(
             ledger=self.ledger,
-            hub=hub,
-            performer=Performer(FakeLauncher([]), hub, str, self.cluster.nodes().get),
+            hub=self.hub,
+            performer=Performer(FakeLauncher([]), self.hub, str, self.cluster.nodes().get),
             logs=self.logs,
             confirm=self.store.confirm,
             clock=self.clock,
@@ -191,8 +204,15 @@ class Platform:
             environment=EnvironmentPinning(self.environments),
             workspace=self.pins.path,
             report=lambda key, report: None,
+            tunnels=self.tunnels,
+            base_url=lambda task_id, service: "/",
+            services_said=self._services_said,
             level=lambda task, number: task.priority,
         )
+
+    def _services_said(self, task: Task, key: RankKey, said: ServicesReported) -> None:
+        idle = said.idle_seconds if said.HasField("idle_seconds") else None
+        self.board.report(key, said.services, idle)
 
     async def token(self, user: str, scope: TokenScope = TokenScope.ALL, **more: Any) -> str:
         return (await self.directory.create_token(user, scope, self.clock.now(), **more))[1]
@@ -234,6 +254,8 @@ class Caller:
         self.storage = self._bound(StorageServiceStub(channel))
         self.images = self._bound(ImageServiceStub(channel))
         self.server = self._bound(ServerServiceStub(channel))
+        self.tunnels = self._bound(TunnelServiceStub(channel))
+        self.containers = self._bound(ContainerServiceStub(channel))
 
     def _bound(self, stub: Any) -> Any:
         return _Bound(stub, self._metadata)

@@ -47,7 +47,7 @@ SERVICES = [s for m in MODULES for s in m.DESCRIPTOR.services_by_name.values()]
 METHODS = {f"{s.name}/{m.name}": m for s in SERVICES for m in s.methods}
 LOOKING = (
     *("Get", "List", "Watch", "Who", "Tail", "Explain"),
-    *("DryRun", "Attach", "Check", "Fetch", "Export"),
+    *("DryRun", "Attach", "Carry", "Check", "Fetch", "Export"),
 )
 
 NOT_NOW = "FAILED_PRECONDITION"
@@ -91,6 +91,10 @@ ADMINISTER = expect(NO, operator=NO)
 SEE_IMAGE = expect((OK, OK, HIDDEN))
 CHANGE_SHARED = expect((OK, NO, HIDDEN), reader=NO)
 ATTACH = expect(NOBODY, operator=NOBODY, admin=NOBODY, agent=(OK, NOBODY, NOBODY))
+
+
+CARRY = expect(NOBODY, operator=NOBODY, admin=NOBODY, agent=(HIDDEN, NOBODY, NOBODY))
+REACH_IN = expect((NOT_NOW, NO, HIDDEN), reader=NO, operator=NOT_NOW, admin=NOT_NOW)
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,14 @@ def a_node(thing: Thing) -> dict[str, Any]:
 
 def a_hello(thing: Thing) -> dict[str, Any]:
     return {"hello": {"task_id": thing.task, "run": 1, "rank": 0}}
+
+
+def a_carrying(thing: Thing) -> dict[str, Any]:
+    return {"hello": {"task_id": thing.task, "run": 1, "rank": 0, "tunnel": "of somebody else"}}
+
+
+def an_opening(thing: Thing) -> dict[str, Any]:
+    return {"open": {"task_id": thing.task, "target": {"port": 22}}}
 
 
 def with_task(**fields: Any) -> Callable[[Thing], dict[str, Any]]:
@@ -386,6 +398,16 @@ ENVIRONMENTS = {
     ),
     "ExportEnvironment": Row(which_environment, expect((OK, OK, HIDDEN)), an_environment),
 }
+
+CONTAINERS = {
+    "GetContainer": Row(a_task, SEE_TASK),
+    "OpenContainer": Row(  # there is no proxy here
+        a_task, expect((NOT_NOW, NOT_NOW, HIDDEN), reader=NO, operator=NOT_NOW, admin=NOT_NOW)
+    ),
+    "ControlService": Row(with_task(service="jupyter", action=1), REACH_IN),
+    "RenewContainer": Row(a_task, REACH_IN),
+    "DeleteContainer": Row(a_task, REACH_IN),
+}
 MESSAGES = {
     "ListMessages": Row(nothing, LOOK),
     "CreateMessage": Row(lambda t: {"message": {"subject": t.user, "text": "hello"}}, OPERATE),
@@ -437,7 +459,9 @@ TABLE: Mapping[str, Row] = {
         "WorkspaceService": WORKSPACES,
         "LogService": {"TailLogs": Row(a_task, SEE_TASK)},
         "ServerService": {"GetServerInfo": Row(nothing, OPEN)},
-        "AgentService": {"Attach": Row(a_hello, ATTACH)},
+        "TunnelService": {"OpenTunnel": Row(an_opening, REACH_IN)},
+        "ContainerService": CONTAINERS,
+        "AgentService": {"Attach": Row(a_hello, ATTACH), "Carry": Row(a_carrying, CARRY)},
     }.items()
     for method, row in rows.items()
 }
@@ -525,6 +549,7 @@ async def _thing(platform: Any, kind: str, user: str, group: str) -> Thing:
     created.spec.version, created.spec.name = 2, f"{kind} task"
     created.spec.spec.entrypoint = "train.py"
     created.spec.options.shared_in_group = True
+    created.spec.services.add(name="jupyter")
     task = await owner.tasks.CreateTask(created)
     spare = (await platform.directory.create_token(user, TokenScope.READ, 1.0))[0]
     subject = group if kind == "group" else user

@@ -452,6 +452,7 @@ def _everything() -> pb.TaskSpec:
             tags: "a" tags: "b" watchdog_time: 0 record_git_revision: true shared_in_group: true
             assigned_nodes: "s0" assigned_nodes: "s1" sidecar: "fs" fffs_enable_fuse: true timeout: 5
             time_limit: 99 max_retries: 3 suspend_signal: "SIGUSR1" ack_within: 1 save_within: 60 env_fallback: true
+            idle_timeout: 3600 lifetime: 7200
         }
         roles { name: "m" count: 1 entrypoint: "x" parameters: "p" environments { key: "B" value: "" } gpu: 1 }
         roles { name: "w" count: 1 cpu: 1 memory: 2 }

@@ -82,9 +82,21 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.share": ("List, set and delete shares of node groups.", "管理用户组在节点分组中的份额。"),
     "cmd.right": ("List, grant and revoke rights.", "管理用户与用户组的权限。"),
     "cmd.registry": ("Accounts at image registries.", "管理镜像仓库账号。"),
+    "cmd.container": (
+        "Dev containers: JupyterLab on the cluster.",
+        "开发容器：集群上的 JupyterLab。",
+    ),
+    "cmd.shell": ("Open a terminal in a rank of a task.", "在任务的某个 rank 中打开终端。"),
+    "cmd.port-forward": (
+        "Let local ports lead into a rank of a task.",
+        "把本机端口转发到任务的某个 rank。",
+    ),
     "cmd.port": ("Keep ports for services of your tasks.", "为任务的服务保留端口。"),
     "cmd.artifact": ("What tasks have made and need.", "管理任务的输入与产出。"),
-    "cmd.workspace": ("Keep a directory here and on the cluster the same.", "在本地与集群间同步工作区。"),
+    "cmd.workspace": (
+        "Keep a directory here and on the cluster the same.",
+        "在本地与集群间同步工作区。",
+    ),
     "cmd.env": ("Python environments for tasks (haienv).", "管理任务的 Python 环境（haienv）。"),
     "cmd.dataset": ("List datasets, add them, take them off.", "列出与登记数据集。"),
     "cmd.message": ("Read what operators say.", "查看管理员发布的消息。"),
@@ -136,6 +148,28 @@ TEXTS: dict[str, tuple[str, str]] = {
     "none.mounts": ("no mounts", "没有挂载"),
     "none.rules": ("no rules", "没有规则"),
     "none.ports": ("no ports", "没有端口"),
+    "none.containers": (
+        "no dev containers; `hai container create` makes one",
+        "没有开发容器；可用 hai container create 创建",
+    ),
+    "none.services": ("no services", "没有服务"),
+    "container.next": (
+        "open it with: hai container open {id}",
+        "用 hai container open {id} 打开",
+    ),
+    "container.started": (
+        "container {id} starts when it is its turn, at its old address",
+        "容器 {id} 轮到时会启动，地址不变",
+    ),
+    "container.stopped": (
+        "container {id} is put away; its files stay. hai container start {id} brings it back",
+        "容器 {id} 已收起，文件保留；用 hai container start {id} 恢复",
+    ),
+    "container.deleted": ("container {id} is deleted", "容器 {id} 已删除"),
+    "container.confirm": (
+        "End container {ids} for good, and remove all files in it?",
+        "确定要永久结束容器 {ids} 并删除其中的所有文件吗？",
+    ),
     "none.artifacts": ("no artifacts", "没有制品"),
     "none.datasets": ("no datasets", "没有数据集"),
     "none.messages": ("no messages", "没有消息"),

@@ -1,0 +1,155 @@
+"""Tunnels that the server asked for: each reaches its target, then carries bytes on a stream of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from hai.v1 import agent_service_pb2 as pb
+from hai.v1 import tunnel_pb2
+from hai_backend.agent import far
+from hai_backend.agent.far import Far, Unreachable
+from hai_backend.agent.rank_dir import Identity
+from hai_backend.agent.reaper import Reaper
+from hai_backend.agent.services import Services
+from hai_backend.agent.session import Session
+from hai_backend.launch.lead import Lead, Taken
+
+_NO_PROGRAM = "the program of this rank has not started yet; try again in a moment"
+
+
+class Tunnels:
+    """`carry` one; `place` is where shells start, once the program has."""
+
+    def __init__(
+        self, identity: Identity, session: Session, services: Services, reaper: Reaper
+    ) -> None:
+        self._me = identity
+        self._session = session
+        self._services = services
+        self._reaper = reaper
+        self._place: tuple[Path, Mapping[str, str]] | None = None
+        self.shells = 0  # open ones: somebody is here
+
+    def program_started(self, workspace: Path, variables: Mapping[str, str]) -> None:
+        """From now on there is an environment for shells."""
+        self._place = (workspace, variables)
+
+    async def carry(self, asked: pb.TunnelAsked) -> None:
+        """From the first byte to the last. Ends with the connection to the server, whatever happens."""
+        hello = pb.CarryHello(
+            task_id=self._me.task_id, run=self._me.run, rank=self._me.rank, tunnel=asked.tunnel
+        )
+        try:
+            end = await self._reach(asked.target)
+        except Unreachable as error:
+            hello.refused = str(error)
+            return await self._refuse(hello)
+        is_shell = asked.target.WhichOneof("target") == "shell"
+        self.shells += is_shell
+        try:
+            await self._splice(hello, end)
+        finally:
+            self.shells -= is_shell
+            await end.close()
+
+    async def _reach(self, target: tunnel_pb2.TunnelTarget) -> Far:
+        match target.WhichOneof("target"):
+            case "port":
+                return await far.to_port(target.port)
+            case "service":
+                return await self._services.reach(target.service)
+            case "shell":
+                if self._place is None:
+                    raise Unreachable(_NO_PROGRAM)
+                from hai_backend.agent import shell  # few ranks ever need it
+
+                return shell.start(target.shell, *self._place, self._reaper)
+            case _:
+                raise Unreachable(
+                    "this agent does not know such a target; it is older than its server"
+                )
+
+    async def _refuse(self, hello: pb.CarryHello) -> None:
+        call = self._session.carry()
+        if call is None:
+            return
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await call.write(pb.CarryRequest(hello=hello))
+            await call.done_writing()
+            await call.code()
+
+    async def _splice(self, hello: pb.CarryHello, end: Far) -> None:
+        call = self._session.carry()
+        if call is not None:
+            await _Splice(call, end).run(hello)
+
+
+class _Splice:
+    """Bytes both ways. The stream is always read on, so that neither direction can block the other one."""
+
+    def __init__(self, call: Any, end: Far) -> None:
+        self._call = call
+        self._end = end
+        self._lead, self._taken = Lead(), Taken()
+        self._inward: asyncio.Queue[pb.CarryResponse] = (
+            asyncio.Queue()
+        )  # bounded by the server's lead
+        self._one_writer = asyncio.Lock()
+
+    async def run(self, hello: pb.CarryHello) -> None:
+        """Until the stream ends: when one direction has said all, the other may go on."""
+        work = [asyncio.ensure_future(w) for w in (self._say(hello), self._hand_over())]
+        try:
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                async for response in self._call:
+                    if response.WhichOneof("message") == "taken":
+                        self._lead.taken(response.taken)
+                    else:
+                        self._inward.put_nowait(response)
+        finally:
+            self._call.cancel()
+            for each in work:
+                each.cancel()
+            await asyncio.wait(work)
+
+    async def _say(self, hello: pb.CarryHello) -> None:
+        """What the target has for the caller."""
+        try:
+            await self._write(pb.CarryRequest(hello=hello))
+            async for message in self._end.messages():
+                await self._lead.room(len(message.data) + len(message.error_data))
+                await self._write(message)
+            if message.WhichOneof("message") == "exit_code":
+                async with self._one_writer:
+                    await self._call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # the stream has ended, which `run` sees
+        except BaseException:
+            self._call.cancel()
+            raise
+
+    async def _hand_over(self) -> None:
+        """What the caller has for the target."""
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                response = await self._inward.get()
+                match response.WhichOneof("message"):
+                    case "data":
+                        await self._end.write(response.data)
+                        if self._taken.add(len(response.data)):
+                            await self._write(pb.CarryRequest(taken=self._taken.count))
+                    case "resize":
+                        self._end.resize(response.resize)
+                    case "end":
+                        self._end.end_input()
+
+    async def _write(self, message: pb.CarryRequest) -> None:
+        async with self._one_writer:
+            await self._call.write(message)

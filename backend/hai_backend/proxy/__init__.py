@@ -1,0 +1,1 @@
+"""Browsers to http services of tasks: HTTP and websockets through tunnels."""

@@ -1,0 +1,124 @@
+"""Where browsers knock: the port is held from start to end, and who serves a connection changes with the server's role.
+
+Connections are handed over raw: the leader speaks TLS and HTTP on them, a follower passes the bytes on to the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import structlog
+
+from hai_backend.domain.errors import Unavailable
+
+log = structlog.get_logger(__name__)
+
+Receive = Callable[[socket.socket], Awaitable[None]]
+
+_BACKLOG = 1024
+_PIECE_BYTES = 64 * 1024
+_NOBODY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n"
+    b"Content-Length: 42\r\nConnection: close\r\n\r\nno server leads just now: try again soon.\r\n"
+)
+
+
+async def nobody(connection: socket.socket) -> None:
+    """No server leads. (To who speaks TLS this is nonsense, which it takes as a refusal.)"""
+    with suppress(OSError):
+        await asyncio.get_running_loop().sock_sendall(connection, _NOBODY)
+    connection.close()
+
+
+class Door:
+    """Listens; `address` is where. Raises Unavailable when the address is taken."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = _bound(host, port)
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
+        self._receive: Receive = nobody
+        self._work: set[asyncio.Task[None]] = set()
+        self._accepting: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Begin to accept."""
+        self._accepting = asyncio.ensure_future(self._accept())
+
+    def to(self, receive: Receive) -> None:
+        """From now on, connections go there."""
+        self._receive = receive
+
+    def close(self) -> None:
+        """Accept no more."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+        for work in self._work:
+            work.cancel()
+        self._socket.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._socket)
+            except OSError as error:  # too many open files: those that are open may end
+                log.warning("cannot accept a connection", why=str(error))
+                await asyncio.sleep(1.0)
+                continue
+            connection.setblocking(False)
+            work = asyncio.ensure_future(self._hand_over(connection))
+            self._work.add(work)
+            work.add_done_callback(self._work.discard)
+
+    async def _hand_over(self, connection: socket.socket) -> None:
+        try:
+            await self._receive(connection)
+        except (OSError, ConnectionError, TimeoutError):  # a failed handshake, a caller that left
+            connection.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        held = socket.socket(family)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((host.strip("[]"), port))
+        held.listen(_BACKLOG)
+        held.setblocking(False)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot listen for browsers on {host}:{port}: {error.strerror}", reason="CANNOT_LISTEN"
+        ) from error
+    return held
+
+
+def passed_on_to(host: str, port: int) -> Receive:
+    """A follower's way: the bytes of a connection to the leader's own door and back."""
+
+    async def receive(connection: socket.socket) -> None:
+        theirs = await asyncio.open_connection(host, port)
+        ours = await asyncio.open_connection(sock=connection)
+        ways = [
+            asyncio.ensure_future(_pump(ours[0], theirs[1])),
+            asyncio.ensure_future(_pump(theirs[0], ours[1])),
+        ]
+        try:
+            await asyncio.gather(*ways)
+        finally:
+            for way in ways:
+                way.cancel()
+            for writer in (ours[1], theirs[1]):
+                writer.transport.abort()
+
+    return receive
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_PIECE_BYTES):
+        writer.write(data)
+        await writer.drain()
+    with suppress(OSError):
+        writer.write_eof()

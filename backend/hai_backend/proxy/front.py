@@ -1,0 +1,56 @@
+"""The proxy as the rest of the server knows it; what serves browsers is made with the first one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from hai_backend.auth.permissions import Identity
+from hai_backend.proxy.addresses import OURS
+from hai_backend.proxy.rooms import Rooms
+
+if TYPE_CHECKING:
+    from hai_backend.proxy.server import ProxyServer
+
+
+class Front:
+    """Implements services.containers.Browsers."""
+
+    def __init__(self, rooms: Rooms, tls: ssl.SSLContext | None) -> None:
+        self._rooms = rooms
+        self._tls = tls
+        self._server: ProxyServer | None = None
+        self._one = asyncio.Lock()
+
+    def url(self, task_id: int, service: str) -> str:
+        """See Browsers."""
+        return self._rooms.addresses.url(task_id, service)
+
+    def link(self, identity: Identity, task_id: int, service: str) -> str:
+        """See Browsers."""
+        where = self._rooms.addresses
+        origin, path = where.origin(task_id, service), where.cookie_path(task_id)
+        query = {"key": self._rooms.sessions.link_key(identity, task_id), "service": service}
+        return f"{origin}{path}{OURS}/login?{urlencode(query)}"
+
+    async def receive(self, connection: socket.socket) -> None:
+        """One connection of a browser."""
+        async with self._one:
+            if self._server is None:
+                from hai_backend.proxy.server import ProxyServer
+
+                self._server = await ProxyServer.started(self._rooms, self._tls)
+        await self._server.receive(connection)
+
+    def check(self) -> None:
+        """Who may do what has changed."""
+        if self._server is not None:
+            self._server.check()
+
+    async def close(self) -> None:
+        """End every connection; browsers come back by themselves."""
+        if self._server is not None:
+            await self._server.close()

@@ -1,0 +1,71 @@
+"""Who stands before the proxy: links that are good once, and the sessions that they are traded for."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+
+from hai_backend.auth import browsers
+from hai_backend.auth.browsers import Pass
+from hai_backend.auth.directory import Directory
+from hai_backend.auth.permissions import Identity
+from hai_backend.domain.errors import Unauthenticated
+from hai_backend.loops.clock import Clock
+
+LINK_SECONDS = 60.0
+SESSION_SECONDS = 12 * 3600
+_LINK, _SESSION = "link", "session"
+_REMEMBERED = 10_000  # links that wait to be used
+
+
+class Sessions:
+    """Links live in this object only; sessions outlive the server."""
+
+    def __init__(self, secret: bytes, directory: Directory, clock: Clock) -> None:
+        self._key = browsers.signing_key(secret)
+        self._directory = directory
+        self._clock = clock
+        self._unused: OrderedDict[str, None] = OrderedDict()
+
+    def link_key(self, identity: Identity, task_id: int) -> str:
+        """Good once, for a minute."""
+        once = secrets.token_urlsafe(16)
+        self._unused[once] = None
+        while len(self._unused) > _REMEMBERED:
+            self._unused.popitem(last=False)
+        return self._signed(_LINK, identity.name, identity.token_id, task_id, LINK_SECONDS, once)
+
+    def begin(self, task_id: int, link_key: str) -> str | None:
+        """Trade a link for a session; None: it is not good, or was used."""
+        found = browsers.read(self._key, _LINK, link_key, self._clock.now())
+        if found is None or found.task_id != task_id or found.once not in self._unused:
+            return None
+        del self._unused[found.once]
+        return self._signed(_SESSION, found.user, found.token_id, task_id, SESSION_SECONDS)
+
+    def renewed(self, task_id: int, session: str) -> str | None:
+        """A longer session for who is in the second half of one; None: there is time."""
+        now = self._clock.now()
+        found = browsers.read(self._key, _SESSION, session, now)
+        if found is None or found.expires_at - now > SESSION_SECONDS / 2:
+            return None
+        return self._signed(_SESSION, found.user, found.token_id, task_id, SESSION_SECONDS)
+
+    def visitor(self, task_id: int, session: str) -> Identity | None:
+        """Who it is; None: nobody whom we know, or not any more."""
+        now = self._clock.now()
+        found = browsers.read(self._key, _SESSION, session, now) if session else None
+        if found is None or found.task_id != task_id:
+            return None
+        try:
+            identity = self._directory.identity_of(found.token_id, now)
+        except Unauthenticated:
+            return None
+        return identity if identity.name == found.user else None
+
+    def _signed(
+        self, purpose: str, user: str, token_id: int, task_id: int, seconds: float, once: str = ""
+    ) -> str:
+        expires_at = self._clock.now() + seconds
+        what = Pass(purpose, user, token_id, task_id, expires_at, once)
+        return browsers.sign(self._key, what)

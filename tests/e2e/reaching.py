@@ -1,0 +1,158 @@
+"""A server, a task with an http service, and a browser of sorts: what tests of tunnels and of the proxy stand on."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from hai.client.client import Client
+from hai.client.profile import Profile
+from hai.v1.container_pb2 import SERVICE_STATE_READY
+from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
+from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ServiceSpec, TaskSpec
+from hai_backend.domain.user import Role, TokenScope, User
+from hai_backend.launch.process import sweep
+from hai_backend.testing.server import RunningServer, running_server
+
+ECHO = Path(__file__).with_name("echo_service.py")
+
+
+class Loopback(AbstractResolver):
+    """Every name is this machine, as browsers have it for *.localhost."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = ResolveResult(
+            hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0
+        )
+        return [found]
+
+    async def close(self) -> None:
+        return None
+
+
+@dataclass
+class Reach:
+    """An admin's client, and what is needed to be somebody else."""
+
+    server: RunningServer
+    client: Client
+    directory: Path
+
+    @property
+    def home(self) -> Path:
+        return self.directory / "home"
+
+    async def task(self, name: str = "web", **options: Any) -> Task:
+        """A task that runs, with a service `web` that answers."""
+        port = free_port()
+        spec = TaskSpec(
+            version=2,
+            name=name,
+            spec=ProgramSpec(
+                entrypoint="sleep", parameters=["infinity"], entrypoint_executable=True
+            ),
+            services=[
+                ServiceSpec(
+                    name="web",
+                    type="http",
+                    port=port,
+                    startup_script=f"{sys.executable} {ECHO} {port}",
+                )
+            ],
+            options=OptionsSpec(**options),
+        )
+        task = await self.client.tasks.create(spec)
+        await self.ready(task.id)
+        return await self.client.tasks.get(task.id)
+
+    async def ready(self, id: int, service: str = "web") -> None:
+        """Wait until a service answers."""
+        await self.ready_on(self.server, id, service)
+
+    async def ready_on(self, server: RunningServer, id: int, service: str = "web") -> None:
+        """The same on another server; woken by its own feed of what services say."""
+        assert server.app.reign is not None
+        board, ledger = server.app.reign.board, server.app.reign.ledger
+        while True:
+            seen = board.feed.version
+            told = board.services(await ledger.get(id))
+            if any(s.name == service and s.state == SERVICE_STATE_READY for s in told):
+                return
+            await board.feed.beyond(seen)
+
+    async def running(self, id: int) -> Task:
+        return await self.until(id, lambda task: task.state == TASK_STATE_RUNNING)
+
+    async def until(self, id: int, holds: Callable[[Task], bool]) -> Task:
+        """Wait until something holds of a task."""
+        async for answer in self.client.tasks.watch():
+            for task in answer.tasks:
+                if task.id == id and holds(task):
+                    return task
+        raise AssertionError("the watch ended")
+
+    async def user(self, name: str, *groups: str) -> Client:
+        """A client of somebody else; the caller closes it."""
+        assert self.server.app.reign is not None
+        directory = self.server.app.reign.directory
+        await directory.create_user(User(name, Role.USER, tuple(groups)))
+        _, secret = await directory.create_token(name, TokenScope.ALL, 1.0)
+        return Client(Profile(name, self.server.profile.server, secret))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def reach(directory: Path, **settings: Any) -> AsyncIterator[Reach]:
+    """Two nodes, which are this machine."""
+    home = directory / "home"
+    try:
+        async with (
+            running_server(home, nodes=2, **settings) as server,
+            Client(server.profile) as client,
+        ):
+            yield Reach(server, client, directory)
+    finally:
+        sweep(home)
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[aiohttp.ClientSession]:
+    """Keeps cookies for each host, follows nothing."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    connector = aiohttp.TCPConnector(resolver=Loopback())
+    async with aiohttp.ClientSession(cookie_jar=jar, connector=connector) as session:
+        yield session
+
+
+async def signed_in(
+    session: aiohttp.ClientSession, client: Client, id: int, service: str = ""
+) -> str:
+    """The address of a service whose door is open to this browser."""
+    opened = await client.containers.open(id, service)
+    async with session.get(opened.link, allow_redirects=False) as answer:
+        assert answer.status == 303, await answer.text()
+    return opened.url
+
+
+Get = Callable[..., Awaitable[Any]]
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

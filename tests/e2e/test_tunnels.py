@@ -1,0 +1,221 @@
+"""Tunnels into ranks through a real server and real agents: shells, ports, who may, and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai.client.errors import Conflict, Denied, HaiError, Invalid, NotFound, Unauthenticated
+from hai.v1.tunnel_pb2 import TerminalSize, TunnelTarget
+from hai_backend.launch import processes
+from tests.e2e.reaching import Reach, reach
+
+BIG = 8 * 1024 * 1024
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Reach]:
+    async with reach(tmp_path) as made:
+        yield made
+
+
+async def said(answers: Any) -> tuple[bytes, bytes, int | None]:
+    """All that comes out of a tunnel: output, errors, exit code."""
+    out, error, code = b"", b"", None
+    async for answer in answers:
+        out += answer.data
+        error += answer.error_data
+        if answer.HasField("exit_code"):
+            code = answer.exit_code
+    return out, error, code
+
+
+async def run(
+    here: Reach, id: int, *command: str, stdin: bytes = b""
+) -> tuple[bytes, bytes, int | None]:
+    tunnel, answers = here.client.tunnels.shell(id, command)
+    sending = asyncio.ensure_future(_feed(tunnel, stdin))
+    try:
+        return await said(answers)
+    finally:
+        sending.cancel()
+
+
+async def _feed(tunnel: Any, data: bytes) -> None:
+    await tunnel.send(data)
+    await tunnel.end()
+
+
+async def test_a_command_runs_in_the_programs_surroundings(here: Reach) -> None:
+    task = await here.task()
+    script = 'echo "$HAI_TASK_ID $RANK"; pwd; echo oops >&2; exit 7'
+    out, error, code = await run(here, task.id, "sh", "-c", script)
+    scratch = here.home / "run" / f"{task.id}-1-0" / "scratch"
+    assert (out, error, code) == (f"{task.id} 0\n{scratch}\n".encode(), b"oops\n", 7)
+
+
+async def test_bytes_pass_unchanged_and_all_of_them(here: Reach) -> None:
+    task = await here.task()
+    data = bytes(range(256)) * (BIG // 256)
+    out, _, code = await run(here, task.id, "cat", stdin=data)
+    assert (hashlib.sha256(out).digest(), code) == (hashlib.sha256(data).digest(), 0)
+
+
+async def test_a_terminal_knows_its_size_and_hears_when_it_changes(here: Reach) -> None:
+    task = await here.task()
+    size = TerminalSize(columns=100, rows=30)
+    tunnel, answers = here.client.tunnels.shell(
+        task.id,
+        ["sh", "-c", "stty size; read x; stty size; tty; echo $TERM"],
+        terminal=size,
+        term="vt100",
+    )
+    assert (await anext(answers)).HasField("opened")
+    assert b"30 100" in (await anext(answers)).data
+    await tunnel.resize(TerminalSize(columns=80, rows=24))
+    await tunnel.send(b"go\n")
+    out, _, code = await said(answers)
+    assert b"24 80" in out
+    assert b"/dev/pts/" in out
+    assert b"vt100" in out
+    assert code == 0
+
+
+async def test_ctrl_c_reaches_what_runs_in_the_terminal(here: Reach) -> None:
+    task = await here.task()
+    tunnel, answers = here.client.tunnels.shell(
+        task.id,
+        ["sh", "-c", "echo on; exec sleep 1000"],
+        terminal=TerminalSize(columns=80, rows=24),
+    )
+    assert (await anext(answers)).HasField("opened")
+    assert b"on" in (await anext(answers)).data
+    await tunnel.send(b"\x03")
+    assert (await said(answers))[2] == 128 + 2
+
+
+async def test_a_shell_ends_with_its_tunnel(here: Reach) -> None:
+    task = await here.task()
+    _, answers = here.client.tunnels.shell(task.id, ["sh", "-c", "echo $$; sleep 1000"])
+    assert (await anext(answers)).HasField("opened")
+    pid = int((await anext(answers)).data)
+    await answers.aclose()
+    for _ in range(100):
+        if processes.look(pid) is None:
+            return
+        await asyncio.sleep(0.05)  # nobody tells us of another process's end
+    raise AssertionError("it lives on")
+
+
+async def test_a_shell_ends_with_the_task(here: Reach) -> None:
+    task = await here.task(ack_within=0.1)
+    _, answers = here.client.tunnels.shell(task.id, ["sh", "-c", "echo $$; sleep 1000"])
+    assert (await anext(answers)).HasField("opened")
+    pid = int((await anext(answers)).data)
+    await here.client.tasks.stop(task.id)
+    with pytest.raises(HaiError):
+        await said(answers)
+    await here.client.tasks.wait(task.id, timeout=30)
+    assert processes.look(pid) is None
+
+
+async def test_a_port_and_a_service_of_a_rank(here: Reach) -> None:
+    task = await here.task()
+    port = (await here.client.containers.get(task.id)).services[0].port
+    for target in (TunnelTarget(port=port), TunnelTarget(service="web")):
+        tunnel, answers = here.client.tunnels.open(task.id, target)
+        await tunnel.send(b"GET /x HTTP/1.0\r\n\r\n")
+        out, _, _ = await said(_until_end(answers))
+        assert out.startswith(b"HTTP/1.0 200 OK")
+
+
+async def _until_end(answers: Any) -> AsyncIterator[Any]:
+    async for answer in answers:
+        yield answer
+        if answer.HasField("end"):
+            return
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "message"),
+    [
+        pytest.param(TunnelTarget(port=1), Conflict, "nothing listens on port 1", id="closed port"),
+        pytest.param(TunnelTarget(service="x"), Conflict, "no service x", id="no such service"),
+        pytest.param(TunnelTarget(port=70000), Invalid, "1-65535", id="no port"),
+        pytest.param(TunnelTarget(), Invalid, "is required", id="nowhere"),
+    ],
+)
+async def test_what_cannot_be_reached_is_said(
+    here: Reach, target: TunnelTarget, error: type[HaiError], message: str
+) -> None:
+    task = await here.task()
+    _, answers = here.client.tunnels.open(task.id, target)
+    with pytest.raises(error, match=message):
+        await anext(answers)
+
+
+async def test_others_get_nowhere(here: Reach) -> None:
+    private, shared = await here.task(), await here.task("shared", shared_in_group=True)
+    async with await here.user("eve", "lab") as eve:
+        assert here.server.app.reign is not None
+        directory = here.server.app.reign.directory
+        admin = directory.user("admin")
+        await directory.update_user(type(admin)(admin.name, admin.role, ("lab",)))
+        for id, error in ((private.id, NotFound), (shared.id, Denied)):
+            for target in (TunnelTarget(port=22), TunnelTarget(service="web")):
+                with pytest.raises(error):
+                    await anext(eve.tunnels.open(id, target)[1])
+            with pytest.raises(error):
+                await anext(eve.tunnels.shell(id, ["id"])[1])
+
+
+async def test_a_revoked_token_closes_what_it_has_opened(here: Reach) -> None:
+    """Also a tunnel in which nothing moves."""
+    task = await here.task()
+    assert here.server.app.reign is not None
+    directory = here.server.app.reign.directory
+    _, answers = here.client.tunnels.shell(task.id, ["sleep", "1000"])
+    assert (await anext(answers)).HasField("opened")
+    await directory.revoke_token(1)
+    with pytest.raises(Unauthenticated, match="revoked"):
+        await anext(answers)
+    assert here.server.app.reign.tunnels.count == 0
+
+
+async def test_a_reader_that_does_not_read_stops_the_writer(here: Reach) -> None:
+    """Neither server nor agent heaps up what nobody takes."""
+    task = await here.task()
+    endless = "import os\nn = 0\nwhile True:\n  n += os.write(1, b'x' * 65536)\n  open('n', 'w').write(str(n))\n"
+    _, answers = here.client.tunnels.shell(task.id, ["python3", "-c", endless])
+    assert (await anext(answers)).HasField("opened")
+    count = here.home / "run" / f"{task.id}-1-0" / "scratch" / "n"
+    before = -1
+    while (now := int(count.read_text() or 0) if count.exists() else 0) != before:
+        before = now
+        await asyncio.sleep(0.5)  # until it does not move any more
+    assert 0 < now < 16 * 1024 * 1024
+    await answers.aclose()
+
+
+async def test_each_opening_is_audited(here: Reach) -> None:
+    task = await here.task()
+    await run(here, task.id, "true")
+    assert here.server.app.reign is not None
+    rows = await here.server.app.reign.store.audit(100)
+    mine = [(r.actor, r.what, r.code) for r in rows if r.method == "OpenTunnel"]
+    what = f"task={task.id} rank=0 shell=['true']"
+    assert sorted(mine) == [("admin", what, "OK"), ("admin", what, "OPENED")]
+
+
+async def test_too_many_tunnels_are_refused(here: Reach) -> None:
+    task = await here.task()
+    assert here.server.app.reign is not None
+    tunnels = here.server.app.reign.tunnels
+    tunnels._per_user["admin"] = 64
+    with pytest.raises(HaiError, match="64 open tunnels"):
+        await anext(here.client.tunnels.shell(task.id, ["true"])[1])
