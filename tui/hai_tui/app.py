@@ -16,6 +16,7 @@ from rich.segment import Segments
 from rich.traceback import Traceback
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.markup import escape
 from textual.screen import Screen
 
 from hai.client import profile as profiles
@@ -335,9 +336,9 @@ class HaiApp(App[int]):
         if not isinstance(screen, Page):
             return
         for action in screen.all_actions():
-            key = f"  [{key_label(action.key)}]" if action.key else ""
+            key = f" · {key_label(action.key)}" if action.key else ""
             told = screen.refusal(action) or f"{action.name}{key}"
-            yield SystemCommand(action.label, told, partial(screen.perform, action))
+            yield SystemCommand(escape(action.label), escape(told), partial(screen.perform, action))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class VirtualTable(ScrollView, can_focus=True):
 
     DEFAULT_CSS = """
     VirtualTable { height: 1fr; background: $background; scrollbar-size-vertical: 1;
-                   scrollbar-size-horizontal: 1; }
+                   scrollbar-size-horizontal: 1; scrollbar-gutter: stable; }
     VirtualTable > .table--header { text-style: bold; color: $foreground; background: $panel; }
     VirtualTable > .table--cursor { background: $primary 35%; text-style: bold; }
     VirtualTable > .table--marked { background: $secondary 25%; }
@@ -183,7 +183,7 @@ class VirtualTable(ScrollView, can_focus=True):
         self.scroll_to(y=max(0, y), animate=False, force=True)
 
     def _lay_out(self) -> None:
-        width = max(0, self.size.width - _MARGIN)
+        width = max(0, self.scrollable_content_region.width - _MARGIN)
         self._shown = fitting(self._columns, width, all=self.all_columns)
         size = Size(total(self._shown) + _MARGIN, len(self._ids) + 1)
         if size != self.virtual_size:  # not by the attribute: that lays out the whole screen anew

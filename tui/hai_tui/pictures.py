@@ -1,0 +1,142 @@
+"""`python -m hai_tui.pictures DIRECTORY`: a picture (SVG) of every screen, always the same. `make docs` runs it.
+
+The table below is also what the snapshot tests walk through, so that no screen is without either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hai.client.profile import Profile
+from hai_tui.app import HaiApp, Options
+from hai_tui.demo import DemoClient, demo
+
+WIDE = (110, 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A screen: how it is reached, and when it has all that it shows."""
+
+    name: str
+    start: str = "tasks"
+    keys: tuple[str, ...] = ()
+    shows: str = ""  # wait for it
+    theme: str = ""
+    reachable: bool = True
+    profile: bool = True
+
+
+PICTURES: tuple[Picture, ...] = (
+    Picture("tasks", shows="12 tasks"),
+    Picture("filter", keys=("/", *"status:queued", " ", "t", "a", "g"), shows="queued"),
+    Picture("views", keys=("v",), shows="user:me"),
+    Picture("marked", keys=("space", "space", "ctrl+d"), shows="can not be undone"),
+    Picture("priority", keys=("down", "p"), shows="EXTREME_HIGH"),
+    Picture("columns", keys=("C",), shows="WHY"),
+    Picture("palette", keys=("ctrl+p",), shows="Search"),
+    Picture("help", keys=("?",), shows="on this page"),
+    Picture("task", "task 2", shows="goodput"),
+    Picture("failure", "task 4", shows="likely cause"),
+    Picture("ranks", "task 2 ranks", shows="gpu-03"),
+    Picture("runs", "task 10 runs", shows="ENDED"),
+    Picture("timeline", "task 10 timeline", shows="TaskSubmitted"),
+    Picture("why", "task 9 why", shows="What would help"),
+    Picture("yaml", "task 9 spec", shows="entrypoint"),
+    Picture("diff", "diff 4 5", shows="gpt-125m"),
+    Picture("lost", shows="no server answers", reachable=False),
+    Picture("wizard", shows="Welcome", profile=False),
+    Picture("light", shows="12 tasks", theme="hai-light"),
+    Picture("contrast", shows="12 tasks", theme="hai-contrast"),
+)
+"""Every screen. A page of its own gets a line here; snapshot tests and the manual follow."""
+
+
+def app_for(picture: Picture, client: DemoClient) -> HaiApp:
+    """The app before it runs; its clock stands still."""
+    profile = Profile("lab", "hai.example.org:7450", "t") if picture.profile else None
+    options = Options(
+        chosen=profile,
+        start=picture.start,
+        connect=lambda profile: client,
+        clock=lambda: client.world.now,
+    )
+    app = HaiApp(options)
+    if picture.theme:
+        app.state.values["theme"] = picture.theme
+    return app
+
+
+def screen_text(app: HaiApp) -> str:
+    """What stands on the screen, line by line."""
+    strips = app.screen._compositor.render_strips()
+    lines = ("".join(segment.text for segment in strip).rstrip() for strip in strips)
+    return "\n".join(lines) + "\n"
+
+
+async def shot(picture: Picture, size: tuple[int, int]) -> tuple[str, str]:
+    """The text of the screen, and its picture as SVG."""
+    client = await demo()
+    app = app_for(picture, client)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        if picture.profile:
+            await _until(app, pilot, "12 tasks" if picture.start == "tasks" else "● live")
+        await pilot.press(*picture.keys)
+        if not picture.reachable:
+            client.lose()
+            client.world.now += 12
+        await _until(app, pilot, picture.shows)
+        await _at_rest(app, pilot)
+        found = screen_text(app), _same_names(app.export_screenshot(title="hai tui"))
+        await app.session.close()
+        app.clear_notifications()
+    return found
+
+
+async def _until(app: HaiApp, pilot: Any, text: str, patience: float = 20.0) -> None:
+    ends = time.monotonic() + patience
+    while text not in screen_text(app):
+        if time.monotonic() > ends:
+            raise TimeoutError(f"{text!r} is not shown:\n{screen_text(app)}")
+        await pilot.pause(0.02)
+
+
+async def _at_rest(app: HaiApp, pilot: Any) -> None:
+    """Until three looks in a row show the same."""
+    same, last = 0, ""
+    while same < 3:
+        await pilot.pause(0.15)
+        now = screen_text(app)
+        same, last = (same + 1 if now == last else 0), now
+
+
+def _same_names(svg: str) -> str:
+    """Rich names its classes by a hash of the whole; a change of one cell shall be one line of a diff."""
+    return re.sub(r"terminal-\d+", "terminal", svg)
+
+
+def main(directory: str) -> int:
+    """Draw them all."""
+    os.environ |= {"TEXTUAL_ANIMATIONS": "none", "TZ": "UTC", "HAI_LANG": "en"}
+    time.tzset()
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="hai-pictures-") as home:
+        os.environ["HAI_CONFIG"] = f"{home}/config.toml"
+        for picture in PICTURES:
+            _, svg = asyncio.run(shot(picture, WIDE))
+            (target / f"{picture.name}.svg").write_text(svg, "utf-8")
+            print(f"{target / picture.name}.svg")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
