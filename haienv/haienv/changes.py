@@ -23,8 +23,9 @@ from haienv.sharing import check, open_layer, show
 from haienv.transaction import (
     building,
     committing,
-    discard,
+    delete,
     publish,
+    put_away,
     replace_link,
     replace_text,
 )
@@ -133,7 +134,8 @@ def rebuild(
     layer = mine(home, environment).usable
     before = parse(environment.lock())
     pins = before.pins if before else ()
-    wish = change(Wish(wanted=layer.wanted, editable=layer.editable, before=pins))
+    ground_is_new = base is not None
+    wish = change(Wish(layer.wanted, layer.editable, pins, new_ground=ground_is_new))
     with building(home) as work:
         built = build(home, uv, base or ground.on_layer(environment), wish, work, tell)
         if built is not None:
@@ -214,8 +216,9 @@ def remove(home: Home, environment: Environment, force: bool = False) -> None:
     with committing(home):
         for layer_id in layers:  # if we die below, these are orphans, and doctor takes them
             (home.layer(home.user, layer_id) / USED).unlink(missing_ok=True)
-        discard(home, environment.directory)
-        drop_layers(home, layers)
+        gone = [put_away(home, environment.directory), *drop_layers(home, layers)]
+    for path in gone:
+        delete(path)
 
 
 def dependants(home: Home, environment: Environment) -> list[Environment]:
@@ -228,15 +231,11 @@ def dependants(home: Home, environment: Environment) -> list[Environment]:
     return children(home, environment.owner, frozenset({environment.layer_id}))
 
 
-def drop_layers(home: Home, layer_ids: Iterable[str]) -> list[str]:
-    """Delete those layers that nothing uses. Under the lease."""
+def drop_layers(home: Home, layer_ids: Iterable[str]) -> list[Path]:
+    """Put away those layers that nothing uses. Under the lease."""
     used = used_layers(home)
-    gone = [each for each in layer_ids if each not in used]
-    for layer_id in gone:
-        if (path := home.layer(home.user, layer_id)).is_dir():
-            path.chmod(0o700)
-            discard(home, path)
-    return gone
+    unused = [home.layer(home.user, each) for each in layer_ids if each not in used]
+    return [put_away(home, path) for path in unused if path.is_dir()]
 
 
 def used_layers(home: Home) -> set[str]:

@@ -23,7 +23,7 @@ from haienv.records import MODES
 from haienv.registry import Environment, of_owner
 from haienv.safely import Unreadable, entries, read_text
 from haienv.sharing import open_layer, show, widest_of
-from haienv.transaction import committing, delete, discard
+from haienv.transaction import committing, delete, discard, put_away
 
 _BESIDE = re.compile(rf"\.({re.escape(LABEL)}|{CURRENT})\.[0-9a-f]{{8}}")
 _FOREIGN_SECONDS = 24 * 3600
@@ -231,6 +231,6 @@ def collect(home: Home, found: list[Garbage]) -> None:
     """Delete them, unless one came into use meanwhile."""
     with committing(home):
         used = used_layers(home)
-        for each in found:
-            if each.path.name not in used:
-                discard(home, each.path)
+        gone = [put_away(home, each.path) for each in found if each.path.name not in used]
+    for path in gone:
+        delete(path)

@@ -41,6 +41,7 @@ class Wish:
     force: bool = False
     compiled: bool = False
     dry_run: bool = False
+    new_ground: bool = False  # the parent is another, so what hides its packages is judged anew
     fill: Callable[[Path, Path], None] | None = None
 
 
@@ -60,7 +61,8 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     python, interpreter = _made(target)
     base = _checked(base, python)
     found = _resolution(uv, base, wish, work, target)
-    steps = plan({p.name: p.version for p in wish.before}, found.versions, base.dists)
+    before = {} if wish.new_ground else {pin.name: pin.version for pin in wish.before}
+    steps = plan(before, found.versions, base.dists)
     _refuse_breaking(steps, wish.force)
     mine = own(steps)
     pins = tuple(pin for pin in found.pins if pin.name in mine)

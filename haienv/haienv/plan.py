@@ -2,8 +2,8 @@
 
 `installed` are the distributions of its own layer, `wanted` those that the resolver chose (its own and those of the
 parents), `provided` what the parents bring. A distribution that the parents provide in the wanted version is used
-from there; in another version it is shadowed, and that is refused where a compiled distribution of a parent needs it:
-compiled code was built against one version, and breaks at run time with another.
+from there; in another version it is shadowed. A new shadow is refused where a compiled distribution of a parent needs
+what it hides: compiled code was built against one version, and breaks at run time with another.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def _step(name: str, installed: Versions, wanted: Versions, below: Mapping[str, 
         return Step(Action.DROP, name, "", before)
     if parent is not None and parent.version == version:
         return Step(Action.SHARE, name, version)
+    if before == version:
+        return Step(Action.KEEP, name, version, before)
     if parent is not None:
         return Step(Action.SHADOW, name, version, parent.version, _needing(name, below))
-    if not before:
-        return Step(Action.INSTALL, name, version)
-    return Step(Action.KEEP if before == version else Action.REPLACE, name, version, before)
+    return Step(Action.REPLACE if before else Action.INSTALL, name, version, before)
 
 
 def _needing(name: str, below: Mapping[str, Dist]) -> tuple[str, ...]:

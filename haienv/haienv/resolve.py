@@ -46,7 +46,9 @@ def resolve(
         return Resolution()
     provided = base.versions
     asked = [requirement(line) for line in wanted]
+    hidden = {pin.name for pin in before}  # by an own version, which stays preferred
     kept = {} if force else constraints(provided, asked)
+    kept = {name: version for name, version in kept.items() if name not in hidden}
     asking, keeping, answering = (work / n for n in ("wanted.in", "constraints.in", "answer.txt"))
     _write(asking, [*wanted, *(f"-e {path}" for path in editable)])
     _write(keeping, [f"{name}=={version}" for name, version in kept.items()])

@@ -102,11 +102,16 @@ def publish(source: Path, target: Path) -> bool:
     return True
 
 
-def discard(home: Home, path: Path) -> None:
-    """Out of sight at once, then deleted."""
+def put_away(home: Home, path: Path) -> Path:
+    """Out of sight at once; what is returned is for `delete`, which takes longer than a lease should."""
     trash = fresh(home, TRASH)
     path.rename(trash / "it")
-    delete(trash)
+    return trash
+
+
+def discard(home: Home, path: Path) -> None:
+    """Out of sight at once, then deleted."""
+    delete(put_away(home, path))
 
 
 def delete(path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+OURS = ("layer.toml", "used")  # files of the registry, not of a package
 VERSIONS = "import {0}; print({0}.VERSION, {0}.__file__)"
 
 
@@ -138,7 +139,7 @@ def test_files_are_closed_against_editing(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast")
     path = haienv.get("base").path
     files = [p for p in path.rglob("*") if p.is_file() and not p.is_symlink()]
-    assert [p for p in files if p.name != "layer.toml" and p.stat().st_mode & 0o222] == []
+    assert [p for p in files if p.name not in OURS and p.stat().st_mode & 0o222] == []
     assert haienv.get("base").sites[0].stat().st_mode & 0o222 == 0
 
 
@@ -153,3 +154,31 @@ def test_a_dry_run_tells_and_changes_nothing(
     plan = {step["name"]: step["action"] for step in haienv.ok(f"{line} --json").json["plan"]}
     assert plan["app"] == "install"
     assert digest(haienv.home.root) == before
+
+
+def test_what_was_forced_once_stays_until_the_parent_changes(haienv: Any) -> None:
+    haienv.ok("create base --no_extend torchy fast==1.0")
+    haienv.ok("create top --extend base greedy --force")
+    haienv.ok("install top plain")
+    assert haienv.run("top", "import fast, plain; print(fast.VERSION)") == "2.0"
+    assert haienv("upgrade top").code == 1
+    haienv.ok("upgrade top --force")
+
+
+def test_compiled_environments_hold_bytecode(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast --visibility public")
+    assert [*haienv.get("base").sites[0].glob("fast/__pycache__/*.pyc")]
+    haienv.ok("create mine --no_extend fast tool")
+    assert not [*haienv.get("mine").sites[0].glob("fast/__pycache__/*.pyc")]
+
+
+def test_an_environment_moves_to_another_python(haienv: Any, other_python: str) -> None:
+    haienv.ok("create one --no_extend fast==1.0")
+    before = haienv.run("one", "import sys; print(sys.version_info[:2])")
+    haienv.ok(f"upgrade one -p {other_python}")
+    program = "import sys, fast; print(sys.version_info[:2], fast.VERSION)"
+    after = haienv.run("one", program)
+    assert not after.startswith(before)
+    assert after.endswith("1.0")
+    haienv.ok("upgrade one --rollback")
+    assert haienv.run("one", program) == f"{before} 1.0"
