@@ -90,12 +90,13 @@ class Page:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Two nodes, and Jupyter without its front end."""
-    yield from _place(tmp_path_factory.mktemp("jupyter"), lab=False)
+    yield from start_place(tmp_path_factory.mktemp("jupyter"), lab=False)
 
 
-def _place(home: Path, *, lab: bool, **variables: str) -> Iterator[Place]:
+def start_place(home: Path, *, lab: bool, nodes: int = 2, **variables: str) -> Iterator[Place]:
+    """Both, in this directory; nothing of them is left afterwards."""
     (home / "hai").mkdir()
-    server = ServerProcess(home / "hai", "--nodes", "2")
+    server = ServerProcess(home / "hai", "--nodes", str(nodes))
     profile = server.start()
     write_profile(home / "config.toml", profile)
     try:

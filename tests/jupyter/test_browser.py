@@ -16,7 +16,7 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page, async_p
 
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from tests.jupyter.conftest import Place, _place
+from tests.jupyter.conftest import Place, start_place
 
 NB: Any = nbformat
 CHROMIUM = "/usr/bin/chromium"
@@ -50,7 +50,7 @@ pytestmark = [
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Two nodes, and JupyterLab."""
     home = tmp_path_factory.mktemp("browser")
-    yield from _place(home, lab=True, HAI_NOTICE_FILE=str(home / "notice.json"))
+    yield from start_place(home, lab=True, HAI_NOTICE_FILE=str(home / "notice.json"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

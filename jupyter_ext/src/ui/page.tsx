@@ -238,7 +238,6 @@ function Why(props: { context: Context; why: any }): JSX.Element {
   return (
     <section className="hai-card hai-why-card">
       <h3>{context.say('Why it waits')}</h3>
-      <p>{why.waiting?.message}</p>
       {why.waiting?.queue_place && <p>{context.say('Place {n} in the queue.', { n: why.waiting.queue_place })}</p>}
       {start && <p>{expected(context, start)}</p>}
       <Sentences title={context.say('In the way')} all={why.constraints} />
