@@ -10,7 +10,7 @@ from hai.v1.node_pb2 import NODE_STATE_NOT_READY, NODE_STATE_READY, Node, NodeTe
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
 from hai_tui.cluster.chart import area
-from hai_tui.cluster.layout import Place, beside, natural, place_of, rows_of
+from hai_tui.cluster.layout import Place, beside, cell_for, natural, place_of, rows_of
 from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
 from hai_tui.cluster.tree import branches
 
@@ -62,6 +62,12 @@ def test_arrows_stay_on_nodes_and_reach_all(names: set[str], width: int) -> None
     for step in ((-1, 0), (1, 0), (-50, 0), (50, 0), (0, -1), (0, -500)):
         at = beside(rows, at, *step)
         assert rows[at.row].names[at.cell] in names
+
+
+def test_names_are_shown_where_they_fit() -> None:
+    nodes = [node(f"node{i}") for i in range(20)]
+    assert cell_for(nodes, 40, 10) == len("node19") + 4
+    assert cell_for(nodes, 40, 4) == 2
 
 
 def test_up_and_down_keep_the_column_where_they_can() -> None:
@@ -120,7 +126,7 @@ async def test_the_map_is_live(server, drive, submit, client, size) -> None:
         await submit("train")
         await tui.shows("□ 1 free", "◆ 1 yours")
         await submit("wide", nodes=2, priority=10)
-        await tui.shows("○ 1 tasks wait")
+        await tui.shows("○ 1 wait")
         await tui.press("/", *"train", "enter")
         await tui.shows("1 train (admin) rank 0")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from hai.v1.node_pb2 import Node
 
 CELL = 2
-"""Places of a node: its sign and a blank."""
+"""Places of a node on a map without names: its sign and a blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,13 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(p), "") if p.isdecimal() else (-1, p) for p in parts)
 
 
-def rows_of(nodes: Iterable[Node], width: int) -> list[MapRow]:
+def cell_for(nodes: Collection[Node], width: int, height: int) -> int:
+    """Places of a node: with its name where all of them fit the screen, else its sign only."""
+    named = max((len(node.name) for node in nodes), default=0) + 2 * CELL
+    return named if len(rows_of(nodes, width, named)) <= height else CELL
+
+
+def rows_of(nodes: Iterable[Node], width: int, cell: int = CELL) -> list[MapRow]:
     """Rows for a screen of that width."""
     ordered = sorted(nodes, key=lambda n: (n.group, natural(n.zone), natural(n.name)))
     rows: list[MapRow] = []
@@ -45,7 +51,7 @@ def rows_of(nodes: Iterable[Node], width: int) -> list[MapRow]:
             rows.append(MapRow())
         title = f"{group}#{zone}" if zone else group
         rows.append(MapRow(f"{title} ({len(names)})"))
-        per_row = max(1, width // CELL)
+        per_row = max(1, width // cell)
         rows += (MapRow(names=tuple(names[i : i + per_row])) for i in range(0, len(names), per_row))
     return rows
 

@@ -19,7 +19,9 @@ Tones = Mapping[str, Style]
 
 def summary(counts: Counter[str], waiting: int, tones: Tones) -> Text:
     """`16 nodes  □ 4 free  ■ 10 held …`: the legend with its numbers."""
-    line = Text(text("cluster.nodes", count=counts.total()), "bold", no_wrap=True)
+    line = Text(no_wrap=True, overflow="ellipsis").append(
+        text("cluster.nodes", count=counts.total()), "bold"
+    )
     for word, look in LOOKS.items():
         if counts[word] or word in ("FREE", "HELD"):
             line.append("  ").append(
@@ -32,7 +34,7 @@ def node_card(node: Node, user: str, tones: Tones, *, tenants: int = 6) -> Text:
     """Everything about a node in a few lines."""
     word = condition(node, user)
     look = LOOKS[word]
-    card = Text(printable(node.name), "bold")
+    card = Text().append(printable(node.name), "bold")
     card.append("  ").append(f"{look.glyph} {text(f'node.{word}')}\n", tones[look.tone])
     card.append("\n".join(facts(node)))
     if node.reason:

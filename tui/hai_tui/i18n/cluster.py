@@ -12,7 +12,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "page.queue": ("queue", "排队"),
     "page.queue.about": ("what waits, in order, and when it may start", "排队任务的先后与预计启动时间"),
     "cluster.nodes": ("{count} nodes", "{count} 个节点"),
-    "cluster.waiting": ("○ {count} tasks wait", "○ {count} 个任务排队"),
+    "cluster.waiting": ("○ {count} wait", "○ {count} 排队"),
     "cluster.open": ("the node", "节点详情"),
     "cluster.find": ("find node, task or user", "查找节点、任务或用户"),
     "cluster.tree": ("map or tree", "地图或树"),

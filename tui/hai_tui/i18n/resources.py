@@ -60,6 +60,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "do.ban": ("ban or admit", "停用或启用"),
     "do.check": ("check at the registry", "在仓库中检查"),
     "do.preview": ("preview a policy", "预览策略"),
+    "do.open": ("open", "打开"),
     "do.detail": ("all of it", "详情"),
     "do.filter": ("filter", "过滤"),
     "do.reload": ("reload", "刷新"),

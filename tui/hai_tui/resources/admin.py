@@ -18,6 +18,7 @@ ROLES = ("user", "operator", "admin")
 KINDS = ("host_path", "nfs", "pvc", "config_map", "csi", "tmpfs")
 _YES_NO = ("yes", "no")
 _BAR = 10
+_FULL, _NEARLY = 100, 75  # percent
 _GROUP = Field("group", lambda item: "default")
 _IS_GROUP = Field("subject_is_group", lambda item: "no", _YES_NO)
 _EXPIRES = Field("expires", violation="expire_time")
@@ -29,6 +30,12 @@ def use(quota: Quota) -> str:
         return "-"
     part = quota.used / quota.nodes
     return f"{bar(part, _BAR)} {part:.0%}"
+
+
+def urgency(shown: str) -> str:
+    """Full is red, nearly full yellow."""
+    percent = int(shown.rpartition(" ")[2].removesuffix("%")) if shown.endswith("%") else 0
+    return "red" if percent >= _FULL else "yellow" if percent >= _NEARLY else "green"
 
 
 def _role(user: User) -> str:
@@ -183,7 +190,7 @@ RESOURCES = (
                 right="manage_quotas",
             ),
         ),
-        extra=(Column("use", lambda q, now: use(q)),),
+        extra=(Column("use", lambda q, now: use(q), style=urgency),),
     ),
     Resource(
         "users",

@@ -41,11 +41,12 @@ class ClusterPage(NodeSteering):
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - as Textual declares it
     DEFAULT_CSS = """
-    ClusterPage #content { layout: horizontal; }
+    ClusterPage #content { layout: vertical; }
+    ClusterPage #views { layout: horizontal; height: 1fr; }
     ClusterPage #summary { height: 1; padding: 0 1; background: $surface; }
     ClusterPage #left { width: 1fr; height: 1fr; }
     ClusterPage #side { width: 42; height: 1fr; padding: 0 1; border-left: solid $panel; }
-    ClusterPage.-narrow #content { layout: vertical; }
+    ClusterPage.-narrow #views { layout: vertical; }
     ClusterPage.-narrow #side { width: 1fr; height: 9; border-left: none; border-top: solid $panel; }
     ClusterPage VirtualTable { display: none; }
     ClusterPage.tree VirtualTable { display: block; }
@@ -85,8 +86,8 @@ class ClusterPage(NodeSteering):
         tree = VirtualTable((column,), self._branches.get, self.hai.now, empty=text("loading"))
         node_map = NodeMap(self._model.nodes, lambda: self.hai.caller.name)
         node_map.empty = text("loading")
-        left = Container(Static(id="summary"), node_map, tree, id="left")
-        return Container(left, Static(id="side"))
+        views = Container(Container(node_map, tree, id="left"), Static(id="side"), id="views")
+        return Container(Static(id="summary"), views)
 
     def focus_content(self) -> None:
         """The map, or the tree."""
@@ -189,7 +190,7 @@ class ClusterPage(NodeSteering):
         shades = tones(self.app.current_theme)
         held = [part for _, part in self._model.held]
         now = f"{held[-1]:.0%}" if held else "-"
-        charts = Text(text("cluster.held", part=now) + "\n", "bold")
+        charts = Text().append(text("cluster.held", part=now) + "\n", "bold")
         for line in area(held, width, 3, 1.0):
             charts.append(line + "\n", shades["busy"])
         model = self.hai.session.tasks

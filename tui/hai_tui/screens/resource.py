@@ -69,13 +69,16 @@ class ResourcePage(Page):
         """The verbs of the kind, and what every table can."""
         return (
             *(self._action(verb) for verb in self.resource.verbs if verb.new),
-            Action("enter,d,y", "detail", "do.detail", self._detail, why_not=self._nothing),
+            Action("enter,d,y", "detail", self._opening(), self._detail, why_not=self._nothing),
             *(self._action(verb) for verb in self.resource.verbs if not verb.new),
             Action("/", "filter", "do.filter", self._ask_filter),
             Action("ctrl+r", "reload", "do.reload", self.reload),
             Action("w", "wide", "do.wide", self._wide, shown=False),
             Action("c", "copy", "do.copy", self._copy, shown=False, why_not=self._nothing),
         )
+
+    def _opening(self) -> str:
+        return "do.open" if self.resource.opens is not None else "do.detail"
 
     def opened(self) -> None:
         """Ask the server."""

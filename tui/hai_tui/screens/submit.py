@@ -84,7 +84,7 @@ class SubmitPage(Page):
         """The form, the yaml, and below them what the server says."""
         form = VerticalScroll(*self._lines.values(), id="form", can_focus=False)
         area = TextArea.code_editor(
-            "", language="yaml", show_line_numbers=True, tab_behavior="indent"
+            "", language="yaml", theme="css", show_line_numbers=True, tab_behavior="indent"
         )
         return Container(Container(form, area, id="views"), Static(id="verdict"))
 
@@ -100,7 +100,7 @@ class SubmitPage(Page):
             Action("f3", "reset", "submit.reset", self._reset),
             Action("f4", "load", "submit.load", self._ask_load),
             Action("f5", "save", "submit.save", self._ask_save),
-            Action("f1", "help", "action.help", self.hai.show_help),
+            Action("f1", "keys", "action.help", self.hai.show_help, shown=False),
         )
 
     def opened(self) -> None:

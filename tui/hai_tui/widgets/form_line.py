@@ -17,7 +17,7 @@ class FormLine(Vertical):
     FormLine { height: auto; }
     FormLine > Horizontal { height: 1; }
     FormLine .name { width: 22; color: $foreground; }
-    FormLine Input, FormLine Input:focus { border: none; height: 1; width: 1fr; padding: 0 1;
+    FormLine Input, FormLine Input:focus { border: none; height: 1; width: 1fr; padding: 0;
         background: $panel; }
     FormLine Input:focus { background: $primary 35%; }
     FormLine .about { color: $foreground 70%; width: 1fr; height: auto; padding-left: 22; display: none; }

@@ -32,7 +32,7 @@ class LogView(ScrollView, can_focus=True):
 
     DEFAULT_CSS = """
     LogView { height: 1fr; background: $background; scrollbar-size-vertical: 1;
-              scrollbar-size-horizontal: 1; }
+              scrollbar-size-horizontal: 1; scrollbar-gutter: stable; }
     LogView > .log--label { color: $secondary; }
     LogView > .log--run { color: $accent; text-style: bold; }
     LogView > .log--hit { background: $warning; color: $background; }
@@ -75,6 +75,11 @@ class LogView(ScrollView, can_focus=True):
         self._kept = 0
 
     @property
+    def _across(self) -> int:
+        """Cells of a row: without the bar."""
+        return self.scrollable_content_region.width
+
+    @property
     def rows(self) -> Sequence[Row]:
         """What it shows, from the first line of the window to the last."""
         return self._rows
@@ -94,7 +99,7 @@ class LogView(ScrollView, can_focus=True):
         """Show the same lines in another way; the first visible one stays."""
         first = self._row_at(self.scroll_offset.y)
         self.wraps = wraps
-        self.look = replace(look, wrap=max(1, self.size.width) if wraps else 0)
+        self.look = replace(look, wrap=max(1, self._across) if wraps else 0)
         self._rebuild()
         self._settle()
         if not self.following and first is not None:
@@ -163,7 +168,7 @@ class LogView(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         """Folded lines are folded anew."""
-        if self.wraps and self.look.wrap != self.size.width:
+        if self.wraps and self.look.wrap != self._across:
             self.set_look(self.look, wraps=True)
         self._settle()
 
@@ -269,7 +274,7 @@ class LogView(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
         left, top = self.scroll_offset
-        row, width = self._row_at(top + y), self.size.width
+        row, width = self._row_at(top + y), self._across
         if row is None:
             told = self.empty if not self._rows and y == 1 else ""
             style = self.get_component_rich_style("log--empty")
@@ -288,7 +293,7 @@ class LogView(ScrollView, can_focus=True):
 
     def _separator(self, row: Row) -> str:
         told = f"── {self._describe(row.line.run)} "
-        return told + "─" * max(2, self.size.width - len(told))
+        return told + "─" * max(2, self._across - len(told))
 
     def _text(self, line: Line) -> Text:
         """The line with its label, colours and hits; kept for the next time it is drawn."""

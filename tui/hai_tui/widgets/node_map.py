@@ -15,7 +15,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from hai.v1.node_pb2 import Node
-from hai_tui.cluster.layout import CELL, MapRow, Place, beside, place_of, rows_of
+from hai_tui.cli.table import printable
+from hai_tui.cluster.layout import CELL, MapRow, Place, beside, cell_for, place_of, rows_of
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.theme import tones
 
@@ -24,7 +25,8 @@ class NodeMap(ScrollView, can_focus=True):
     """Posts Moved when the cursor stands on another node, Opened on enter or a double click."""
 
     DEFAULT_CSS = """
-    NodeMap { height: 1fr; background: $background; scrollbar-size-vertical: 1; padding: 0 1; }
+    NodeMap { height: 1fr; background: $background; scrollbar-size-vertical: 1; padding: 0 1;
+              scrollbar-gutter: stable; }
     NodeMap > .map--title { text-style: bold; color: $secondary; }
     NodeMap > .map--cursor { background: $primary 60%; text-style: bold; }
     NodeMap > .map--same { background: $accent 30%; }
@@ -59,6 +61,7 @@ class NodeMap(ScrollView, can_focus=True):
         super().__init__()
         self._known, self._user = nodes, user
         self._map: list[MapRow] = []
+        self._cell = CELL
         self.cursor = ""
         self.empty = ""
         self.marked_task = 0  # the nodes of this task stand out
@@ -70,7 +73,9 @@ class NodeMap(ScrollView, can_focus=True):
 
     def show(self) -> None:
         """Lay the nodes out anew; the cursor stays on its node."""
-        self._map = rows_of(self._known.values(), max(1, self.size.width - 1))
+        nodes, width = list(self._known.values()), max(1, self.scrollable_content_region.width)
+        self._cell = cell_for(nodes, width, self.size.height)
+        self._map = rows_of(nodes, width, self._cell)
         if self.cursor not in self._known:
             self.cursor = next((n for row in self._map for n in row.names), "")
             self.post_message(self.Moved())
@@ -94,7 +99,7 @@ class NodeMap(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor there; twice: show it."""
-        row, cell = self.scroll_offset.y + event.y, (event.x - 1) // CELL
+        row, cell = self.scroll_offset.y + event.y, (event.x - 1) // self._cell
         if 0 <= row < len(self._map) and 0 <= cell < len(self._map[row].names):
             self._move(Place(row, cell))
             if event.chain == 2:
@@ -128,9 +133,15 @@ class NodeMap(ScrollView, can_focus=True):
         for name in row.names:
             node = self._known[name]
             look = LOOKS[condition(node, user)]
-            segments.append(Segment(look.glyph, styles[look.tone] + self._mark(node)))
-            segments.append(Segment(" " * (CELL - 1), self.rich_style))
+            segments.append(Segment(look.glyph, self._mark(node) + styles[look.tone]))
+            segments.append(Segment(self._named(name), self.rich_style))
         return segments
+
+    def _named(self, name: str) -> str:
+        """What follows the sign."""
+        if self._cell == CELL:
+            return " "
+        return f" {printable(name)}".ljust(self._cell - 1)
 
     def _mark(self, node: Node) -> Style:
         if node.name == self.cursor:

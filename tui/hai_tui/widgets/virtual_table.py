@@ -131,6 +131,10 @@ class VirtualTable(ScrollView, can_focus=True):
             return [id for id in self._ids if id in self.marked]
         return [self.cursor_id] if self._ids else []
 
+    def shows(self, key: str) -> bool:
+        """True when that column fits now."""
+        return any(column.key == key for column in self._shown)
+
     def set_columns(self, columns: Sequence[Column]) -> None:
         """Show other columns."""
         self._columns = tuple(columns)
