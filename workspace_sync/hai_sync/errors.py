@@ -1,6 +1,7 @@
-"""What this package raises beside the client's errors; all are HaiErrors, so that commands tell them alike.
+"""What this package raises beside the client's errors. All but Restless are HaiErrors: commands tell them alike.
 
 SyncRefused    the plan is not carried out: conflicts, many removals, a root that is not itself
+Restless       a file is not what it was when the decision was made; the sync begins anew
 BadPeer        the server sent what must not be, and nothing of it was taken
 """
 
@@ -19,3 +20,12 @@ class BadPeer(HaiError):
     """The server sent what must not be, and nothing of it was taken."""
 
     default_reason = "BAD_PEER"
+
+
+class Restless(Exception):
+    """A file is not what it was when the decision was made; `path` tells which."""
+
+    def __init__(self, path: str, why: str = "it changes while it is read") -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why

@@ -10,12 +10,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hai.client.errors import NotFound, UsageError
 from hai_sync.core.names import OWN
@@ -23,6 +21,7 @@ from hai_sync.core.names import OWN
 CONFIG = "workspace.yml"
 TEMPORARY = "tmp"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}")
+_LINE = re.compile(r"^(name|id): *['\"]?([A-Za-z0-9._-]+)['\"]? *$", re.MULTILINE)
 _SYSTEM = ("/", "/usr", "/sys", "/proc", "/boot", "/dev", "/run", "/etc", "/var", "/bin", "/lib")
 
 
@@ -33,7 +32,6 @@ class Place:
     root: Path
     name: str
     id: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def own(self) -> Path:
@@ -76,23 +74,19 @@ def find(start: Path | None = None) -> Place:
 
 
 def _read(root: Path) -> Place:
-    import yaml
-
+    """Of the file only two plain lines are of interest."""
     path = root / OWN / CONFIG
-    try:
-        data = yaml.safe_load(path.read_text("utf-8"))
-        name, id = str(data["name"]), str(uuid.UUID(str(data["id"])))
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+    lines = dict(_LINE.findall(path.read_text("utf-8", "replace")))
+    if not {"name", "id"} <= lines.keys():
         raise UsageError(
-            f"cannot read {path}: {error}", hint="correct it, or remove it and init again"
-        ) from error
-    return Place(root, name, id, data)
+            f"{path} has no lines `name: NAME` and `id: ID`",
+            hint="correct it, or remove it and init again",
+        )
+    return Place(root, lines["name"], lines["id"])
 
 
 def create(root: Path, name: str) -> tuple[Place, bool]:
     """Make a directory a workspace; False: it is this one already. Raises UsageError."""
-    import yaml
-
     _check_name(name)
     root = Path(os.path.realpath(root))
     _check_root(root)
@@ -102,9 +96,9 @@ def create(root: Path, name: str) -> tuple[Place, bool]:
         known = None
     if known is not None:
         return _same(known, root, name), False
-    place = Place(root, name, str(uuid.uuid4()))
+    place = Place(root, name, os.urandom(16).hex())
     place.own.mkdir(exist_ok=True)
-    text = yaml.safe_dump({"name": name, "id": place.id}, sort_keys=False)
+    text = f"# this directory is a workspace of HAI Platform; see `haiworkspace --help`\nname: {name}\nid: {place.id}\n"
     temporary = place.own / (CONFIG + ".new")
     temporary.write_text(text, "utf-8")
     os.replace(temporary, place.own / CONFIG)

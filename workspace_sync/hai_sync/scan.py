@@ -10,15 +10,12 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from blake3 import blake3
-
 from hai_sync.core import names
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below
-from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules, rule_set
+from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules
 from hai_sync.index import Signature, racy, signature
 
 _READ_BYTES = 1 << 20
@@ -244,8 +241,8 @@ class _Walker:
                 texts.append((prefix + name, text))
                 now = signature(here[name].stat(follow_symlinks=False))
                 same = same and self.known.signatures.get(prefix + name) == now
-        if texts and (found := rule_set(texts)):
-            self.found.levels[folder] = found
+        if texts:
+            self.found.levels[folder] = RuleSet(texts)
         return same
 
     def see(self, path: str, at: str, status: os.stat_result) -> None:
@@ -303,6 +300,8 @@ def hash_files(found: Scan, paths: Sequence[str]) -> None:
     """Look into files, several at a time. What cannot be read becomes a problem."""
     if not paths:
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     if len(paths) < 3:
         results = [_hash(found, path) for path in paths]
     else:
@@ -350,6 +349,8 @@ def _hash_until_still(found: Scan, path: str) -> tuple[Entry, Signature]:
 
 
 def _digest(file: int, size: int) -> bytes:
+    from blake3 import blake3
+
     if size <= _READ_BYTES:
         return blake3(read_all(file, size)).digest()
     state = blake3()

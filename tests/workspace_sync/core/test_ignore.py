@@ -11,16 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hai_sync.core.ignore import Ignore, default_rules, forced_rules, rule_set
+from hai_sync.core.ignore import Ignore, RuleSet, default_rules, forced_rules
 
 
 def ignore(files: dict[str, str]) -> Ignore:
     """From the text of a .gitignore per directory."""
-    levels = {
-        folder: rules
-        for folder, text in files.items()
-        if (rules := rule_set([(f"{folder}/.gitignore", text.splitlines())]))
-    }
+    levels = {f: RuleSet([(f"{f}/.gitignore", t.splitlines())]) for f, t in files.items()}
     return Ignore(levels)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 from blake3 import blake3
-from pyfastcdc import FastCDC
+
+if TYPE_CHECKING:
+    from pyfastcdc import FastCDC
 
 WHOLE_BYTES = 1 << 20
 """Files up to this size travel whole, larger ones in chunks."""
@@ -14,7 +18,12 @@ WHOLE_BYTES = 1 << 20
 SMALLEST, AVERAGE, LARGEST = 16 << 10, 64 << 10, 256 << 10
 BLOCK_BYTES = 8 << 20
 
-_cutter = FastCDC(avg_size=AVERAGE, min_size=SMALLEST, max_size=LARGEST)
+
+@cache
+def _cutter() -> FastCDC:
+    from pyfastcdc import FastCDC  # most pushes have no large files
+
+    return FastCDC(avg_size=AVERAGE, min_size=SMALLEST, max_size=LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,7 @@ def cut(read: Callable[[int], bytes]) -> Iterator[tuple[Piece, memoryview]]:
         last = len(block) < BLOCK_BYTES - len(rest)
         data = rest + block if rest else block
         used = 0
-        for chunk in _cutter.cut_buf(data):
+        for chunk in _cutter().cut_buf(data):
             end = chunk.offset + chunk.length
             if end > len(data) - LARGEST and not last:
                 break  # its end may be that of the block only

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+from functools import cache, cached_property
 
 from hai_sync.core.entry import ancestors, parent
 from hai_sync.core.names import is_own
@@ -57,34 +56,34 @@ def _went_on(found: re.Match[str]) -> bool:
     return "ps_d" in found.re.groupindex and found.start("ps_d") >= 0
 
 
-@dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules that stand in one directory; the last one that fits counts."""
+    """The rules that stand in one directory; the last one that fits counts.
 
-    rules: tuple[Rule, ...]
-    names: (
-        re.Pattern[str] | None
-    )  # most paths fit none: a look at the name, and one at the path, tell
-    paths: re.Pattern[str] | None
+    They are read when somebody asks: where nothing has changed nobody does.
+    """
+
+    def __init__(self, texts: Iterable[tuple[str, Iterable[str]]]) -> None:
+        self._texts = texts
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """In the order of their files and lines."""
+        return tuple(rule for source, lines in self._texts for rule in _read(source, lines))
+
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
+        """Of names and of paths: most paths fit none, and one look at each tells."""
+        patterns = [str(rule.regex.pattern).replace("(?P<ps_d>", "(?:") for rule in self.rules]
+        of_names = [pattern[len(_ANYWHERE) :] for pattern in patterns if _is_name(pattern)]
+        return _any_of(of_names), _any_of([p for p in patterns if not _is_name(p)])
 
     def find(self, path: str, is_directory: bool) -> Rule | None:
         """The rule that decides about a path relative to this directory."""
-        name = path.rpartition("/")[2]
-        fits = self.names is not None and self.names.match(name) is not None
-        if not fits and (self.paths is None or self.paths.match(path) is None):
+        names, paths = self._patterns
+        fits = names is not None and names.match(path.rpartition("/")[2]) is not None
+        if not fits and (paths is None or paths.match(path) is None):
             return None
         return next((r for r in reversed(self.rules) if r.fits(path, is_directory)), None)
-
-
-def rule_set(texts: Iterable[tuple[str, Iterable[str]]]) -> RuleSet | None:
-    """From the lines of one directory's files; None: nothing is said."""
-    rules = [rule for source, lines in texts for rule in _read(source, lines)]
-    if not rules:
-        return None
-    patterns = [str(rule.regex.pattern).replace("(?P<ps_d>", "(?:") for rule in rules]
-    of_names = [pattern[len(_ANYWHERE) :] for pattern in patterns if _is_name(pattern)]
-    of_paths = [pattern for pattern in patterns if not _is_name(pattern)]
-    return RuleSet(tuple(rules), _any_of(of_names), _any_of(of_paths))
 
 
 _ANYWHERE = "^(?:.+/)?"
@@ -103,6 +102,8 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
 
 
 def _read(source: str, lines: Iterable[str]) -> Iterable[Rule]:
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # 20 ms, when it is needed
+
     for number, line in enumerate(lines, 1):
         text = line.removesuffix("\n").removesuffix("\r")
         bare = _without_blanks(text)
@@ -175,12 +176,13 @@ class Ignore:
         return None
 
 
-def default_rules() -> RuleSet | None:
+@cache
+def default_rules() -> RuleSet:
     """What nobody wants to sync."""
-    return rule_set([("defaults", DEFAULTS)])
+    return RuleSet([("defaults", DEFAULTS)])
 
 
 def forced_rules(include: Sequence[str], exclude: Sequence[str]) -> RuleSet | None:
     """Of the command line: what is included beats what is excluded."""
     lines = [*exclude, *(f"!{pattern}" for pattern in include)]
-    return rule_set([("command line", lines)])
+    return RuleSet([("command line", lines)]) if lines else None

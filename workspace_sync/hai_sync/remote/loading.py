@@ -17,21 +17,13 @@ from blake3 import blake3
 from hai_sync.core.chunks import LARGEST, WHOLE_BYTES, Piece, cut, digest_of
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
+from hai_sync.errors import Restless
 from hai_sync.index import Signature, signature
 from hai_sync.remote.contents import BATCH_BYTES
 from hai_sync.scan import open_file, read_all
 
 _ENTRIES = 400
 _hashing = ThreadPoolExecutor(1)
-
-
-class Restless(Exception):
-    """A file is not what it was when the decision was made; `path` tells which."""
-
-    def __init__(self, path: str, why: str = "it changes while it is read") -> None:
-        super().__init__(f"{path}: {why}")
-        self.path = path
-        self.why = why
 
 
 @dataclass(slots=True)

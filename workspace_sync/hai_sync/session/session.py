@@ -8,10 +8,11 @@ moved on meanwhile, or a file that changes while it is read, starts it anew.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from hai.client.connection import on_loopback
 from hai.client.errors import Conflict, HaiError
@@ -20,16 +21,17 @@ from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below
 from hai_sync.core.guard import too_many_removals
 from hai_sync.core.reconcile import differing, rebase, reconcile, undecided
 from hai_sync.core.rules import Mode, Outcome
+from hai_sync.errors import Restless
 from hai_sync.index import Index
 from hai_sync.kept import Kept
-from hai_sync.place import Place, locked
+from hai_sync.place import TEMPORARY, Place, locked
 from hai_sync.remote.endpoint import Remote, holder
-from hai_sync.remote.loading import Restless
-from hai_sync.remote.sending import Order, Sent, push
 from hai_sync.scan import Known, Scan, full_tree, hash_files, ignore_of, rescan, scan
-from hai_sync.session.arriving import Arrival, sweep
 from hai_sync.session.wish import Listener, Refused, Report, Silent, Wish, sizes
 from hai_sync.transition import Fault, Result
+
+if TYPE_CHECKING:
+    from hai_sync.remote.sending import Sent
 
 ATTEMPTS = 6
 
@@ -82,7 +84,10 @@ class Session:
             return await self._sync(wish)
 
     async def _sync(self, wish: Wish) -> Report:
-        await asyncio.to_thread(sweep, self.place)
+        if (self.place.own / TEMPORARY).exists():
+            from hai_sync.session.arriving import sweep
+
+            await asyncio.to_thread(sweep, self.place)
         if self.index.fact("generation") != self._generation:
             self._sides = self._hints = self._read = None  # another process has synced meanwhile
         last: Exception | None = None
@@ -268,6 +273,8 @@ class Session:
     async def _arrive(self, sides: _Sides, outcome: Outcome) -> Result:
         if not outcome.to_local:
             return Result()
+        from hai_sync.session.arriving import Arrival
+
         files, size = sizes(outcome.to_local)
         self.listener.stage("download", files, size)
         arrival = Arrival(
@@ -290,6 +297,8 @@ class Session:
         wish: Wish,
         local: Tree,
     ) -> Sent:
+        from hai_sync.remote.sending import Order, push
+
         files, size = sizes(changes)
         self.listener.stage("upload", files, size)
         sources = {p: at for p, at in outcome.copies.items() if p not in local}
@@ -336,7 +345,7 @@ class Session:
             "filter": wish.filter.fingerprint(),
             "clean": "yes" if clean else "no",
             "synced": str(time.time()),
-            "generation": uuid.uuid4().hex,
+            "generation": os.urandom(16).hex(),
         }
         self._generation = facts["generation"]
         self.index.agree(base, new_base, remote, facts)
