@@ -75,7 +75,7 @@ def _own_cookie(value: str, ours: str) -> str | None:
     first, *rest = value.split(";")
     if first.partition("=")[0].strip() == ours:
         return None
-    return ";".join([first, *(a for a in rest if a.strip().lower().partition("=")[0] != "domain")])
+    return ";".join([first, *(a for a in rest if a.partition("=")[0].strip().lower() != "domain")])
 
 
 def cookie_value(header: str, name: str) -> str:

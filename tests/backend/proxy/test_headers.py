@@ -1,0 +1,118 @@
+"""Which headers pass, and which requests are refused for theirs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_backend.proxy.headers import cookie_value, foreign, set_cookie, to_browser, to_service
+
+COOKIE = "hai_session"
+
+
+def told(*headers: tuple[str, str], connection: str = "") -> dict[str, str]:
+    found = to_service(headers, connection, "t5.localhost", "http", "ada", COOKIE)
+    assert len({name.lower() for name, _ in found}) == len(found)
+    return {name.lower(): value for name, value in found}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Authorization", "authorization", "Connection", "Upgrade", "TE", "Transfer-Encoding"),
+        *(
+            "Forwarded",
+            "X-Forwarded-For",
+            "x-real-ip",
+            "Expect",
+            "Proxy-Authorization",
+            "Keep-Alive",
+        ),
+        *("Sec-WebSocket-Key", "X-Hai-Anything"),
+    ],
+)
+def test_what_does_not_reach_a_service(name: str) -> None:
+    assert name.lower() not in told((name, "x"))
+
+
+def test_what_connection_names_goes_no_further() -> None:
+    assert "x-private" not in told(("X-Private", "1"), connection="close, X-Private")
+    assert told(("X-Other", "1"), connection="close")["x-other"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("cookies", "left"),
+    [
+        pytest.param("hai_session=s", None, id="ours alone"),
+        pytest.param("a=1; hai_session=s; b=2", "a=1; b=2", id="in the middle"),
+        pytest.param("hai_session=s; hai_session=t; c=3", "c=3", id="twice"),
+        pytest.param(" hai_session =s; d=4", "d=4", id="with blanks"),
+        pytest.param("xhai_session=s; e", "xhai_session=s; e", id="another name"),
+    ],
+)
+def test_our_cookie_stays_here(cookies: str, left: str | None) -> None:
+    assert told(("Cookie", cookies)).get("cookie") == left
+
+
+def test_a_service_is_told_who_and_where() -> None:
+    found = told(("Host", "evil"), ("X-Hai-User", "root"))
+    assert (found["host"], found["x-hai-user"], found["x-forwarded-proto"]) == (
+        "t5.localhost",
+        "ada",
+        "http",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        pytest.param("a=1; Path=/", "a=1; Path=/", id="own"),
+        pytest.param("a=1; Domain=.example.org; Path=/", "a=1; Path=/", id="for siblings"),
+        pytest.param("a=1; DOMAIN = x", "a=1", id="blanks and capitals"),
+        pytest.param("hai_session=x; Path=/", None, id="ours"),
+    ],
+)
+def test_cookies_of_services(value: str, kept: str | None) -> None:
+    found = [v for _, v in to_browser([("Set-Cookie", value)], "", COOKIE)]
+    assert found == ([] if kept is None else [kept])
+
+
+@given(st.text(max_size=60))
+def test_a_cookie_of_any_shape_is_one_value_or_none(header: str) -> None:
+    assert isinstance(cookie_value(header, COOKIE), str)
+
+
+def test_two_sessions_are_none() -> None:
+    assert cookie_value("hai_session=a; x=1", COOKIE) == "a"
+    assert cookie_value("hai_session=a; hai_session=b", COOKIE) == ""
+
+
+OWN = "https://t5.example.org"
+
+
+@pytest.mark.parametrize(
+    ("headers", "method", "expected"),
+    [
+        pytest.param({}, "POST", False, id="no browser"),
+        pytest.param({"Origin": OWN}, "POST", False, id="own page"),
+        pytest.param({"Origin": OWN + ".evil.org"}, "GET", True, id="prefix"),
+        pytest.param({"Origin": "null"}, "GET", True, id="null"),
+        pytest.param({"Sec-Fetch-Site": "none"}, "GET", False, id="typed"),
+        pytest.param({"Sec-Fetch-Site": "same-site"}, "GET", True, id="sibling's image"),
+        pytest.param(
+            {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}, "GET", False, id="link"
+        ),
+        pytest.param(
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, "POST", True, id="form"
+        ),
+        pytest.param({"Sec-Fetch-Site": "odd"}, "GET", True, id="unknown word"),
+    ],
+)
+def test_requests_of_other_pages(headers: dict[str, str], method: str, expected: bool) -> None:
+    assert foreign(headers, OWN, method) is expected
+
+
+def test_the_cookie_is_for_nobody_else() -> None:
+    made = set_cookie("__Host-hai_session", "v", "/", 60, secure=True)
+    assert made == "__Host-hai_session=v; HttpOnly; Max-Age=60; Path=/; SameSite=Lax; Secure"

@@ -1,0 +1,78 @@
+"""Links and sessions: signed, bound to one task, and worth nothing without a good token behind them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hai_backend.auth import browsers
+from hai_backend.auth.browsers import Pass
+from hai_backend.auth.directory import Directory
+from hai_backend.domain.user import TokenScope
+from hai_backend.proxy.sessions import LINK_SECONDS, SESSION_SECONDS, Sessions
+from hai_backend.store.memory import MemoryStore
+from hai_backend.testing import ManualClock
+
+KEY = browsers.signing_key(b"secret")
+PASS = Pass("session", "ada", 3, 5, 100.0)
+
+
+def test_a_pass_is_read_back_until_its_time_is_over() -> None:
+    text = browsers.sign(KEY, PASS)
+    assert browsers.read(KEY, "session", text, 99.9) == PASS
+    assert browsers.read(KEY, "session", text, 100.0) is None
+    assert browsers.read(KEY, "link", text, 1.0) is None
+    assert browsers.read(browsers.signing_key(b"other"), "session", text, 1.0) is None
+
+
+@given(st.integers(0, 400), st.integers(1, 255))
+def test_a_pass_that_was_changed_is_none(at: int, by: int) -> None:
+    text = browsers.sign(KEY, PASS)
+    at %= len(text)
+    changed = text[:at] + chr((ord(text[at]) + by) % 128) + text[at + 1 :]
+    found = browsers.read(KEY, "session", changed, 1.0)
+    assert found in (None, PASS)  # the last letter has bits that mean nothing
+
+
+@given(st.text(max_size=2000))
+def test_nonsense_is_no_pass(text: str) -> None:
+    assert browsers.read(KEY, "session", text, 1.0) is None
+
+
+async def test_a_link_is_traded_once_and_a_session_lasts_as_long_as_its_token() -> None:
+    clock = ManualClock()
+    directory = Directory(MemoryStore())
+    await directory.bootstrap("ada", clock.now())
+    token, secret = await directory.create_token("ada", TokenScope.ALL, clock.now())
+    sessions = Sessions(b"secret", directory, clock)
+    identity = directory.identify(secret, clock.now())
+    link = sessions.link_key(identity, 5)
+    assert sessions.begin(6, link) is None
+    session = sessions.begin(5, link)
+    assert session is not None
+    assert sessions.begin(5, link) is None
+    assert sessions.visitor(5, link) is None
+    assert sessions.visitor(6, session) is None
+    assert sessions.visitor(5, session) == identity
+    assert Sessions(b"secret", directory, clock).visitor(5, session) == identity
+    assert sessions.renewed(5, session) is None
+    clock.advance(SESSION_SECONDS / 2 + 1)
+    renewed = sessions.renewed(5, session)
+    assert renewed is not None
+    clock.advance(SESSION_SECONDS / 2)
+    assert sessions.visitor(5, session) is None
+    assert sessions.visitor(5, renewed) == identity
+    await directory.revoke_token(token.id)
+    assert sessions.visitor(5, renewed) is None
+
+
+async def test_a_link_of_an_hour_ago_or_of_another_server_is_none() -> None:
+    clock = ManualClock()
+    directory = Directory(MemoryStore())
+    secret = await directory.bootstrap("ada", clock.now())
+    sessions = Sessions(b"secret", directory, clock)
+    identity = directory.identify(str(secret), clock.now())
+    assert Sessions(b"secret", directory, clock).begin(5, sessions.link_key(identity, 5)) is None
+    late = sessions.link_key(identity, 5)
+    clock.advance(LINK_SECONDS)
+    assert sessions.begin(5, late) is None

@@ -1,0 +1,241 @@
+"""Dev containers with a real JupyterLab: opened through the proxy, put away with notice, back at the same address."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from hai.client.errors import Conflict
+from hai.v1.container_pb2 import SERVICE_ACTION_RESTART, SERVICE_STATE_READY
+from hai.v1.task_pb2 import (
+    RUN_STATE_ENDED,
+    RUN_STATE_RUNNING,
+    RUN_STATE_TERMINATING,
+    TASK_STATE_FINISHED,
+    TASK_STATE_RUNNING,
+    TASK_STATE_SUSPENDED,
+    Task,
+)
+from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, ServiceSpec, TaskSpec
+from tests.e2e.reaching import Reach, browser, origin_of, reach, signed_in
+
+pytest.importorskip("jupyterlab")
+GRACE = 1.5
+MARGIN = 2.0
+_LEAVING = (RUN_STATE_TERMINATING, RUN_STATE_ENDED)
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Reach]:
+    async with reach(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[aiohttp.ClientSession]:
+    async with browser() as session:
+        yield session
+
+
+def spec(
+    name: str = "lab", *, spot: bool = False, jupyter: bool = True, **options: Any
+) -> TaskSpec:
+    """Without jupyter it is a container that starts at once."""
+    return TaskSpec(
+        version=2,
+        name=name,
+        task_type="jupyter",
+        spec=ProgramSpec(entrypoint="sleep", parameters=["infinity"], entrypoint_executable=True),
+        resource=ResourceSpec(is_spot=spot),
+        services=[ServiceSpec(name="jupyter")] if jupyter else [],
+        options=OptionsSpec(**{"save_within": GRACE + MARGIN, **options}),
+    )
+
+
+async def created(here: Reach, **more: Any) -> Task:
+    task = await here.client.tasks.create(spec(**more))
+    await here.until(task.id, lambda t: t.run.state == RUN_STATE_RUNNING)
+    await _until_open(here, task)
+    return task
+
+
+def home_of(here: Reach, task: Task) -> Path:
+    return here.home / "containers" / str(task.id)
+
+
+async def shell(here: Reach, task: Task, script: str) -> str:
+    _, answers = here.client.tunnels.shell(task.id, ["sh", "-c", script])
+    return b"".join([a.data async for a in answers]).decode()
+
+
+async def test_lab_works_through_the_proxy(here: Reach, web: aiohttp.ClientSession) -> None:
+    """Pages, XSRF, contents, a kernel over a websocket; then idleness that knows a busy kernel; then a restart."""
+    task = await here.client.tasks.create(spec())
+    began = time.monotonic()
+    url = await signed_in(web, here.client, task.id)
+    await here.ready(task.id, "jupyter")
+    async with web.get(f"{url}lab") as page:
+        assert page.status == 200
+        assert "jupyter-config-data" in await page.text()
+    print(f"ready after {time.monotonic() - began:.1f} s")
+    xsrf = {c.key: c.value for c in web.cookie_jar if c.key == "_xsrf"}["_xsrf"]
+    headers = {"X-XSRFToken": xsrf, "Origin": origin_of(url)}
+    async with web.put(f"{url}api/contents/a.txt", json=_text("hello"), headers=headers) as saved:
+        assert saved.status == 201
+    async with web.put(f"{url}api/contents/b.txt", json=_text("hello")) as refused:
+        assert refused.status == 403
+    assert (home_of(here, task) / "a.txt").read_text() == "hello"
+    async with web.post(f"{url}api/kernels", json={"name": "python3"}, headers=headers) as made:
+        kernel = (await made.json())["id"]
+    channels = f"{url.replace('http:', 'ws:')}api/kernels/{kernel}/channels"
+    async with web.ws_connect(
+        channels, headers={"Origin": origin_of(url)}, max_msg_size=0
+    ) as socket:
+        await socket.send_json(_execute("print(6 * 7); import time; time.sleep(2)"))
+        assert await _printed(socket) == "42\n"
+        busy = json.loads(await shell(here, task, _ASK))
+        assert [k["execution_state"] for k in busy] == ["busy"]
+    found = await here.client.containers.control(task.id, "jupyter", SERVICE_ACTION_RESTART)
+    assert [(s.state, s.starts) for s in found.services] == [(SERVICE_STATE_READY, 2)]
+    async with web.get(f"{url}api/status") as answer:
+        assert answer.status == 200
+
+
+_ASK = 'cd "$(dirname "$HAI_CONTROL_FILE")" && curl -s --unix-socket jupyter.sock http://localhost/api/kernels'
+
+
+def _text(content: str) -> dict[str, str]:
+    return {"type": "file", "format": "text", "content": content}
+
+
+def _execute(code: str) -> dict[str, Any]:
+    header = {"msg_id": "1", "msg_type": "execute_request", "session": "s", "version": "5.3"}
+    return {
+        "header": {**header, "username": "", "date": ""},
+        "parent_header": {},
+        "metadata": {},
+        "content": {"code": code, "silent": False, "store_history": False, "user_expressions": {}},
+        "channel": "shell",
+        "buffers": [],
+    }
+
+
+async def _printed(socket: aiohttp.ClientWebSocketResponse) -> str:
+    async for message in socket:
+        said = json.loads(message.data)
+        if said["header"]["msg_type"] == "stream":
+            return str(said["content"]["text"])
+    raise AssertionError("the kernel said nothing")
+
+
+async def test_reclaim_gives_notice_and_the_container_returns(here: Reach) -> None:
+    """A spot container that another task displaces: never before the grace is over, with its files, same address."""
+    container = await created(here, name="spot", spot=True, jupyter=False)
+    other = await created(here, name="other", spot=True, jupyter=False)
+    url = (await here.client.containers.get(container.id)).url
+    await shell(here, container, "echo kept > file")
+    urgent = await here.client.tasks.create(
+        TaskSpec(
+            version=2,
+            name="urgent",
+            priority=50,
+            spec=ProgramSpec(entrypoint="true", entrypoint_executable=True),
+            resource=ResourceSpec(node_count=2),
+        )
+    )
+    said = await _notice(here, container)
+    gone = await here.until(container.id, lambda t: t.run.state in _LEAVING)
+    lasted = time.time() - said["given_at"]
+    assert said["kind"] == "reclaim"
+    assert str(urgent.id) in said["reason"] or "urgent" in said["reason"]
+    assert said["ends_at"] - said["given_at"] == pytest.approx(GRACE)
+    assert GRACE <= lasted < GRACE + MARGIN
+    assert gone.id == container.id
+    assert (await here.client.tasks.wait(urgent.id, timeout=60)).state == TASK_STATE_FINISHED
+    for each in (container, other):
+        back = await here.until(
+            each.id, lambda t: t.run_count == 2 and t.state == TASK_STATE_RUNNING
+        )
+        assert back.suspend_count == 1
+    await _until_open(here, container)
+    assert await shell(here, container, "cat file") == "kept\n"
+    assert (await here.client.containers.get(container.id)).url == url
+
+
+async def _notice(here: Reach, task: Task) -> dict[str, Any]:
+    """As one reads it inside."""
+    wait = 'until [ -e "$HAI_NOTICE_FILE" ]; do sleep 0.02; done; cat "$HAI_NOTICE_FILE"'
+    found: dict[str, Any] = json.loads(await shell(here, task, wait))
+    return found
+
+
+async def _until_open(here: Reach, task: Task) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await shell(here, task, "true")
+                return
+            except Conflict:
+                await asyncio.sleep(0.1)
+
+
+async def test_its_owner_need_not_be_warned(here: Reach) -> None:
+    """`hai container stop` waits for the notebooks, not for the grace: `saved` on the agent's socket lets it go."""
+    container = await created(here, jupyter=False, save_within=60.0)
+    program = here.directory / "panel.py"
+    program.write_text(_PANEL)
+    watching = asyncio.ensure_future(shell(here, container, f"python3 {program} > said"))
+    await shell(here, container, "until [ -e said ]; do sleep 0.02; done")
+    began = time.monotonic()
+    await here.client.tasks.suspend(container.id, hold=True)
+    await here.until(container.id, lambda t: t.state == TASK_STATE_SUSPENDED)
+    assert time.monotonic() - began < 10
+    await asyncio.wait({watching})
+    assert watching.exception() is None or "ended" in str(watching.exception())
+    assert (home_of(here, container) / "said").read_text().startswith("stop\n")
+
+
+_PANEL = """
+import json, os, socket, time
+while not os.path.exists(os.environ["HAI_NOTICE_FILE"]):
+    time.sleep(0.02)
+print(json.load(open(os.environ["HAI_NOTICE_FILE"]))["kind"], flush=True)
+agent = socket.socket(socket.AF_UNIX)
+agent.connect(os.environ["HAI_AGENT_SOCKET"])
+agent.sendall(b'{"call": "saved"}\\n')
+print(agent.recv(99).decode(), end="", flush=True)
+"""
+
+
+async def test_a_lifetime_ends_and_is_renewed(here: Reach) -> None:
+    container = await created(here, jupyter=False, lifetime=3)
+    first = await here.client.containers.get(container.id)
+    assert first.HasField("ends_at")
+    await asyncio.sleep(1.0)
+    renewed = await here.client.containers.renew(container.id)
+    assert renewed.ends_at.ToMilliseconds() >= first.ends_at.ToMilliseconds() + 900
+    away = await here.until(container.id, lambda t: t.state == TASK_STATE_SUSPENDED)
+    assert away.held
+    assert "lifetime of 3 s is over" in away.reason
+    assert time.time() >= renewed.ends_at.ToMilliseconds() / 1000 + GRACE
+    await here.client.tasks.resume(container.id)
+    await here.until(container.id, lambda t: t.state == TASK_STATE_RUNNING and t.run_count == 2)
+
+
+async def test_deleting_ends_it_and_removes_its_files(here: Reach) -> None:
+    gone, kept = await created(here, jupyter=False), await created(here, name="kept", jupyter=False)
+    assert home_of(here, gone).is_dir()
+    await here.client.containers.delete(gone.id)
+    await here.client.containers.delete(kept.id, keep_files=True)
+    assert not home_of(here, gone).exists()
+    assert home_of(here, kept).is_dir()
+    assert (await here.client.tasks.get(gone.id)).state == TASK_STATE_FINISHED
+    with pytest.raises(Conflict, match="no dev container"):
+        await here.client.containers.delete((await here.task()).id)
