@@ -1,0 +1,78 @@
+"""Submitting from inside a workspace: pushed first, then its revision runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hai_tui.cli import pushing
+
+DONE = {"event": "done", "revision": 7, "conflicts": [], "problems": {}, "refused": ""}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that is one, with a program that answers in place of haiworkspace."""
+    (tmp_path / ".hfai").mkdir()
+    (tmp_path / ".hfai/workspace.yml").write_text("name: demo\nid: 1\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("")
+    monkeypatch.chdir(tmp_path / "src")
+    return tmp_path
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, report: dict, code: int = 0) -> list[Path]:
+    asked: list[Path] = []
+
+    def run(command: list[str], *, cwd: Path, **more: object) -> subprocess.CompletedProcess[str]:
+        asked.append(cwd)
+        return subprocess.CompletedProcess(command, code, json.dumps(report) + "\n", "")
+
+    monkeypatch.setattr(pushing.subprocess, "run", run)
+    return asked
+
+
+def test_the_task_names_the_revision_and_the_folder(hai, fake, workspace, monkeypatch) -> None:
+    asked = answer(monkeypatch, DONE)
+    assert hai("python", "train.py", "--").code == 0
+    newest = max(fake.world.tasks.values(), key=lambda task: task.id)
+    assert newest.spec.spec.workspace == "haiworkspace://demo@7/src"
+    assert asked == [workspace]
+
+
+def test_it_can_be_left(hai, fake, workspace, monkeypatch) -> None:
+    asked = answer(monkeypatch, DONE)
+    assert hai("python", "train.py", "--", "--no-push").code == 0
+    newest = max(fake.world.tasks.values(), key=lambda task: task.id)
+    assert newest.spec.spec.workspace == str(workspace / "src")
+    assert asked == []
+
+
+def test_elsewhere_nothing_is_pushed(hai, tmp_path, monkeypatch) -> None:
+    asked = answer(monkeypatch, DONE)
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert hai("python", "train.py", "--").code == 0
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        ({**DONE, "conflicts": ["a"]}, "1 files have changed on both sides"),
+        ({**DONE, "problems": {"a": "b"}}, "1 paths cannot be synced"),
+        ({**DONE, "refused": "many removals"}, "many removals"),
+    ],
+)
+def test_a_push_that_is_refused_submits_nothing(
+    report: dict, words: str, hai, fake, workspace, monkeypatch
+) -> None:
+    answer(monkeypatch, report, code=1)
+    before = len(fake.world.tasks)
+    found = hai("python", "train.py", "--")
+    assert found.code == 1
+    assert words in found.err
+    assert len(fake.world.tasks) == before
