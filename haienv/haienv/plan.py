@@ -45,7 +45,8 @@ class Step:
     needed_by: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        change = f"{self.before} -> {self.version}" if self.before else self.version
+        both = self.before and self.version and self.before != self.version
+        change = f"{self.before} -> {self.version}" if both else self.version or self.before
         return f"{self.action.value:<8} {self.name} {change}"
 
 

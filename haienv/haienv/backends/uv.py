@@ -135,6 +135,8 @@ def _binary() -> str:
 
 
 def _hint(text: str) -> str:
+    if "was not found" in text:
+        return "is the name right? --index and --find-links say where packages come from"
     if "No solution found" in text:
         return (
             "packages of parents are kept as they are; --force lets this environment have its own"

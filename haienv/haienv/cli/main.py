@@ -81,8 +81,15 @@ def group() -> Commands:
         help="Python environments for tasks: layered, locked, shared.",
         epilog=_EPILOG,
         context_settings={"help_option_names": ["-h", "--help"]},
-        no_args_is_help=True,
+        invoke_without_command=True,
+        callback=_help_without_command,
     )
+
+
+@click.pass_context
+def _help_without_command(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:

@@ -99,6 +99,7 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
     """The function behind the command."""
     from haienv import changes
     from haienv.layers import Wish
+    from haienv.plan import Action
     from haienv.wanted import Wanted, gather
 
     here = home()
@@ -129,7 +130,9 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
         settings.answer({"plan": steps_dict(plan)}, _text(plan))
         return 0
     settings.answer({**as_dict(made), "plan": steps_dict(plan)}, str(made.path))
-    settings.note(f"environment {made} is ready: source haienv {name}")
+    shared = sum(step.action is Action.SHARE for step in plan)
+    brings = f"{len(plan) - shared} packages of its own, {shared} of those asked for from below"
+    settings.note(f"environment {made} is ready ({brings}): source haienv {name}")
     return 0
 
 
