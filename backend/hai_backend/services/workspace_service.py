@@ -190,6 +190,8 @@ class WorkspaceService(WorkspaceServiceServicer):
                     await waiting
                 finally:
                     waiting.cancel()
+                if room.gone:
+                    raise NotFound(f"workspace {room.key[1]} was removed")
 
     async def _in_threads(self, room: Room, items: Iterator[Item]) -> AsyncIterator[Item]:
         """One after the other, each made in a thread."""

@@ -133,8 +133,6 @@ class Workspaces:
                 f"unfinished tasks run on workspace {name}: {_listed(pinned)}; stop them first",
                 reason="PINNED",
             )
-        async with self.rooms.open(key):
-            pass
         await self.rooms.delete(key)
 
     async def collect(self, room: Room, keep_seconds: float | None = None) -> None:

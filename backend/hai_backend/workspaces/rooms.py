@@ -27,6 +27,7 @@ Key = tuple[str, str]  # user and name
 Owner = Callable[[str], int]  # uid of a user; 0: none
 
 _THREADS = 4
+_LEAVE_SECONDS = 2.0  # for those who read it when it is deleted
 _OPEN = 64  # workspaces that stay open though nobody uses them
 
 
@@ -38,7 +39,7 @@ class Room:
         self.files = files
         self.changing = asyncio.Lock()
         self.users = 0
-        self.pushes = 0
+        self.gone = False  # it is being deleted: whoever waits for it must leave
         self.stored: int | None = None  # bytes; None: something has changed since it was asked
         self._next: asyncio.Future[None] | None = None
 
@@ -55,6 +56,17 @@ class Room:
             self._next = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._next)
 
+    async def unused(self) -> None:
+        """Return when nobody uses it."""
+        while self.users:
+            await self.wait()
+
+    def leave(self) -> None:
+        """One user less."""
+        self.users -= 1
+        if self.gone:
+            self.publish()
+
 
 class Rooms:
     """`root` is below what servers have in common."""
@@ -64,7 +76,7 @@ class Rooms:
         self._owner = owner
         self._threads = ThreadPoolExecutor(_THREADS, "workspaces")
         self._open: dict[Key, Room] = {}
-        self._opening = asyncio.Lock()
+        self._locks: dict[Key, asyncio.Lock] = {}
 
     async def work(
         self, path: Path, do: Callable[Given, Answer], *args: Given.args, **more: Given.kwargs
@@ -102,9 +114,13 @@ class Rooms:
         """Where it lies."""
         return self._root / key[0] / key[1]
 
+    def _opening(self, key: Key) -> asyncio.Lock:
+        """Held while one is made, opened, closed or deleted."""
+        return self._locks.setdefault(key, asyncio.Lock())
+
     async def create(self, key: Key, now: float, request_id: str) -> None:
         """An empty one. The same request again is no error. Raises Conflict NAME_TAKEN."""
-        async with self._opening:
+        async with self._opening(key):
             made = await self.work(self.path(key), self._create, key, now, request_id)
         if not made:
             raise Conflict(
@@ -140,13 +156,13 @@ class Rooms:
     @asynccontextmanager
     async def open(self, key: Key) -> AsyncIterator[Room]:
         """One of them, for as long as it is used. Raises NotFound or Unavailable."""
-        async with self._opening:
+        async with self._opening(key):
             room = self._open.get(key) or await self._opened(key)
             room.users += 1
         try:
             yield room
         finally:
-            room.users -= 1
+            room.leave()
 
     async def _opened(self, key: Key) -> Room:
         path = self.path(key)
@@ -170,24 +186,35 @@ class Rooms:
         return files
 
     async def _close_idle(self) -> None:
-        idle = [room for room in self._open.values() if not room.users]
+        idle = [r for r in self._open.values() if not r.users and not self._opening(r.key).locked()]
         for room in idle[: max(0, len(self._open) - _OPEN + 1)]:
+            async with self._opening(room.key):
+                await self._shut(room)
+
+    async def _shut(self, room: Room) -> None:
+        if not room.users and self._open.get(room.key) is room:
             del self._open[room.key]
             await self.work(room.files.path, room.files.close)
 
     async def delete(self, key: Key) -> None:
-        """Take it away with all that is in it; it is gone at once, its bytes a little later."""
-        async with self._opening:
-            room = self._open.get(key)
-            if room is not None and room.users > 1:
-                raise Conflict(
-                    f"{key[1]} is in use just now; try again when nobody pushes or watches"
-                )
-            if room is not None:
-                del self._open[key]
-                await self.work(room.files.path, room.files.close)
+        """Take it away with all that is in it; watchers are told. Raises NotFound, or Conflict when it is in use."""
+        async with self._opening(key):
+            room = self._open.get(key) or await self._opened(key)
+            await self._emptied(room)
+            await self._shut(room)
             gone = await self.work(self.path(key), self._hide, key)
         await self.work(gone, shutil.rmtree, gone, ignore_errors=True)
+
+    async def _emptied(self, room: Room) -> None:
+        room.gone = True
+        room.publish()
+        try:
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await room.unused()
+        except TimeoutError:
+            room.gone = False
+            message = f"somebody pushes or reads workspace {room.key[1]} just now; try again later"
+            raise Conflict(message, reason="IN_USE") from None
 
     def _hide(self, key: Key) -> Path:
         path = self.path(key)

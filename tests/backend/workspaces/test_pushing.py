@@ -7,15 +7,17 @@ import os
 import random
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
 from hai.client.client import Client
-from hai.client.errors import Conflict, Invalid, LimitReached, Unreachable
+from hai.client.errors import Conflict, Invalid, LimitReached, NotFound, Unreachable
 from hai.v1 import workspace_pb2 as pb
 from hai.v1 import workspace_service_pb2 as calls
+from hai.v1.user_pb2 import ROLE_USER, User
 from hai_backend.testing.server import running_server
 from hai_backend.testing.workspaces import (
     MTIME_NS,
@@ -369,3 +371,27 @@ async def test_a_lost_tree_is_an_error_and_never_an_empty_one(here, how: str) ->
     (here.root / "elsewhere").rename(here.files())
     assert list(await pusher.tree()) == ["f"]
     await pusher.push({"g": b"y"})
+
+
+async def test_a_workspace_that_is_deleted_tells_its_watchers(here) -> None:
+    await here.pusher()
+    watching = here.client.workspaces.watch("w")
+    await anext(watching)
+    await here.client.workspaces.delete("w")
+    with pytest.raises(NotFound):
+        await anext(watching)
+
+
+async def test_files_belong_to_their_user(here) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    await here.client.users.create(User(name="eve", role=ROLE_USER, active=True, uid=23456))
+    secret = (await here.client.users.create_token(user="eve")).secret
+    async with Client(replace(here.server.profile, token=secret)) as client:
+        pusher = await Pusher(client, "w").create()
+        await pusher.send([file("d/f", b"x"), link("l", "d")], {blake3(b"x").digest(): b"x"})
+    tree = here.root.parent / "eve/w/files"
+    owners = {path.lstat().st_uid for path in (tree, *tree.rglob("*"))}
+    assert owners == {23456}
+    for ours in ("incoming", "objects"):
+        assert (tree.parent / ours).stat().st_mode & 0o777 == 0o700
