@@ -68,7 +68,7 @@ def clone(home: Home, source: Environment, name: str) -> Environment:
 def _publish(home: Home, work: Path, name: str, layer_id: str, label: Label) -> None:
     made = work / "env"
     made.mkdir()
-    (made / LABEL).write_text(to_toml(label))
+    replace_text(made / LABEL, to_toml(label))
     (made / CURRENT).symlink_to(_link(layer_id))
     show(made, label)
     with committing(home):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -183,6 +184,7 @@ def _closed(target: Path, site: Path, layer: Layer) -> Path:
     size = close_files(target)
     packages = sum(1 for _ in infos(site))
     (target / RECORD).write_text(to_toml(replace(layer, size_bytes=size, packages=packages)))
+    (target / RECORD).chmod(0o444)
     for directory in (site, target / "bin"):
         directory.chmod(0o555)
     target.chmod(MODES["private"])
@@ -190,13 +192,15 @@ def _closed(target: Path, site: Path, layer: Layer) -> Path:
 
 
 def close_files(target: Path) -> int:
-    """Take the right to write from all files below; the sum of their bytes."""
+    """Let nobody write and everybody read (the directory on top says who comes in); the sum of bytes."""
     size = 0
     for folder, _, names in os.walk(target):
+        os.chmod(folder, 0o755)
         for name in names:
             path = os.path.join(folder, name)
             facts = os.lstat(path)
             size += facts.st_size
-            if facts.st_mode & 0o222 and not os.path.islink(path):
-                os.chmod(path, facts.st_mode & 0o7555)
+            wanted = 0o555 if facts.st_mode & 0o100 else 0o444
+            if stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) != wanted:
+                os.chmod(path, wanted)
     return size

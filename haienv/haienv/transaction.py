@@ -22,11 +22,22 @@ _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 def make_own(home: Home) -> None:
     """The caller's directory; others may walk through it, names and layers say who sees what."""
     try:
-        home.own.mkdir(parents=True, exist_ok=True)
+        with readable():
+            home.own.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Denied(
             f"{home.own} cannot be made: {error.strerror}", "set HAIENV_HOME to a place of yours"
         ) from error
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """What is made inside can be read by all, whatever the account's umask; directories above say who gets there."""
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextmanager
@@ -73,6 +84,7 @@ def replace_text(path: Path, text: str) -> None:
     try:
         with open(beside, "x", encoding="utf-8") as file:
             file.write(text)
+            os.fchmod(file.fileno(), 0o644)  # the directory says who comes in
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-OURS = ("layer.toml", "used")  # files of the registry, not of a package
+OURS = ("used",)  # a file of the registry, not of a package
 VERSIONS = "import {0}; print({0}.VERSION, {0}.__file__)"
 
 

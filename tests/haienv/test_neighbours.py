@@ -146,6 +146,24 @@ def test_modes_say_who_sees_it(haienv: Any) -> None:
     assert one.path.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_narrow_umask_does_not_hide_what_is_shown(haienv: Any) -> None:
+    before = os.umask(0o077)
+    try:
+        haienv.ok("create base --no_extend fast tool --visibility public")
+        haienv.ok("config append base extra-environment A=b")
+    finally:
+        os.umask(before)
+    base = haienv.get("base")
+    hidden = [
+        path
+        for top in (base.directory, base.path)
+        for path in (top, *top.rglob("*"))
+        if path.name not in ("used", "__pycache__") and path.stat().st_mode & 0o004 == 0
+    ]
+    assert hidden == []
+    assert haienv.home.own.stat().st_mode & 0o755 == 0o755
+
+
 def test_what_is_shown_stands_on_what_is_shown(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast")
     assert haienv("create top --extend base --visibility public").code == 1
