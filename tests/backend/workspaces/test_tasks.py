@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hai.client.errors import Conflict, Invalid, NotFound
-from hai.v1.task_pb2 import Task, TaskState
+from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_backend.testing.here import on_pods
+from hai_backend.testing.workspaces import Pusher
 
 WRITER = b"""import pathlib, sys
 print(pathlib.Path("data/input").read_text(), flush=True)
@@ -92,3 +96,15 @@ async def test_what_a_task_wrote_is_nobodys_else(here) -> None:
     await pusher.push({"a": b"x"})
     with pytest.raises(NotFound):
         await pusher.fetch(0, "../../files/a", task=99)
+
+
+async def test_a_pod_runs_in_the_tree_of_its_task(
+    tmp_path: Path,
+) -> None:
+    code = b"print(open('data').read())"
+    async with on_pods(tmp_path) as pods:
+        pusher = await Pusher(pods.client, "w").create()
+        await pusher.push({"run.py": code, "data": b"one"})
+        done = await pods.run(spec("haiworkspace://w"))
+        assert done.outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED, done
+        assert (await pods.lines(done.id))[0] == "one"
