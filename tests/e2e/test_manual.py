@@ -1,4 +1,4 @@
-"""Every command line of the manual's first steps works, in order, on a machine that has nothing."""
+"""Every command line in the manual's console blocks works, in order, on a machine that has nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +20,14 @@ def commands(page: Path) -> list[str]:
     return [line[2:] for line in lines if line.startswith("$ ")]
 
 
-def test_first_steps(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "before"),
+    [
+        pytest.param("first-steps.md", (), id="first steps"),
+        pytest.param("containers.md", ("hai up",), id="dev containers"),
+    ],
+)
+def test_every_command_works(tmp_path: Path, page: str, before: tuple[str, ...]) -> None:
     scripts = Path(sys.executable).parent
     env = {
         **os.environ,
@@ -29,7 +38,7 @@ def test_first_steps(tmp_path: Path) -> None:
         "LC_ALL": "C.UTF-8",
     }
     try:
-        for command in commands(ROOT / "docs" / "first-steps.md"):
+        for command in (*before, *commands(ROOT / "docs" / page)):
             done = subprocess.run(
                 shlex.split(command), cwd=ROOT, env=env, capture_output=True, text=True, timeout=100
             )

@@ -357,3 +357,21 @@ async def test_sessions_and_tasks_outlive_the_server(
         async with running_server(tmp_path / "home", nodes=2) as again:
             await here.ready_on(again, task.id)
             assert await status(web, url) == 200
+
+
+async def test_without_wildcard_names_tasks_are_paths(
+    tmp_path: Path, web: aiohttp.ClientSession
+) -> None:
+    async with reach(tmp_path, http_paths=True) as here:
+        one, two = await here.task("one"), await here.task("two")
+        url = await signed_in(web, here.client, one.id)
+        assert url.endswith(f"/t/{one.id}/main/")
+        told = await echoed(web, f"{url}x?y")
+        assert told["path"] == f"/t/{one.id}/main/x?y"
+        other = url.replace(f"/t/{one.id}/", f"/t/{two.id}/")
+        assert await status(web, other) == 401
+        assert await status(web, other, headers={"Cookie": cookie_of(web, url)}) == 401
+        assert await status(web, url.replace("/t/", "/x/")) == 404
+        async with web.ws_connect(url.replace("http:", "ws:")) as socket:
+            await socket.send_str("hello")
+            assert await socket.receive_str() == "hello"

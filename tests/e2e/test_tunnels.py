@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from hai.client.client import Client
 from hai.client.errors import Conflict, Denied, HaiError, Invalid, NotFound, Unauthenticated
+from hai.client.profile import Profile
 from hai.v1.tunnel_pb2 import TerminalSize, TunnelTarget
 from hai_backend.launch import processes
-from tests.e2e.reaching import Reach, reach
+from hai_backend.proxy.door import Door, passed_on_to
+from hai_backend.services.forwarding import Elsewhere
+from hai_backend.services.server import Endpoint, build_server
+from hai_backend.services.switchboard import Switchboard
+from tests.e2e.reaching import Reach, browser, reach
 
 BIG = 8 * 1024 * 1024
 
@@ -219,3 +225,39 @@ async def test_too_many_tunnels_are_refused(here: Reach) -> None:
     tunnels._per_user["admin"] = 64
     with pytest.raises(HaiError, match="64 open tunnels"):
         await anext(here.client.tunnels.shell(task.id, ["true"])[1])
+
+
+async def test_a_follower_passes_tunnels_and_browsers_on(here: Reach) -> None:
+    """Client and browser speak to a server that does not lead."""
+    task = await here.task()
+    switchboard, door = Switchboard(), Door("127.0.0.1", 0)
+    follower = build_server(Endpoint("127.0.0.1:0"), switchboard)
+    await follower.start()
+    leader = Elsewhere(here.server.profile.server, None)
+    switchboard.to(leader)
+    opened = await here.client.containers.open(task.id)
+    port = int(opened.url.rpartition(":")[2].rstrip("/"))
+    door.to(passed_on_to("127.0.0.1", port))
+    door.open()
+    profile = Profile("follower", follower.address, here.server.profile.token)
+    async with Client(profile) as client, browser() as web:
+        tunnel, answers = client.tunnels.shell(task.id, ["sh", "-c", "cat; exit 5"])
+        sending = asyncio.ensure_future(_feed(tunnel, b"x" * 3_000_000))
+        out, _, code = await said(answers)
+        await sending
+        assert (len(out), code) == (3_000_000, 5)
+        with pytest.raises(NotFound):
+            await anext(client.tunnels.shell(999, ["true"])[1])
+        there = f":{door.address.rpartition(':')[2]}/"
+        link = opened.link.replace(f":{port}/", there)
+        async with web.get(link, allow_redirects=False) as answer:
+            assert answer.status == 303
+        url = opened.url.replace(f":{port}/", there)
+        async with web.get(f"{url}large?pieces=50") as answer:
+            assert len(await answer.read()) == 50 * 65536
+        async with web.ws_connect(url.replace("http:", "ws:")) as socket:
+            await socket.send_str("hello")
+            assert await socket.receive_str() == "hello"
+    door.close()
+    await leader.close()
+    await follower.stop(0)

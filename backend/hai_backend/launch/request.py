@@ -19,6 +19,7 @@ from hai_backend.domain.task import Rank, Task
 from hai_backend.domain.user import User
 
 _GB = 1 << 30
+_PROXIED = "jupyter"
 _CAPABILITY = "cap:"
 _GROUP = "gid:"
 
@@ -144,8 +145,9 @@ def _resources(task: Task, rank: Rank, node: Node | None, terms: Terms) -> RankR
 
 
 def _services(task: Task, node_ports: Mapping[str, int]) -> tuple[ServiceRequest, ...]:
+    """JupyterLab asks nobody for a password: the server's proxy does, and is the only way to it."""
     return tuple(
         ServiceRequest(s.name, s.type, s.port, node_ports.get(s.name, 0), s.rewrite_uri)
         for s in task.spec.services
-        if s.type is not ServiceType.LOCAL
+        if s.type is not ServiceType.LOCAL and s.name != _PROXIED
     )

@@ -20,7 +20,7 @@ _PIECES = 4  # on their way at once; who sends more waits
 
 
 class Tunnel:
-    """One connection. Read `messages` to the end; what was sent before that may be lost with an error."""
+    """What is sent through one connection; it begins when its answers are read."""
 
     def __init__(self, opening: TunnelOpening) -> None:
         self._outgoing: asyncio.Queue[OpenTunnelRequest | None] = asyncio.Queue(_PIECES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -522,3 +523,40 @@ def _present(message: Any, path: str) -> bool:
     return name in {field.name for field, _ in message.ListFields()} or (
         message.DESCRIPTOR.fields_by_name[name].has_presence and message.HasField(name)
     )
+
+
+def container(text: str = "") -> pb.TaskSpec:
+    return spec(f'task_type: "jupyter" {text}')
+
+
+def test_a_container_gets_time_to_think_and_a_warning() -> None:
+    made = validate(container(), context())
+    assert (made.options.watchdog_time, made.options.save_within) == (0, 32.0)
+    asked = validate(container("options { watchdog_time: 60 save_within: 5 }"), context())
+    assert (asked.options.watchdog_time, asked.options.save_within) == (60, 5.0)
+    assert validate(spec(), context()).options.watchdog_time == 1800
+
+
+def test_lifetimes_have_a_most_for_each_kind() -> None:
+    able = replace(context(), lifetimes={"dedicated": 100, "spot": 50})
+    assert validate(container(), able).options.lifetime == 100
+    assert validate(container("options { lifetime: 60 }"), able).options.lifetime == 60
+    assert validate(container("resource { is_spot: true }"), able).options.lifetime == 50
+    given = container("options { lifetime: 101 }")
+    with pytest.raises(Invalid, match="at most 100 s for dedicated containers"):
+        validate(given, able)
+
+
+def test_what_only_containers_may_ask_for() -> None:
+    assert set(broken(spec("options { idle_timeout: 5 lifetime: 5 }"))) == {
+        "options.idle_timeout",
+        "options.lifetime",
+    }
+
+
+def test_a_user_has_so_many_containers() -> None:
+    able = replace(context(), containers=2, containers_allowed=2)
+    with pytest.raises(Invalid, match="2 dev containers, and 2 is the limit"):
+        validate(container(), able)
+    assert validate(spec(), able)
+    assert validate(container(), replace(able, containers=1))

@@ -1,0 +1,155 @@
+"""`hai container`, `hai shell` and `hai port-forward` against a cluster in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from hai.client.fake import FakeClient
+from hai_tui.cli import forwarding
+from hai_tui.cli.containing import printed_by
+
+
+def create(hai: Any, *options: str) -> Any:
+    return hai("container", "create", *options)
+
+
+def spec_of(fake: FakeClient, id: int) -> Any:
+    return fake.world.tasks[id].spec
+
+
+def test_a_container_is_a_task_of_its_own_kind(hai: Any, fake: FakeClient) -> None:
+    done = create(
+        hai, "nlp", "--idle-timeout", "2h", "--lifetime", "12h", "--grace", "1m", "-e", "A=b"
+    )
+    assert (done.code, done.out) == (0, "submitted task 4 (nlp)\n")
+    assert "hai container open 4" in done.err
+    spec = spec_of(fake, 4)
+    assert (spec.task_type, [s.name for s in spec.services]) == ("jupyter", ["jupyter"])
+    assert (spec.options.idle_timeout, spec.options.lifetime, spec.options.save_within) == (
+        7200,
+        43200,
+        62,
+    )
+    assert dict(spec.spec.environments) == {"A": "b"}
+    assert not spec.resource.is_spot
+
+
+@pytest.mark.parametrize(
+    ("options", "packed", "share"),
+    [
+        pytest.param((), False, (0, 0, 0), id="whole nodes"),
+        pytest.param((), True, (0, 2, 4), id="shared nodes"),
+        pytest.param(("--gpu", "1"), True, (1, 2, 4), id="a GPU"),
+        pytest.param(
+            ("--kind", "shared", "--memory", "8"), False, (0, 2, 8), id="shared on demand"
+        ),
+        pytest.param(("--kind", "dedicated"), True, (0, 0, 0), id="dedicated"),
+        pytest.param(("--kind", "spot"), True, (0, 0, 0), id="spot"),
+    ],
+)
+def test_kinds(
+    hai: Any, fake: FakeClient, options: tuple[str, ...], packed: bool, share: Any
+) -> None:
+    if packed:
+        fake.world.packed.add("default")
+    assert create(hai, *options).code == 0
+    resource = spec_of(fake, 4).resource
+    assert (resource.gpu, resource.cpu, resource.memory) == share
+    assert resource.is_spot == ("spot" in options)
+
+
+def test_a_dedicated_container_has_no_share(hai: Any) -> None:
+    done = create(hai, "--kind", "dedicated", "--gpu", "1")
+    assert done.code == 2
+    assert "leave --gpu" in done.err
+
+
+def test_lists_and_life(hai: Any, fake: FakeClient) -> None:
+    create(hai, "lab")
+    assert hai("container", "list", "-q").out == "4\n"
+    assert "STATUS" in hai("container", "list").out
+    fake.start(4, ["n1"])
+    assert "READY" in hai("container", "show", "lab").out
+    told = json.loads(hai("container", "show", "lab", "--json").out)
+    assert told["services"][0]["state"] == "READY"
+    assert hai("container", "open", "lab").out == "http://t4.localhost:8080/.hai/login?key=once\n"
+    assert "STOPPED" in hai("container", "stop", "lab", "--service", "jupyter").out
+    assert "READY" in hai("container", "restart", "lab").out
+    assert "put away" in hai("container", "stop", "lab").err
+    assert fake.world.tasks[4].held
+    assert "starts when it is its turn" in hai("container", "start", "lab").err
+    assert hai("container", "delete", "lab").code == 2  # nobody could be asked
+    assert "is deleted" in hai("container", "delete", "lab", "--yes").err
+    assert hai("container", "list").err.startswith("no dev containers")
+
+
+def test_logs_of_services(hai: Any, fake: FakeClient) -> None:
+    create(hai, "lab")
+    fake.start(4, ["n1"])
+    for line in ("own line", "[jupyter] ready", "[other] x"):
+        fake.print(4, line)
+    assert hai("container", "logs", "lab").out == "[jupyter] ready\n"
+    assert hai("container", "logs", "lab", "nope").code == 2
+
+
+def test_lines_of_services() -> None:
+    assert printed_by(["a.b"], "").search("[a.b] x")
+    assert not printed_by(["a.b"], "").search("[axb] x")
+    assert not printed_by(["a"], "").search("see [a] x")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("6006", forwarding.Forward(6006, 6006), id="same port"),
+        pytest.param("8000:6006", forwarding.Forward(8000, 6006), id="another port"),
+        pytest.param("0:6006", forwarding.Forward(0, 6006), id="a free port"),
+        pytest.param("jupyter", forwarding.Forward(0, service="jupyter"), id="service"),
+        pytest.param("8888:jupyter", forwarding.Forward(8888, service="jupyter"), id="both"),
+    ],
+)
+def test_ports_on_the_command_line(text: str, expected: forwarding.Forward) -> None:
+    assert forwarding.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x:", "70000", "0", "1:0", "1:2:3", "Jupyter", "-1", "8000:a_b"]
+)
+def test_what_is_no_port(hai: Any, text: str) -> None:
+    done = hai("port-forward", "1", "--", text)
+    assert done.code == 2, done
+
+
+async def test_a_forwarded_port_carries_bytes_both_ways(fake: FakeClient) -> None:
+    """The fake's tunnels say what they hear."""
+    heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    serving = asyncio.ensure_future(
+        forwarding.serve(
+            fake,
+            1,
+            0,
+            "127.0.0.1",
+            [forwarding.Forward(0, 22)],
+            lambda forward, port: heard.set_result(port),
+            lambda error: None,
+        )
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", await heard)
+    writer.write(b"hello")
+    assert await reader.readexactly(5) == b"hello"
+    writer.write_eof()
+    assert await reader.read() == b""
+    writer.close()
+    serving.cancel()
+
+
+def test_a_tunnel_into_a_task_that_waits_is_refused(hai: Any) -> None:
+    done = hai("shell", "2", "--no-tty", "--", "true")
+    assert done.code == 1
+    assert "is not running" in done.err
+    assert hai("port-forward", "3", "22").code == 1  # it is finished
+    assert hai("port-forward", "1", "22", "-r", "9").code == 2
