@@ -27,9 +27,12 @@ from hai.v1.environment_pb2 import (
 from hai.v1.task_pb2 import Task
 from hai_backend.domain import environment as domain
 from hai_backend.domain.environment import EnvironmentState
+from hai_backend.domain.priority import Priority
 from hai_backend.environments import reading
 from hai_backend.environments.folders import Folder
 from hai_backend.environments.reading import Unreadable
+from hai_backend.services.environment_pinning import EnvironmentPinning
+from hai_backend.tasks import events as ev
 from hai_backend.testing.environments import as_parent, fake_haienv, lock_of, make_environment
 
 C = grpc.StatusCode
@@ -249,7 +252,8 @@ async def test_one_that_is_used_or_extended_stays(platform: Any, expect_refusal:
     request = pb.DeleteEnvironmentRequest(**which("base"))
     async with expect_refusal() as why:
         await ada.environments.DeleteEnvironment(request)
-    assert (why[0].code, str(task.id) in why[0].message) == (C.FAILED_PRECONDITION, True)
+    assert why[0].code is C.FAILED_PRECONDITION
+    assert f"is used by task {task.id}" in why[0].message
     await ada.tasks.StopTask(task_service_pb2.StopTaskRequest(id=task.id))
     async with expect_refusal() as why:
         await ada.environments.DeleteEnvironment(request)
@@ -346,6 +350,30 @@ async def test_a_wheel_is_sent_once_and_only_by_its_content(
 
 
 @pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        pytest.param({"sha256": "0" * 64}, "wheel.sha256", id="one that nobody asked for"),
+        pytest.param({"sha256": "../../x"}, "wheel.sha256", id="no hash"),
+        pytest.param({"name": "../x.whl"}, "wheel", id="a name that climbs"),
+        pytest.param({"name": "x.tar.gz"}, "wheel", id="no wheel"),
+        pytest.param({"data": b"other"}, "wheel", id="other bytes"),
+    ],
+)
+async def test_a_wheel_that_is_not_the_missing_one_is_refused_and_not_kept(
+    platform: Any, expect_refusal: Any, part: dict[str, Any], field: str
+) -> None:
+    sha256 = hashlib.sha256(b"wheel").hexdigest()
+    lock = lock_of(f"mine==1 --hash=sha256:{sha256}")
+    right = {"name": "mine-1-py3-none-any.whl", "sha256": sha256, "data": b"wheel"}
+    wanted = described(lock=lock, local_wheels=[sha256])
+    async with expect_refusal() as why:
+        await built(platform, "ada", wanted, pb.WheelPart(**{**right, **part}))
+    assert [name.partition("[")[0] for name in dict(why[0].violations)] == [field]
+    assert not [*(platform.home / "wheels").rglob("*")]
+    assert await names(platform, "ada") == []
+
+
+@pytest.mark.parametrize(
     ("change", "field"),
     [
         pytest.param({"name": "../x"}, "name", id="name climbs"),
@@ -413,6 +441,39 @@ async def test_a_parent_must_be_the_one_that_it_was_made_for(
             await built(platform, "ada", described(**wrong))
     right = {"parent": "base[system]", "parent_lock_hash": lock_hash}
     assert (await built(platform, "ada", described(**right)))[-1].environment.name == "torch"
+
+
+async def test_all_ranks_of_a_run_take_one_layer_and_the_next_run_the_newest(platform: Any) -> None:
+    make(platform, "ada", "torch")
+    first = as_parent(platform.environments.root, "ada", "torch")["layer"]
+    task = await submitted(platform, "ada", "torch")
+    pinning = EnvironmentPinning(platform.environments)
+    run = ev.RunPlaced(("n0",), Priority.NORMAL, "fits")
+    running = await platform.ledger.apply(task.id, run)
+    told = await pinning(running)
+    assert (told.root, told.owner, told.name) == (str(platform.environments.root), "ada", "torch")
+    make(platform, "ada", "torch", lock=lock_of("# newer"))
+    assert (told.layer, (await pinning(running)).layer) == (first, first)
+    later = replace(running, run=replace(running.run, number=2))
+    second = as_parent(platform.environments.root, "ada", "torch")["layer"]
+    assert (await pinning(later)).layer == second != first
+
+
+async def test_what_the_server_cannot_read_is_left_to_agents(platform: Any) -> None:
+    make(platform, "ada", "torch")
+    task = await submitted(platform, "ada", "torch")
+    placed = ev.RunPlaced(("n0",), Priority.NORMAL, "fits")
+    running = await platform.ledger.apply(task.id, placed)
+    shutil.rmtree(platform.environments.root / "ada")
+    told = await EnvironmentPinning(platform.environments)(running)
+    assert (told.name, told.layer, told.fallback) == ("torch", "", False)
+
+
+async def test_tasks_are_told_where_environments_are_if_they_see_them(platform: Any) -> None:
+    root = str(platform.environments.root)
+    seen = EnvironmentPinning(platform.environments)
+    assert seen.home("ada") == {"HAIENV_HOME": root, "HAIENV_USER": "ada"}
+    assert EnvironmentPinning(platform.environments, visible=False).home("ada") == {}
 
 
 async def test_what_is_exported_makes_the_same_one(platform: Any) -> None:
