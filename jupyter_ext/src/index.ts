@@ -79,11 +79,12 @@ async function activate(
   mimes: IRenderMimeRegistry | null,
   lab: ILabShell | null
 ): Promise<void> {
-  const options = await readOptions(registry);
-  const say = await language(options, translator);
   const api = new Api(app.serviceManager.serverSettings);
   const board = new Board();
   const feed = new Feed(board, api.surroundings());
+  feed.start(); // first of all: its answer comes while Lab is still loading
+  const options = await readOptions(registry);
+  const say = await language(options, translator);
   let me: Me | null = null;
   let unread = 0;
 
@@ -221,7 +222,7 @@ async function activate(
   board.watch(tell);
   let noticed = '';
   let asked = false;
-  board.listen(() => {
+  const look = () => {
     const notice = board.notice ? JSON.stringify(board.notice) : '';
     const ahead = (board.notice?.ends_at ?? 0) * 1000 > Date.now();
     if (notice && notice !== noticed && ahead && options.saveOnNotice) {
@@ -234,7 +235,7 @@ async function activate(
       void lookForMessages();
     }
     asked = asked && board.link.up;
-  });
+  };
 
   const reclaim = async (reason: string) => {
     const saved = await saveAll(app, documents);
@@ -255,7 +256,8 @@ async function activate(
     board.changed();
   };
   window.setInterval(() => board.link.up && !document.hidden && void lookForMessages(), MESSAGES_SECONDS * 1000);
-  feed.start();
+  board.listen(look);
+  look();
 }
 
 function selected(browsers: IFileBrowserFactory | null): string | null {

@@ -30,10 +30,11 @@ export function Tasks(props: { context: Context; filter: string; onFilter: (text
       key={rows[i]!.id}
       task={rows[i]!}
       context={context}
-      now={now}
+      lasts={lasting(rows[i]!, now)}
       chosen={isChosen}
-      style={style}
-      onChoose={() => setChosen(rows[i]!.id)}
+      top={style.top as number}
+      me={me}
+      onChoose={setChosen}
     />
   );
   return (
@@ -97,25 +98,28 @@ function byKey(context: Context, task: TaskRow, key: string): void {
 interface RowProps {
   task: TaskRow;
   context: Context;
-  now: number;
+  lasts: string;
   chosen: boolean;
-  style: React.CSSProperties;
-  onChoose: () => void;
+  top: number;
+  /** Decides about the buttons. */
+  me: string;
+  onChoose: (id: number) => void;
 }
 
-function Row(props: RowProps): JSX.Element {
-  const { task, context, now } = props;
+/** Drawn again only when something in it has changed, so that scrolling costs what comes into sight. */
+const Row = React.memo(function Row(props: RowProps): JSX.Element {
+  const { task, context } = props;
   const place = task.place ? `${context.say('place')} ${task.place} · ` : '';
   const where = `${task.nodes}×${task.group ?? ''}`;
   return (
     <div
       className={`hai-row hai-edge-${tone(status(task))} ${props.chosen ? 'hai-chosen' : ''}`}
-      style={props.style}
+      style={{ position: 'absolute', left: 0, right: 0, top: props.top, height: ROW }}
       role="option"
       aria-selected={props.chosen}
       data-task={task.id}
       title={`${task.name}\n${task.why ?? ''}`}
-      onClick={props.onChoose}
+      onClick={() => props.onChoose(task.id)}
       onDoubleClick={() => context.shell.openTask(task.id)}
     >
       <div className="hai-row-head">
@@ -141,9 +145,9 @@ function Row(props: RowProps): JSX.Element {
         </span>
         <span className="hai-lasting">
           {place}
-          {lasting(task, now)}
+          {props.lasts}
         </span>
       </div>
     </div>
   );
-}
+});
