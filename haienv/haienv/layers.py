@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from haienv.lock import Lock, Pin
 from haienv.plan import Step, breaking, own, plan
 from haienv.records import MODES, Layer, minor, to_toml
 from haienv.resolve import Resolution, resolve
-from haienv.transaction import publish
+from haienv.transaction import publish, readable
 
 Tell = Callable[[Sequence[Step]], None]
 
@@ -189,6 +190,13 @@ def _closed(target: Path, site: Path, layer: Layer) -> Path:
         directory.chmod(0o555)
     target.chmod(MODES["private"])
     return target
+
+
+def compile_modules(python: Path, site: Path) -> None:
+    """Bytecode for those who may not write it themselves; files that are of another Python are passed over."""
+    with readable():
+        command = [str(python), "-I", "-m", "compileall", "-q", "-j", "0", str(site)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def close_files(target: Path) -> int:

@@ -170,6 +170,9 @@ def test_compiled_environments_hold_bytecode(haienv: Any) -> None:
     assert [*haienv.get("base").sites[0].glob("fast/__pycache__/*.pyc")]
     haienv.ok("create mine --no_extend fast tool")
     assert not [*haienv.get("mine").sites[0].glob("fast/__pycache__/*.pyc")]
+    haienv.ok("config set mine visibility public")
+    assert [*haienv.get("mine").sites[0].glob("fast/__pycache__/*.pyc")]
+    haienv.ok("verify mine")
 
 
 def test_an_environment_moves_to_another_python(haienv: Any, other_python: str) -> None:

@@ -122,7 +122,13 @@ def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> 
     from haienv import changes
 
     here, found = own(name)
-    return _shown(settings, changes.configure(here, found, change).label)
+    after = changes.configure(here, found, change)
+    if found.label.visibility == "private" != after.label.visibility and after.ready:
+        from haienv.layers import compile_modules
+
+        settings.note("compiling its modules, for others cannot")
+        compile_modules(after.path / "bin" / "python", after.sites[0])
+    return _shown(settings, after.label)
 
 
 def _shown(settings: Settings, label: Label) -> int:
