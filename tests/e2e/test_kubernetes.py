@@ -96,8 +96,8 @@ while i < 150:
         path.write_text(str(i))
         hai.go_suspend()
     i += 1
-    if i == 5 and os.environ["RANK"] == "0":
-        print("five", flush=True)
+    if i == 5:
+        print("five", os.environ["RANK"], flush=True)
     time.sleep(0.02)
 """
 
@@ -117,7 +117,8 @@ async def test_ranks_meet_at_the_address_of_a_pod(here: Here) -> None:
 
 async def test_a_suspended_task_goes_on_from_its_checkpoint(here: Here) -> None:
     low = await here.client.tasks.create(here.spec("low", COUNTING, nodes=2, priority=0))
-    await here.until_printed(low.id, "five")
+    await here.until_printed(low.id, "five 0")
+    await here.until_printed(low.id, "five 1")
     high = await here.run(here.spec("high", "print('urgent')", nodes=2, priority=30))
     assert high.outcome == SUCCEEDED
     low = await here.client.tasks.wait(low.id, timeout=60)
@@ -146,7 +147,8 @@ async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(
 ) -> None:
     async with shaken(tmp_path) as here:
         task = await here.client.tasks.create(here.spec("victim", COUNTING, nodes=2))
-        await here.until_printed(task.id, "five")
+        await here.until_printed(task.id, "five 0")
+        await here.until_printed(task.id, "five 1")
         here.delete(f"hai-{task.id}-1-1")
         task = await here.client.tasks.wait(task.id, timeout=60)
         told = [event.reason for event in await here.client.tasks.events(task.id)]
