@@ -40,6 +40,7 @@ bench: ## the figures of the quality bars, into bench.json
 mutate: ## would the scheduler's tests notice? 300 small errors, ten minutes
 	$(PYTHON) -m tests.mutation --sample 300
 
-docs: ## the manual as a site
+docs: ## the pictures of the terminal app drawn anew, and the manual as a site
+	$(PYTHON) -m hai_tui.pictures docs/tui
 	mkdocs build --strict
 .PHONY: proto-lint

@@ -60,6 +60,9 @@ class HaiApp(App[int]):
     TITLE = "hai"
     CSS = """
     Toast { width: auto; max-width: 90%; }
+    VerticalScroll { scrollbar-size-vertical: 1; }
+    * { scrollbar-background: $surface; scrollbar-color: $primary 50%; }
+    OptionList:focus, SelectionList:focus { background-tint: $foreground 0%; }
     """
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -5,6 +5,8 @@ It is the client's own fake, so every page works on it; nothing leaves this mach
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hai.client.fake import FakeClient
 from hai.client.tasks import Tasks
 from hai.v1.task_pb2 import (
@@ -139,27 +141,36 @@ async def _submit(
 async def _live(client: DemoClient) -> None:
     """Let the day happen: starts, a success, a failure, suspensions, a queue."""
     nodes = [f"gpu-{number:02}" for number in range(16)]
-    client.start(1, nodes[15:16])
-    client.start(2, nodes[0:4])
-    client.start(3, nodes[4:6])
-    client.start(4, nodes[6:8])
+    _start(client, 1, nodes[15:16])
+    _start(client, 2, nodes[0:4])
+    _start(client, 3, nodes[4:6])
+    _start(client, 4, nodes[6:8])
     client.world.now += 0.4 * _HOUR
     client.finish(1, TASK_OUTCOME_SUCCEEDED, "the program ended well")
     _fail(client, 4)
-    client.start(5, nodes[6:8])
-    client.start(7, nodes[8:12])
-    client.start(10, nodes[12:14])
+    _start(client, 5, nodes[6:8])
+    _start(client, 7, nodes[8:12])
+    _start(client, 10, nodes[12:14])
     client.suspended(10, "task 8 has a higher priority")
-    client.start(8, nodes[12:15])
+    _start(client, 8, nodes[12:15])
     client.world.now += 0.6 * _HOUR
     client.finish(3, TASK_OUTCOME_STOPPED, "stopped by bob")
     _leaving(client, 5)
     await client.tasks.suspend(6, hold=True)
     await client.tasks.star(2)
     client.world.task(2).goodput.CopyFrom(_GOODPUT)
+    client.world.task(2).goodput.checkpoint_time.CopyFrom(client.world.time())
     _queue(client)
     _print(client, 2)
     client.world.now += 90.0
+
+
+def _start(client: DemoClient, id: int, nodes: Sequence[str]) -> None:
+    client.start(id, nodes)
+    run = client.world.runs[id][-1]
+    for rank in run.ranks:
+        rank.start_time.CopyFrom(client.world.time())
+    client.world.tasks[id].run.CopyFrom(run)
 
 
 def _fail(client: DemoClient, id: int) -> None:

@@ -20,6 +20,7 @@ from hai_tui.app import HaiApp, Options
 from hai_tui.demo import DemoClient, demo
 
 WIDE = (110, 30)
+_READY, _LIVE = "12 tasks", "● live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Picture:
     start: str = "tasks"
     keys: tuple[str, ...] = ()
     shows: str = ""  # wait for it
+    begins: str = ""  # wait for it before any key is pressed
     theme: str = ""
     reachable: bool = True
     profile: bool = True
@@ -37,7 +39,7 @@ class Picture:
 
 PICTURES: tuple[Picture, ...] = (
     Picture("tasks", shows="12 tasks"),
-    Picture("filter", keys=("/", *"status:queued", " ", "t", "a", "g"), shows="queued"),
+    Picture("filter", keys=("/", *"status:queued", "space", *"user:alice,carol"), shows="2 of 12"),
     Picture("views", keys=("v",), shows="user:me"),
     Picture("marked", keys=("space", "space", "ctrl+d"), shows="can not be undone"),
     Picture("priority", keys=("down", "p"), shows="EXTREME_HIGH"),
@@ -88,7 +90,8 @@ async def shot(picture: Picture, size: tuple[int, int]) -> tuple[str, str]:
     app = app_for(picture, client)
     async with app.run_test(size=size, notifications=True) as pilot:
         if picture.profile:
-            await _until(app, pilot, "12 tasks" if picture.start == "tasks" else "● live")
+            begins = _READY if picture.start == "tasks" else _LIVE
+            await _until(app, pilot, picture.begins or begins)
         await pilot.press(*picture.keys)
         if not picture.reachable:
             client.lose()
@@ -113,7 +116,7 @@ async def _at_rest(app: HaiApp, pilot: Any) -> None:
     """Until three looks in a row show the same."""
     same, last = 0, ""
     while same < 3:
-        await pilot.pause(0.15)
+        await pilot.pause(0.1)
         now = screen_text(app)
         same, last = (same + 1 if now == last else 0), now
 

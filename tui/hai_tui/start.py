@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import click
 
 from hai.client.errors import UsageError
-from hai.client.profile import load, names
+from hai.client.profile import Profile, load, names
 from hai_tui.app import HaiApp, Options
 from hai_tui.pages import NoSuchPage, find
 
 
-def run(profile: str | None, start: str, readonly: bool) -> int:
+def run(profile: str | None, start: str, *, readonly: bool, made_up: bool) -> int:
     """Run the app; 0 when it was left, 1 when it crashed (the terminal is as before in both cases)."""
     try:
         find(start)
     except NoSuchPage as error:
         raise click.UsageError(str(error)) from error
-    if profile is not None:
-        load(profile)  # a wrong name is an error of the command line
-    elif names():
-        _check()
-    app = HaiApp(Options(profile=profile, readonly=readonly, start=start))
+    if made_up:
+        options = _demo(Options(readonly=readonly, start=start))
+    else:
+        _check(profile)
+        options = Options(profile=profile, readonly=readonly, start=start)
+    app = HaiApp(options)
     code = app.run()
     return code if code is not None else (app.return_code or 0)
 
 
-def _check() -> None:
-    """Stored profiles that can not be used are said so here; without any the app asks for one."""
+def _demo(options: Options) -> Options:
+    from hai_tui.demo import demo
+
+    client = asyncio.run(demo())
+    return replace(
+        options,
+        chosen=Profile("demo", "made up", ""),
+        connect=lambda profile: client,
+        clock=lambda: client.world.now,
+    )
+
+
+def _check(profile: str | None) -> None:
+    """A profile that can not be used is an error of the command line; without any the app asks for one."""
+    if profile is not None:
+        load(profile)
+    elif names():
+        _check_stored()
+
+
+def _check_stored() -> None:
     try:
         load()
     except UsageError as error:

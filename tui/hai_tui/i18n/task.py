@@ -21,6 +21,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "task.run": ("run {number}", "第 {number} 次运行"),
     "task.runs.for": ("for {span}", "已 {span}"),
     "task.created": ("submitted {span} ago", "{span} 前提交"),
+    "task.used": ("nodes held for {span}", "占用节点 {span}"),
     "task.tags": ("tags {tags}", "标签 {tags}"),
     "head.failure": ("Failure", "失败"),
     "head.waiting": ("Waiting", "等待"),

@@ -22,8 +22,8 @@ from hai_tui.theme import tones
 
 _MOVES = (
     ("↑ ↓ j k", "help.move.line"),
-    ("pgup pgdn ^b ^f", "help.move.page"),
-    ("home end g G", "help.move.ends"),
+    ("pgup pgdn", "help.move.page"),
+    ("g G", "help.move.ends"),
     ("← →", "help.move.side"),
 )
 _STATES = (
@@ -37,7 +37,7 @@ class HelpScreen(ModalScreen[None]):
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; background: $background 60%; }
-    HelpScreen > VerticalScroll { width: 92%; max-width: 110; height: auto; max-height: 92%;
+    HelpScreen > VerticalScroll { width: 92%; max-width: 140; height: auto; max-height: 92%;
         border: round $primary; background: $surface; padding: 0 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,7 +63,7 @@ class HelpScreen(ModalScreen[None]):
             yield Static(_heading("help.global"))
             yield Static(self._rows(a for a in rest if not a.name.startswith("page.")))
             yield Static(_heading("help.pages"))
-            yield Static(_table((f"{p.key} :{p.name}", p.about, "") for p in PAGES))
+            yield Static(_table((p.key, f":{p.name}  {p.about}", "") for p in PAGES))
             yield Static(_heading("help.states"))
             yield Static(self._legend())
 
@@ -91,12 +91,19 @@ def _heading(key: str) -> Text:
 
 
 def _table(rows: Iterable[tuple[str, str, str]]) -> Table:
+    """Two entries a line, so that most pages need no scrolling."""
     table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(width=18, no_wrap=True, style="bold")
-    table.add_column(ratio=1)
-    for keys, told, refused in rows:
-        sentence = Text(told, "dim strike" if refused else "")
-        if refused:
-            sentence.append(f"  {refused}", "not strike italic")
-        table.add_row(keys, sentence)
+    for _ in range(2):
+        table.add_column(width=10, no_wrap=True, style="bold")
+        table.add_column(ratio=1)
+    cells = [(keys, _sentence(told, refused)) for keys, told, refused in rows]
+    cells += [("", Text())] * (len(cells) % 2)
+    half = len(cells) // 2
+    for left, right in zip(cells[:half], cells[half:], strict=True):
+        table.add_row(*left, *right)
     return table
+
+
+def _sentence(told: str, refused: str) -> Text:
+    sentence = Text(told, "dim" if refused else "")
+    return sentence.append(f" · {refused}", "italic") if refused else sentence

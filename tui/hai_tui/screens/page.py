@@ -206,7 +206,9 @@ class Page(Screen[None]):
             except HaiError as error:
                 self.hai.fail(error)
 
-        begin: Callable[[], Awaitable[None]] = work  # not begun yet: it may be replaced before it is
+        begin: Callable[[], Awaitable[None]] = (
+            work  # not begun yet: it may be replaced before it is
+        )
         self.run_worker(begin, group=group, exclusive=True)
 
     async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:

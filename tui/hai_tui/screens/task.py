@@ -187,6 +187,7 @@ class TaskPage(TaskPageBase):
         self._table("ranks").show([rank.index for rank in latest.ranks])
         self._table("runs").show([run.number for run in reversed(seen.runs)])
         self._table("timeline").show([event.sequence for event in reversed(seen.events)])
+        self.status(task_text.status_line(seen.task, now))
         self.reframe()
 
     def _put(self, id: str, renderable: Any) -> None:

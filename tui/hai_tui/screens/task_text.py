@@ -51,7 +51,7 @@ def summary(task: Task, waiting: Waiting, now: float, tones: Tones) -> Text:
     ]
     if task.tags:
         parts.append(text("task.tags", tags=", ".join(task.tags)))
-    line = stamp(status(task), tones)
+    line = Text().append_text(stamp(status(task), tones))
     line.append("  ").append(" · ".join(part for part in parts if part))
     told = waiting.message or task.reason or task.run.reason
     return line.append("\n").append(printable(told), tones["quiet"])
@@ -64,6 +64,16 @@ def _since_when(task: Task, now: float) -> str:
     if task.run.start_time.seconds and not task.run.end_time.seconds:
         return f"{run} {text('task.runs.for', span=since(task.run.start_time, now))}"
     return run
+
+
+def status_line(task: Task, now: float) -> str:
+    """When it was submitted, what it has used, how much of that was worth it."""
+    parts = [text("task.created", span=since(task.create_time, now))]
+    if task.run_seconds:
+        parts.append(text("task.used", span=span(task.run_seconds)))
+    if task.goodput.HasField("share"):
+        parts.append(f"goodput {task.goodput.share:.0%}")
+    return " · ".join(parts)
 
 
 def heading(sentence: str) -> Text:

@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from hai.client.errors import HaiError
 from hai_tui.actions import Action
+from hai_tui.cli.table import printable
 from hai_tui.feed.shown import Shown
 from hai_tui.filter import Filter, FilterError, parse
 from hai_tui.i18n import text
@@ -55,6 +56,7 @@ class TasksPage(TaskPageBase):
         self._error = ""
         self._asking = False
         self._restless = False
+        self._versions: dict[int, int] = {}
         self._sort = ("id", True)
         self._shown: Shown[Task] = Shown()
 
@@ -117,21 +119,22 @@ class TasksPage(TaskPageBase):
         model = self.hai.session.tasks
         if model is None or not self.is_mounted:
             return
-        known = bool(self.table.ids)
-        order = self._shown.look_at(model.tasks, ids)
-        self._show(order)
-        if known:
-            self._flash(ids)
+        self._show(self._shown.look_at(model.tasks, ids))
+        self._flash(ids)
 
     def _flash(self, ids: set[int]) -> None:
-        """Changes stand out for a moment, unless most of the table changes."""
-        table = self.table
-        if len(ids) > _FLASH_MOST:
-            table.changed(ids)
-            return
-        table.fresh |= ids
+        """What changed under the reader's eyes stands out for a moment, unless most of the table does."""
+        table, new = self.table, {id: self._version(id) for id in ids}
+        seen = {id for id, version in new.items() if self._versions.get(id, version) != version}
+        self._versions |= new
         table.changed(ids)
-        self.set_timer(_FLASH_SECONDS, lambda: self._calm(ids))
+        if seen and len(seen) <= _FLASH_MOST:
+            table.fresh |= seen
+            self.set_timer(_FLASH_SECONDS, lambda: self._calm(seen))
+
+    def _version(self, id: int) -> int:
+        task = self._row(id)
+        return task.version if task else 0
 
     def _calm(self, ids: set[int]) -> None:
         self.table.fresh -= ids
@@ -184,7 +187,19 @@ class TasksPage(TaskPageBase):
             line.append(" · " + text("tasks.sorted", **facts))
         if self._asking:
             line.append(" · " + text("tasks.asking"), styles["busy"])
+        elif told := self._told_of_cursor():
+            line.append(" · ").append(told, styles["quiet"])
         self.status(line)
+
+    def _told_of_cursor(self) -> str:
+        """Why the task under the cursor is as it is, where no column says so."""
+        table = self.table
+        task = None if table.shows("why") else self._row(table.cursor_id)
+        if task is None:
+            return ""
+        waits = self.hai.waiting(task)
+        told = waits.message or waits.reason or task.reason or task.run.reason
+        return f"{task.id}: {printable(told)}" if told else ""
 
     # Filter and views.
 
@@ -339,6 +354,7 @@ class TasksPage(TaskPageBase):
 
     def _rests(self) -> None:
         self._restless = False
+        self.write_status()
         self.reframe_keys()
 
     def hai_mark(self) -> None:

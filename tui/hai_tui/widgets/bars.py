@@ -134,8 +134,8 @@ class KeyLine(Widget):
         room = self.size.width
         for action, allowed in self._items:
             part = Text()
-            part.append(key_label(action.key), "bold" if allowed else "dim strike")
-            part.append(f" {action.label}  ", "" if allowed else "dim strike")
+            part.append(key_label(action.key), "bold" if allowed else "dim")
+            part.append(f" {action.label}  ", "" if allowed else "dim")
             if line.cell_len + part.cell_len > room + 2:
                 continue
             line.append_text(part)

@@ -23,25 +23,30 @@ Examples:
   hai tui logs 12
   hai tui tasks status:failed user:me
   hai tui --readonly               changes nothing
+  hai tui --demo                   a made-up cluster, without any server
 """
 
 
 @click.command("tui", cls=HaiCommand, help=_HELP)
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @click.option("--readonly", is_flag=True, help="Refuse every action that changes something.")
+@click.option("--demo", is_flag=True, help="Show a made-up cluster; no server is asked.")
 @click.pass_obj
-def tui(settings: Settings, words: tuple[str, ...], readonly: bool) -> int:
+def tui(settings: Settings, words: tuple[str, ...], readonly: bool, demo: bool) -> int:
     """The function behind the command."""
-    return open_app(settings, words, readonly=readonly)
+    return open_app(settings, words, readonly=readonly, demo=demo)
 
 
-def open_app(settings: Settings, words: tuple[str, ...], *, readonly: bool) -> int:
+def open_app(
+    settings: Settings, words: tuple[str, ...], *, readonly: bool, demo: bool = False
+) -> int:
     """Run the app until it is left; the exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("hai tui needs a terminal; `hai top --once` prints a page anywhere")
     if find_spec("textual") is None:
         raise click.ClickException("the app is not installed: pip install 'hai-platform[tui]'")
-    code: int = import_module("hai_tui.start").run(settings.profile, line(words), readonly)
+    start = import_module("hai_tui.start")
+    code: int = start.run(settings.profile, line(words), readonly=readonly, made_up=demo)
     return code
 
 

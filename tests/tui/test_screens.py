@@ -1,0 +1,66 @@
+"""Every screen as it stands, at 80x24 and 200x50: what changed is seen as a difference of text.
+
+HAI_REWRITE_SCREENS=1 writes them anew; look at the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from hai_tui.i18n import TABLES, known
+from hai_tui.pages import PAGES
+from hai_tui.pictures import PICTURES, Picture, shot
+
+HERE = Path(__file__).parent / "screens"
+SIZES = [(80, 24), (200, 50)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+async def test_the_screen_is_as_it_was(picture: Picture, size: tuple[int, int]) -> None:
+    text, _ = await shot(picture, size)
+    kept = HERE / f"{picture.name}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("HAI_REWRITE_SCREENS"):
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(text, "utf-8")
+    assert text == kept.read_text("utf-8")
+
+
+def test_every_kept_screen_has_its_picture() -> None:
+    wanted = {f"{p.name}-{w}x{h}.txt" for p in PICTURES for w, h in SIZES}
+    assert {path.name for path in HERE.iterdir()} == wanted
+
+
+async def test_a_picture_is_always_the_same() -> None:
+    first, second = [(await shot(PICTURES[0], (110, 30)))[1] for _ in range(2)]
+    assert first == second
+    assert "bert-base-pretrain" in re.sub("&#160;", " ", first)
+
+
+@pytest.mark.parametrize("picture", PICTURES[:2] + PICTURES[8:10], ids=lambda picture: picture.name)
+async def test_in_chinese_every_sentence_is(picture: Picture, monkeypatch) -> None:
+    monkeypatch.setenv("HAI_LANG", "zh")
+    monkeypatch.setattr("hai_tui.pictures._READY", "12 个任务")
+    monkeypatch.setattr("hai_tui.pictures._LIVE", "● 实时")
+    text, _ = await shot(Picture(picture.name, picture.start), (110, 30))
+    assert "按键" in text
+
+
+@pytest.mark.parametrize("picture", PICTURES[:1] + PICTURES[9:10], ids=lambda picture: picture.name)
+async def test_without_colours_it_says_the_same(picture: Picture, monkeypatch) -> None:
+    colourful, _ = await shot(picture, (110, 30))
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain, svg = await shot(picture, (110, 30))
+    assert plain == colourful
+    colours = {c for c in re.findall(r"fill: (#\w{6})", svg) if len({c[1:3], c[3:5], c[5:7]}) > 1}
+    assert colours <= set(re.findall(r"#ff5f57|#febc2e|#28c840|#c5c8c6", svg))
+
+
+def test_every_page_and_action_has_its_texts() -> None:
+    wanted = {f"page.{page.name}" for page in PAGES} | {f"page.{page.name}.about" for page in PAGES}
+    assert [key for key in sorted(wanted) if not known(key)] == []
+    assert "frame" in TABLES
