@@ -151,6 +151,10 @@ class Index:
                 found[path] = entry
         return found
 
+    def theirs(self) -> set[str]:
+        """Where the other side had something else than the base."""
+        return {row[0] for row in self._db.execute("SELECT path FROM theirs")}
+
     def _rows(self, table: str) -> Iterator[tuple[str, Entry | None]]:
         rows = self._db.execute(
             f"SELECT path, kind, digest, size, executable, target, mtime_ns FROM {table}"
@@ -163,16 +167,18 @@ class Index:
             else:
                 yield path, None
 
-    def agree(self, old: Tree, new: Tree, remote: Tree, facts: Mapping[str, str]) -> None:
-        """Make a new base of the old one, in one step with the other side's tree and facts about it."""
-        gone = [(path,) for path in old if path not in new]
-        rows = [_row(path, e) for path, e in new.items() if old.get(path) is not e]
-        theirs = [_row(path, e) for path, e in remote.items() if new.get(path) != e]
-        theirs += [_row(path, None) for path in new if path not in remote]
+    def agree(
+        self, paths: Iterable[str], new: Tree, remote: Tree, facts: Mapping[str, str]
+    ) -> None:
+        """Write the base and the other side's tree at some paths, in one step with facts about them."""
+        paths = list(paths)
+        here = [(path,) for path in paths]
+        rows = [_row(path, new[path]) for path in paths if path in new]
+        theirs = [_row(path, e) for path in paths if (e := remote.get(path)) != new.get(path)]
         with self.transaction():
-            self._db.executemany("DELETE FROM base WHERE path = ?", gone)
+            self._db.executemany("DELETE FROM base WHERE path = ?", here)
             self._db.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            self._db.execute("DELETE FROM theirs")
+            self._db.executemany("DELETE FROM theirs WHERE path = ?", here)
             self._db.executemany("INSERT INTO theirs VALUES (?, ?, ?, ?, ?, ?, ?)", theirs)
             self._set(facts)
 

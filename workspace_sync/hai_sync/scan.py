@@ -60,6 +60,7 @@ class Scan:
     ignored: int = 0
     levels: dict[str, RuleSet] = field(default_factory=dict)
     tree: dict[str, Entry] = field(default_factory=dict)
+    before: Scan | None = None  # the one that this only adds to
 
     @property
     def unchanged(self) -> bool:
@@ -90,13 +91,15 @@ def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:
     known = Known(before.signatures, lambda: before.tree, before.looked_ns)
     walker = _Walker(before.root, known, filter)
     found = walker.found
+    found.before = before
     found.signatures, found.levels = dict(before.signatures), dict(before.levels)
     walker.ignore.levels = found.levels
     found.problems = dict(before.problems)
     found.tree = dict(before.tree)
     for path in sorted(set(paths)):
         _look_again(walker, found, path)
-    _refuse_clashes(found)
+    if any(path not in before.tree for path in found.fresh):
+        _refuse_clashes(found)
     found.tree.update(found.fresh)
     return found
 

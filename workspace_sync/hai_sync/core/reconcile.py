@@ -27,10 +27,12 @@ from hai_sync.core.names import copy_name
 from hai_sync.core.rules import Conflict, Mode, Outcome, Policy, Rules
 
 
-def reconcile(base: Tree, local: Tree, remote: Tree, rules: Rules) -> Outcome:
-    """Decide for every path where the three differ."""
+def reconcile(
+    base: Tree, local: Tree, remote: Tree, rules: Rules, paths: Iterable[str] | None = None
+) -> Outcome:
+    """Decide for every path where the three differ; `paths`, if known already, are at least those."""
     work = _Work(base, local, remote, rules)
-    for path in _with_ancestors(differing(base, local, remote)):
+    for path in _with_ancestors(differing(base, local, remote) if paths is None else paths):
         work.members.setdefault(parent(path), []).append(path)
     work.decide_members("")
     return work.outcome()
@@ -55,9 +57,10 @@ def differing(base: Tree, local: Tree, remote: Tree) -> set[str]:
     return found | {p for p in remote if p not in local} | {p for p in base if p not in local}
 
 
-def undecided(base: Tree, local: Tree, remote: Tree) -> list[str]:
+def undecided(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> list[str]:
     """Files whose content must be known before anything can be decided: another side has them too."""
-    return [p for p, e in local.items() if not e.hashed and (p in remote or p in base)]
+    found = ((p, local.get(p)) for p in paths if p in remote or p in base)
+    return [p for p, entry in found if entry is not None and not entry.hashed]
 
 
 @dataclass(slots=True)
@@ -253,7 +256,7 @@ def _bring_back(path: str, side: dict[str, Change]) -> None:
         side[path] = Change(path, None, DIRECTORY)
 
 
-def _with_ancestors(paths: set[str]) -> set[str]:
+def _with_ancestors(paths: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for path in paths:
         while path and path not in found:

@@ -45,6 +45,7 @@ class _Sides:
     remote: Tree
     revision: int
     scan: Scan
+    doubt: set[str]  # where the three differ, or may
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ class Session:
         return report, True
 
     async def _look(self, wish: Wish, hints: set[str] | None) -> _Sides | Report:
-        asking = asyncio.create_task(self._ask())
+        asking = asyncio.create_task(self._ask(wish, hints))
         try:
             found, known = await asyncio.to_thread(self._scan, wish, hints)
         except BaseException:
@@ -146,8 +147,13 @@ class Session:
             return Report(revision=revision, files=_count(found), ignored=found.ignored)
         return await self._both(wish, found, known, revision)
 
-    async def _ask(self) -> int:
-        """The server's newest revision. A workspace that was made anew there shares no past with us."""
+    async def _ask(self, wish: Wish, hints: set[str] | None) -> int:
+        """The server's newest revision. A workspace that was made anew there shares no past with us.
+
+        Who only tells of some local changes need not ask: the server refuses what it has overtaken.
+        """
+        if self._sides is not None and hints is not None and not (wish.look or self._overtaken):
+            return self._sides.revision
         found = await self.remote.get()
         created = found.create_time.ToJsonString()
         before = self.index.fact("created")
@@ -199,7 +205,15 @@ class Session:
         if revision != at or looks:
             revision, remote = await self.remote.tree(remote, at if at <= revision else 0)
             self._overtaken = False
-        return _Sides(base, local, remote, revision, found)
+        doubt = await asyncio.to_thread(self._doubt, base, local, remote, found)
+        return _Sides(base, local, remote, revision, found, doubt)
+
+    def _doubt(self, base: Tree, local: Tree, remote: Tree, found: Scan) -> set[str]:
+        """Where nobody has looked and nothing was different before, nothing is different now."""
+        before = self._sides
+        if before is not None and found.before is before.scan and remote is before.remote:
+            return before.doubt | found.fresh.keys() | found.gone
+        return differing(base, local, remote)
 
     def _past(self) -> tuple[Tree, Tree, int]:
         """Base, the other side's tree and its revision, as of the last sync."""
@@ -213,7 +227,7 @@ class Session:
 
     def _decide(self, sides: _Sides, wish: Wish) -> Outcome:
         base, remote = self._visible(sides, wish)
-        doubtful = undecided(base, sides.local, remote)
+        doubtful = undecided(base, sides.local, remote, sides.doubt)
         if wish.by_size:
             _believe_sizes(sides, base, doubtful)
         else:
@@ -227,19 +241,18 @@ class Session:
                 sides.scan.tree[path] = Entry(Kind.PROBLEM, target=why)
                 sides.scan.problems[path] = why
         if not wish.paths:
-            return reconcile(base, sides.local, remote, wish.rules)
+            return reconcile(base, sides.local, remote, wish.rules, sides.doubt)
         local = _only(sides.local, wish.paths)
         return reconcile(_only(base, wish.paths), local, _only(remote, wish.paths), wish.rules)
 
     def _visible(self, sides: _Sides, wish: Wish) -> tuple[Tree, Tree]:
         """Base and remote without what is left out here: ignoring never removes on the other side."""
         ignore = ignore_of(wish.filter, sides.scan.levels)
-        elsewhere = {p for p in sides.remote if p not in sides.local}
-        elsewhere |= {p for p in sides.base if p not in sides.local}
         hidden = {
             path
-            for path in elsewhere
-            if ignore.hides(path, _is_directory(sides.remote, sides.base, path))
+            for path in sides.doubt
+            if path not in sides.local
+            and ignore.hides(path, _is_directory(sides.remote, sides.base, path))
         }
         if not hidden:
             return sides.base, sides.remote
@@ -334,28 +347,28 @@ class Session:
         base, scan = sides.base, sides.scan
         scan.signatures |= arrived.signatures | (sent.signatures if sent else {})
         revision = report.revision = report.revision or sides.revision
-        new_base = rebase(base, local, remote, differing(base, local, remote))
+        changed = {c.path for c in (*report.outcome.to_local, *report.outcome.to_remote)}
+        touched = (
+            sides.doubt | changed | self.index.theirs() | (sent.entries.keys() if sent else set())
+        )
+        new_base = rebase(base, local, remote, touched)
+        doubt = {p for p in touched if not (new_base.get(p) == local.get(p) == remote.get(p))}
         fresh = {p: local[p] for p in _touched(scan, arrived, sent) if p in local}
         gone = scan.gone | {c.path for c in arrived.done if c.new is None}
         self.index.remember(fresh, scan.signatures, gone - fresh.keys())
-        clean = all(new_base.get(p) == e for p, e in local.items()) and len(new_base) == len(local)
         facts = {
             "revision": str(revision),
             "looked_ns": str(scan.looked_ns),
             "filter": wish.filter.fingerprint(),
-            "clean": "yes" if clean else "no",
+            "clean": "no" if any(new_base.get(p) != local.get(p) for p in doubt) else "yes",
             "synced": str(time.time()),
             "generation": os.urandom(16).hex(),
         }
         self._generation = facts["generation"]
-        self.index.agree(base, new_base, remote, facts)
+        self.index.agree(touched, new_base, remote, facts)
         Kept(self.place.state / "kept").prune(time.time())
-        self._settle(sides, new_base, local, remote, revision)
-
-    def _settle(self, sides: _Sides, base: Tree, local: Tree, remote: Tree, revision: int) -> None:
-        scan = sides.scan
-        scan.tree, scan.fresh, scan.gone = dict(local), {}, set()
-        self._sides = _Sides(base, local, remote, revision, scan)
+        scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
+        self._sides = _Sides(new_base, local, remote, revision, scan, doubt)
         self._read, self._restless = None, {}
 
 
