@@ -256,3 +256,23 @@ async def test_the_platform_goes_and_comes_back(page: Page, lab: Place, client: 
     made = await client.tasks.create(task("after the return", "true"))
     await expect(row(page, "after the return")).to_be_visible()
     await client.tasks.wait(made.id, timeout=60)
+
+
+async def test_the_file_browser_submits_and_all_is_said_in_chinese(
+    page: Page, lab: Place, client: Client
+) -> None:
+    (lab.root / "menu.py").write_text("print(1)\n")
+    settings = f"{lab.lab.url}lab/api/settings/hai-jupyter:plugin"
+    headers = {"Authorization": f"token {lab.lab.token}"}
+    raw = json.dumps({"raw": json.dumps({"language": "zh"})})
+    answer = await page.request.put(settings, data=raw, headers=headers)
+    assert answer.ok
+    await open_lab(page, lab)
+    await expect(page.locator(".hai-panel").get_by_role("tab", name="任务")).to_be_visible()
+    await page.locator('.jp-SideBar [data-id="filebrowser"]').click()
+    await page.locator(".jp-DirListing-item", has_text="menu.py").click(button="right")
+    await page.locator(".lm-Menu-itemLabel", has_text="作为任务提交").click()
+    await page.get_by_role("button", name="提交任务").click()
+    await expect(page.locator(".Toastify")).to_contain_text("已提交")
+    found = (await client.tasks.list(filter="name:menu.py")).tasks
+    await client.tasks.wait(found[0].id, timeout=60)

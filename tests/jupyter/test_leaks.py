@@ -1,0 +1,77 @@
+"""Closing tabs closes streams: counted by the platform, with a real Jupyter server in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai.client.client import Client
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_backend.services.admission import Admission
+from hai_backend.testing.server import RunningServer, running_server
+from tests.jupyter.conftest import Page
+from tests.jupyter.lab import start_lab, write_profile
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Streams that servers made in this test hold open for their users. Ask for it before `platform`."""
+    made: list[Admission] = []
+    begin = Admission.__init__
+
+    def remembered(self: Admission, *args: Any) -> None:
+        begin(self, *args)
+        made.append(self)
+
+    monkeypatch.setattr(Admission, "__init__", remembered)
+    return lambda: sum(sum(each._streams.values()) for each in made)
+
+
+@pytest.fixture
+async def platform(streams: Callable[[], int], tmp_path: Path) -> AsyncIterator[RunningServer]:
+    async with running_server(tmp_path / "hai", nodes=1) as server:
+        yield server
+
+
+async def becomes(streams: Callable[[], int], wanted: int) -> None:
+    """The platform notices within a moment."""
+    for _ in range(500):
+        if streams() == wanted:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{streams()} streams are open, not {wanted}")
+
+
+async def test_closing_tabs_closes_streams(
+    streams: Callable[[], int], platform: RunningServer, tmp_path: Path
+) -> None:
+    write_profile(tmp_path / "config.toml", platform.profile)
+    lab = await asyncio.to_thread(start_lab, tmp_path, tmp_path / "config.toml", lab=False)
+    try:
+        await _open_and_close(Page(lab), platform, streams)
+    finally:
+        await asyncio.to_thread(lab.end)
+
+
+async def _open_and_close(page: Page, platform: RunningServer, streams: Callable[[], int]) -> None:
+    async with Client(platform.profile) as client:
+        program = ProgramSpec(entrypoint="sleep", parameters=["60"], entrypoint_executable=True)
+        resource = ResourceSpec(node_count=1)
+        made = await client.tasks.create(
+            TaskSpec(version=2, name="sleeps", spec=program, resource=resource)
+        )
+        async with AsyncExitStack() as tabs:
+            for _ in range(20):
+                frame = await tabs.enter_async_context(page.socket("events"))
+                await frame()
+            for _ in range(3):
+                await tabs.enter_async_context(page.socket(f"tasks/{made.id}/log"))
+            await becomes(streams, 2 + 3)  # tasks and nodes for all tabs, one for each log
+        await becomes(streams, 0)
+        await client.tasks.stop(made.id)
+        await client.tasks.wait(made.id, timeout=30)
