@@ -115,7 +115,8 @@ class Haienv:
         try:
             yield made
         finally:
-            shutil.rmtree(made, ignore_errors=True)  # at once: a server that leaves waits for nobody
+            # At once: a server that leaves waits for no thread.
+            shutil.rmtree(made, ignore_errors=True)
 
     def _fill(self, uid: int, texts: Mapping[str, str], wheels: Sequence[Path]) -> str:
         made = tempfile.mkdtemp(prefix="hai-build-")
