@@ -129,9 +129,10 @@ def _report(error: EnvError | click.ClickException | OSError, arguments: list[st
     if _asks_for_json(arguments):
         print(json.dumps({"error": {**facts, "exit_code": code}}), file=sys.stderr)
         return code
-    print(f"haienv: {facts['message']}", file=sys.stderr)
-    if facts["hint"]:
-        print(f"  hint: {facts['hint']}", file=sys.stderr)
+    # who reads a log, such as that of a build on the cluster, keeps its last line
+    apart = "\n  hint: " if sys.stderr.isatty() else "; hint: "
+    told = facts["message"] + (apart + facts["hint"] if facts["hint"] else "")
+    print(f"haienv: {told}", file=sys.stderr)
     return code
 
 
