@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from hai.v1.agent_service_pb2 import ServicesReported
-from hai_backend.auth import run_tokens
+from hai_backend.auth import container_tokens, run_tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.errors import NoLeader
@@ -279,6 +279,7 @@ class Reign:
             base_url=addresses.base_url if (addresses := self._tools.addresses) else _no_prefix,
             services_said=self._services_said,
             level=self._level,
+            owner_token=self._owner_token,
         )
 
     def _services_said(self, task: Task, key: RankKey, said: ServicesReported) -> None:
@@ -287,6 +288,9 @@ class Reign:
         asked = put_away(task, self.board.active_at(task), self.clock.now())
         if asked is not None:
             self._run(self._asked(task.id, asked))
+
+    async def _owner_token(self, task: Task) -> str:
+        return await container_tokens.make(self.directory, task, self.clock.now())
 
     async def _asked(self, task_id: int, event: ev.Event) -> None:
         await self.ledger.insist(task_id, event)
@@ -345,6 +349,8 @@ class Reign:
     def _changed(self, before: Task | None, task: Task) -> None:
         self.timers.set(task)
         self.tunnels.follow(task)
+        if container_tokens.over(before, task):
+            self._run(container_tokens.revoke(self.directory, task))
         self.board.follow(task)
         self.scheduling.changed(task)
         self.interruptions.changed(before, task)

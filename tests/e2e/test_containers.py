@@ -12,7 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hai.client.errors import Conflict
+from hai.client.client import Client
+from hai.client.errors import Conflict, Unauthenticated
+from hai.client.profile import Profile
 from hai.v1.container_pb2 import SERVICE_ACTION_RESTART, SERVICE_STATE_READY
 from hai.v1.task_pb2 import (
     RUN_STATE_ENDED,
@@ -239,3 +241,18 @@ async def test_deleting_ends_it_and_removes_its_files(here: Reach) -> None:
     assert (await here.client.tasks.get(gone.id)).state == TASK_STATE_FINISHED
     with pytest.raises(Conflict, match="no dev container"):
         await here.client.containers.delete((await here.task()).id)
+
+
+async def test_the_platform_is_there_inside_and_only_for_this_run(here: Reach) -> None:
+    """`hai` speaks as the owner, without a secret in any variable; the token is worth nothing afterwards."""
+    container = await created(here, jupyter=False)
+    assert '"admin"' in await shell(here, container, "hai whoami --json")
+    assert await shell(here, container, 'stat -c %a "$HAI_CONFIG"') == "600\n"
+    written = await shell(here, container, 'cat "$HAI_CONFIG"')
+    token = written.split('token = "')[1].split('"')[0]
+    assert token not in await shell(here, container, "env")
+    await here.client.tasks.suspend(container.id, hold=True)
+    await here.until(container.id, lambda t: t.state == TASK_STATE_SUSPENDED)
+    async with Client(Profile("old", here.server.profile.server, token)) as old:
+        with pytest.raises(Unauthenticated, match="revoked"):
+            await old.users.whoami()

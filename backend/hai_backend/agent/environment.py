@@ -40,6 +40,7 @@ def for_program(
         "PYTHONPATH": joined((str(workspace), over.get("PYTHONPATH", ""))),
         **_master(go),
         **_rank(directory, identity),
+        **_profile(directory, task),
         **_gpus(identity),
     }
 
@@ -62,6 +63,12 @@ def _rank(directory: RankDir, identity: Identity) -> dict[str, str]:
         env.RANK_KEY: f"{identity.task_id}-{identity.run}-{identity.rank}",
         env.NOTICE_FILE: str(directory.notice),
     }
+
+
+def _profile(directory: RankDir, task: Mapping[str, str]) -> dict[str, str]:
+    """A dev container that was given a token of its owner speaks with it, unless the task says otherwise."""
+    given = directory.profile.exists() and env.CONFIG not in task
+    return {env.CONFIG: str(directory.profile)} if given else {}
 
 
 def _gpus(identity: Identity) -> dict[str, str]:

@@ -83,6 +83,7 @@ class Life:
         self._program: Program | None = None
         self._environment_lock = ""
         self._idle_seconds: float | None = None  # of a dev container
+        self._owner_token = ""  # the same
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._work: set[asyncio.Task[Any]] = set()
 
@@ -148,6 +149,9 @@ class Life:
 
     def _welcomed(self, welcome: pb.AgentWelcome) -> None:
         self._control.set_whole_life_state(welcome.whole_life_state)
+        self._owner_token = welcome.owner_token or self._owner_token
+        if self._owner_token:
+            self._directory.write_profile(self._owner_token)
         if self._welcome is None:
             self._welcome = welcome
             self._watchdog.limit(welcome.watchdog_seconds)

@@ -48,6 +48,7 @@ class RankDir:
         self.spool = path / "spool"
         self.scratch = path / "scratch"
         self.notice = path / "notice.json"
+        self.profile = path / "hai.toml"
 
     def claim(self) -> bool:
         """Hold the rank for this agent, as long as it lives; False when another one has it."""
@@ -84,6 +85,19 @@ class RankDir:
     def socket_address(self) -> Path:
         """Where the agent listens: LocalSocket links to a short path when ours is too long for a socket."""
         return self.socket.readlink() if self.socket.is_symlink() else self.socket
+
+    def write_profile(self, token: str) -> None:
+        """For `hai` in a dev container: the servers of now, in the format of hai.client.profile (a test compares)."""
+        facts = self._server_facts()
+        server, ca = str(facts["address"]), str(facts.get("ca", ""))
+        fields = {"server": server, "token": token, "ca": ca, "insecure": not ca}
+        lines = (f"{name} = {json.dumps(value)}" for name, value in fields.items())
+        text = "\n".join(('current = "cluster"', "[profiles.cluster]", *lines, ""))
+        part = self.profile.with_suffix(".part")
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        part.replace(self.profile)
 
     def exists(self) -> bool:
         """False when somebody removed it: the rank is not wanted any more."""

@@ -27,9 +27,9 @@ from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.services.blaming import blame
-from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.services.carrying import carry
 from hai_backend.services.containers import JUPYTER, is_main
+from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.services.ports import Cluster
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import greeting
@@ -43,6 +43,10 @@ _HELLO_SECONDS = 30.0  # before it nobody knows who holds the stream
 class Logs(Protocol):
     def append(self, key: RankKey, offset: int, data: bytes) -> int: ...
     def size(self, key: RankKey) -> int: ...
+
+
+async def _no_token(task: Task) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class AgentPorts:
     base_url: Callable[[int, str], str]  # of a service of a task, as browsers see it
     services_said: Callable[[Task, RankKey, pb.ServicesReported], None]
     level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
+    owner_token: Callable[[Task], Awaitable[str]] = _no_token  # of a dev container's owner
 
 
 class AgentService(rpc.AgentServiceServicer):
@@ -85,7 +90,7 @@ class AgentService(rpc.AgentServiceServicer):
         self._p.hub.enter(key, session)
         reader = asyncio.ensure_future(self._read(key, hello, request_iterator, session))
         try:
-            yield await self._welcome(key)
+            yield await self._welcome(key, started=hello.started)
             while (message := await session.next()) is not None:
                 yield message
             if session.error is not None:
@@ -126,7 +131,7 @@ class AgentService(rpc.AgentServiceServicer):
             raise Conflict(f"rank {key} is over: end its program and leave", reason="FENCED")
         return task
 
-    async def _welcome(self, key: RankKey) -> pb.AttachResponse:
+    async def _welcome(self, key: RankKey, *, started: bool) -> pb.AttachResponse:
         task = await self._current(key)
         assert task.run is not None
         rank = task.run.ranks[key.rank]
@@ -147,6 +152,7 @@ class AgentService(rpc.AgentServiceServicer):
             git_target_revision=spec.git_target_revision,
             services=[self._service(task, s) for s in task.spec.services if key.rank in s.rank],
             container=task.spec.task_type is TaskType.JUPYTER,
+            owner_token="" if started else await self._p.owner_token(task),
             environment=await self._p.environment(task),
         )
         return pb.AttachResponse(welcome=welcome)

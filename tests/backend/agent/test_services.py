@@ -157,3 +157,21 @@ async def test_what_cannot_be_served_says_what_to_do(tmp_path: Path) -> None:
     assert not await command.answers()
     with pytest.raises(Unreachable):
         await command.connect()
+
+
+def test_the_profile_is_what_clients_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hai.client.profile import load
+    from hai_backend.agent.rank_dir import RankDir
+
+    directory = RankDir(tmp_path / "run" / "7-1-0")
+    directory.path.mkdir(parents=True)
+    for name in ("HAI_SERVER", "HAI_TOKEN", "HAI_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HAI_CONFIG", str(directory.profile))
+    for ca in ("", "/etc/ca.pem"):
+        facts = {"address": "a:1,b:2", "ca": ca}
+        (tmp_path / "server.json").write_text(json.dumps(facts))
+        directory.write_profile('hai_"x')
+        profile = load()
+        assert (profile.addresses, profile.token) == (("a:1", "b:2"), 'hai_"x')
+        assert (profile.ca, profile.insecure) == (ca, not ca)

@@ -1,0 +1,39 @@
+"""Tokens that dev containers get of their owners: one a run, revoked with it, never more than the owner may do."""
+
+from __future__ import annotations
+
+from hai_backend.auth.directory import Directory
+from hai_backend.domain.spec import TaskType
+from hai_backend.domain.task import Task, TaskState
+from hai_backend.domain.user import TokenScope
+
+_DAYS = 30
+
+
+async def make(directory: Directory, task: Task, now: float) -> str:
+    """The secret; empty for a task that is no dev container."""
+    if task.spec.task_type is not TaskType.JUPYTER:
+        return ""
+    ends = now + _DAYS * 86_400
+    made = await directory.create_token(
+        task.user, TokenScope.SUBMIT, now, description=_name(task), expires_at=ends
+    )
+    return made[1]
+
+
+def over(before: Task | None, task: Task) -> bool:
+    """Whether a run of a dev container has just ended."""
+    ran = before is not None and before.state is TaskState.RUNNING
+    return task.spec.task_type is TaskType.JUPYTER and ran and task.state is not TaskState.RUNNING
+
+
+async def revoke(directory: Directory, task: Task) -> None:
+    """Those of all its runs: none of them runs any more."""
+    begin = f"dev container {task.id}, run "
+    for token in directory.tokens_of(task.user):
+        if token.description.startswith(begin) and not token.revoked:
+            await directory.revoke_token(token.id)
+
+
+def _name(task: Task) -> str:
+    return f"dev container {task.id}, run {task.run.number if task.run else 0}"
