@@ -25,7 +25,7 @@ from hai_backend.launch import processes
 if TYPE_CHECKING:
     from hai_backend.agent.commands import Command
 
-_FIRST_LOOK, _LONGEST_LOOK = 0.05, 5.0
+_LOOK_SECONDS, _LONG_LOOK_SECONDS = 0.1, 5.0
 _LOOK_AGAIN_SECONDS = 10.0  # at one that has answered
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _FAILURES = 5  # in a row: each before the service has lived for this long
@@ -135,15 +135,16 @@ class Service:
         return child
 
     async def _watch(self) -> None:
-        """Say when it answers, and when it does not any more."""
-        pause = _FIRST_LOOK
+        """Say when it answers, and when it does not any more. People wait for one that was just started."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
         while True:
             if await self.command.answers():
                 pause = _LOOK_AGAIN_SECONDS
                 self._become(states.SERVICE_STATE_READY, "")
             else:
                 answered = self._state is states.SERVICE_STATE_READY
-                pause = min(2 * pause, _LONGEST_LOOK)
+                pause = _LOOK_SECONDS if clock() - began < _STEADY_SECONDS else _LONG_LOOK_SECONDS
                 message = "it does not answer any more" if answered else self._message
                 self._become(states.SERVICE_STATE_STARTING, message)
             await asyncio.sleep(pause)
