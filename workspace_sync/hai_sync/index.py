@@ -14,7 +14,7 @@ import os
 import sqlite3
 import stat
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -128,11 +128,11 @@ class Index:
         self, entries: Mapping[str, Entry], signatures: Mapping[str, Signature], gone: Iterable[str]
     ) -> None:
         """What was seen anew; files whose content is unknown are not worth remembering."""
-        rows = [
+        rows = (  # never a list: there may be hundreds of thousands
             (path, signatures[path], entry.digest, entry.target)
             for path, entry in entries.items()
             if entry.hashed and entry.kind is not Kind.PROBLEM and path in signatures
-        ]
+        )
         with self.transaction():
             self._db.executemany("DELETE FROM seen WHERE path = ?", ((path,) for path in gone))
             self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", rows)
@@ -168,17 +168,15 @@ class Index:
                 yield path, None
 
     def agree(
-        self, paths: Iterable[str], new: Tree, remote: Tree, facts: Mapping[str, str]
+        self, paths: Collection[str], new: Tree, remote: Tree, facts: Mapping[str, str]
     ) -> None:
         """Write the base and the other side's tree at some paths, in one step with facts about them."""
-        paths = list(paths)
-        here = [(path,) for path in paths]
-        rows = [_row(path, new[path]) for path in paths if path in new]
-        theirs = [_row(path, e) for path in paths if (e := remote.get(path)) != new.get(path)]
+        rows = (_row(path, new[path]) for path in paths if path in new)
+        theirs = (_row(p, e) for p in paths if (e := remote.get(p)) != new.get(p))
         with self.transaction():
-            self._db.executemany("DELETE FROM base WHERE path = ?", here)
+            self._db.executemany("DELETE FROM base WHERE path = ?", ((p,) for p in paths))
             self._db.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            self._db.executemany("DELETE FROM theirs WHERE path = ?", here)
+            self._db.executemany("DELETE FROM theirs WHERE path = ?", ((p,) for p in paths))
             self._db.executemany("INSERT INTO theirs VALUES (?, ?, ?, ?, ?, ?, ?)", theirs)
             self._set(facts)
 

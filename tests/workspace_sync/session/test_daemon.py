@@ -109,14 +109,15 @@ async def test_the_limit_of_inotify_is_no_end(laptop, monkeypatch) -> None:
 async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:
     monkeypatch.setattr(daemon_module, "delays", lambda: iter([0.01] * 999))
     async with running(laptop) as daemon:
-        real, away = laptop.session.remote.get, True
+        connection, away = laptop.session.remote.connection, True
+        real = connection.unary
 
-        async def get():
+        async def unary(*args, **more):
             if away:
                 raise Unreachable("no server answers")
-            return await real()
+            return await real(*args, **more)
 
-        laptop.session.remote.get = get
+        connection.unary = unary
         laptop.write("a", "1")
         await until(lambda: daemon.state.phase == "waiting")
         assert "no server" in daemon.state.error

@@ -60,10 +60,17 @@ class Remote:
         request = wire_pb.DeleteWorkspaceRequest(name=self.name, user=self.user)
         await self.connection.unary(self.stub.DeleteWorkspace, request)
 
-    async def tree(self, known: Tree, since: int) -> tuple[int, dict[str, Entry]]:
-        """The newest revision and its tree; `known` is the tree of revision `since`."""
+    async def tree(
+        self, known: Tree, since: int, revision: int = 0
+    ) -> tuple[int, dict[str, Entry]]:
+        """A revision and its tree; `known` is the tree of revision `since`.
+
+        Revision 0 is the newest one after a look at the files, which takes the server its time.
+        """
         tree = dict(known) if since else {}
-        request = wire_pb.GetTreeRequest(name=self.name, user=self.user, since=since)
+        request = wire_pb.GetTreeRequest(
+            name=self.name, user=self.user, since=since, revision=revision
+        )
         revision, changed = await self._merge(tree, request)
         if changed:
             await asyncio.to_thread(require_tree, tree)

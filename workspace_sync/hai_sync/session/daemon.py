@@ -108,8 +108,10 @@ class Daemon:
             with suppress(HaiError):
                 async for number in self.session.remote.watch():
                     waits = delays()
-                    if number != self.session.revision:
-                        self._ring(look=True)
+                    async with self._syncing:  # it may be our own, just being made
+                        if number > self.session.revision:
+                            self.session.moved_on()
+                            self._ring()
             await asyncio.sleep(next(waits))
 
     async def _clock(self) -> None:

@@ -61,6 +61,7 @@ class Session:
     _hints: set[str] | None = None  # paths that may have changed since; None: unknown
     _restless: dict[str, int] = field(default_factory=dict)
     _generation: str = ""
+    _moved_on: bool = False  # the server has a newer revision than ours
     _overtaken: bool = False  # the server's files are not as its newest revision says
     _read: tuple[Tree, Tree, int] | None = None  # what the index said of the past
 
@@ -73,6 +74,10 @@ class Session:
     def revision(self) -> int:
         """The newest revision that we know."""
         return self._sides.revision if self._sides is not None else -1
+
+    def moved_on(self) -> None:
+        """The server has a newer revision."""
+        self._moved_on = True
 
     def forget(self) -> None:
         """Anything may have changed."""
@@ -152,8 +157,10 @@ class Session:
 
         Who only tells of some local changes need not ask: the server refuses what it has overtaken.
         """
-        if self._sides is not None and hints is not None and not (wish.look or self._overtaken):
+        asked = wish.look or self._overtaken or self._moved_on
+        if self._sides is not None and hints is not None and not asked:
             return self._sides.revision
+        self._moved_on = False
         found = await self.remote.get()
         created = found.create_time.ToJsonString()
         before = self.index.fact("created")
@@ -203,7 +210,8 @@ class Session:
         base, remote, at = await asyncio.to_thread(self._past)
         looks = self._overtaken or (wish.look and wish.rules.mode is not Mode.PUSH)
         if revision != at or looks:
-            revision, remote = await self.remote.tree(remote, at if at <= revision else 0)
+            since = at if at <= revision else 0
+            revision, remote = await self.remote.tree(remote, since, 0 if looks else revision)
             self._overtaken = False
         doubt = await asyncio.to_thread(self._doubt, base, local, remote, found)
         return _Sides(base, local, remote, revision, found, doubt)
@@ -277,9 +285,8 @@ class Session:
         if changes:
             sent = await self._send(sides, changes, outcome, wish, local)
             report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
-            known = {p: e for p, e in sent.entries.items() if e is not None and p in local}
-            local = {**local, **known}
-            remote = apply(remote, [Change(p, None, e) for p, e in sent.entries.items()])
+            local, remote = _with_sent(local, remote, sent.entries)
+            report.local = sides.local = local  # the old entries need not stay
         report.done = len(arrived.done) + len(changes)
         await asyncio.to_thread(self._remember, sides, wish, local, remote, arrived, sent, report)
 
@@ -370,6 +377,19 @@ class Session:
         scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
         self._sides = _Sides(new_base, local, remote, revision, scan, doubt)
         self._read, self._restless = None, {}
+
+
+def _with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) -> tuple[Tree, Tree]:
+    """Both sides once the server has what was sent; the contents here are known since."""
+    ours, theirs = dict(local), dict(remote)
+    for path, entry in entries.items():
+        if entry is None:
+            theirs.pop(path, None)
+            continue
+        theirs[path] = entry
+        if path in ours:
+            ours[path] = entry
+    return ours, theirs
 
 
 def _touched(scan: Scan, arrived: Result, sent: Sent | None) -> set[str]:
