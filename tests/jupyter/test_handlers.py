@@ -13,6 +13,8 @@ from hai.client.client import Client
 from tests.jupyter.conftest import Page, Place
 
 NB: Any = nbformat
+
+pytestmark = pytest.mark.xdist_group("jupyter")  # one Jupyter server for the file
 COUNT = """
 import time, hai
 for i in range(400):
