@@ -117,6 +117,7 @@ class Pusher:
         for message in told:
             queue.put_nowait(message)
         count = len(told)
+        made: pb.WorkspaceRevision | None = None
         if not batches:
             queue.put_nowait(commit(count))
         async for answer in self.client.workspaces.push(_messages(queue)):
@@ -124,7 +125,7 @@ class Pusher:
             if kind == "revision":
                 queue.put_nowait(None)
                 self.base = answer.revision.number
-                return answer.revision
+                made = answer.revision
             if kind == "missing":
                 for message in _bundles([known[d] for d in answer.missing.digests]):
                     queue.put_nowait(message)
@@ -132,7 +133,8 @@ class Pusher:
                     count += 1
                 if answer.missing.answered == len(batches):
                     queue.put_nowait(commit(count))
-        raise AssertionError("the push was not answered")
+        assert made is not None, "the push was not answered"
+        return made
 
     async def say(self, *messages: calls.PushTreeRequest) -> list[calls.PushTreeResponse]:
         """These messages and no others; all that is answered."""

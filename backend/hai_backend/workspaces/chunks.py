@@ -17,6 +17,7 @@ from hai_backend.workspaces.contents import copy_range, digest_of, opened
 from hai_backend.workspaces.files import Files
 
 CHUNK_BYTES = 2 << 20
+_SOME = 500  # in one question
 _SOURCES = """SELECT n.place, n.size, o.file, o.place FROM chunks n JOIN chunks o
     ON o.digest = n.digest AND o.have = 1 AND o.file != n.file AND o.size = n.size
     WHERE n.file = ? AND n.have = 0 GROUP BY n.place ORDER BY n.place"""
@@ -78,16 +79,20 @@ def _copy(
 
 def receive(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> None:
     """Verified chunks go to every place that wants them."""
-    query = "SELECT file, place, size FROM chunks WHERE digest = ? AND have = 0"
-    taken = []
-    for digest, data in contents:
-        for file, place, size in files.index.rows(query, (digest,)):
-            if size == len(data):
-                files.incoming.write_at(part_of(file), place, data)
-                taken.append((digest, file, place))
+    for first in range(0, len(contents), _SOME):
+        _receive(files, dict(contents[first : first + _SOME]))
+
+
+def _receive(files: Files, known: dict[bytes, memoryview]) -> None:
+    marks = ",".join("?" * len(known))
+    query = f"SELECT digest, file, place, size FROM chunks WHERE have = 0 AND digest IN ({marks})"
+    rows = files.index.rows(query, list(known))
+    taken = [row for row in rows if row[3] == len(known[row[0]])]
+    for digest, file, place, _ in taken:
+        files.incoming.write_at(part_of(file), place, known[digest])
     with files.index.transaction() as db:
         mark = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
-        db.executemany(mark, taken)
+        db.executemany(mark, (row[:3] for row in taken))
 
 
 def complete(files: Files, file: bytes, size: int) -> bool:

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS objects(digest BLOB PRIMARY KEY, size INTEGER) WITHOU
 CREATE TABLE IF NOT EXISTS chunks(
   digest BLOB, file BLOB, place INTEGER, size INTEGER, have INTEGER,
   PRIMARY KEY(digest, file, place)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS chunks_by_file ON chunks(file, have);
+CREATE INDEX IF NOT EXISTS chunks_of_file ON chunks(file);
 CREATE TABLE IF NOT EXISTS pending(
   folder TEXT, name TEXT, {_ENTRY}, source TEXT, kind_before INTEGER, digest_before BLOB,
   PRIMARY KEY(folder, name)) WITHOUT ROWID;
