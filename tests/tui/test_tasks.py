@@ -184,8 +184,8 @@ async def test_a_server_that_was_killed_comes_back_and_nothing_is_doubled_or_mov
         await asyncio.to_thread(process.end, signal.SIGKILL)
         await tui.shows("no server answers at", "old", "✗ no server")
         await asyncio.to_thread(process.start, "--port", profile.server.rpartition(":")[2])
-        async with Client(profile) as anew:
-            await anew.tasks.create(program("after"))
+        await tui.shows("● live")
+        await client.tasks.create(program("after"))
         await tui.shows("31 tasks", "● live")
         assert table(tui).cursor_id == chosen
         assert len(table(tui).marked) == 1

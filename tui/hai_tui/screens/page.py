@@ -202,7 +202,9 @@ class Page(Screen[None]):
             session = self.hai.session
             try:
                 client = await session.client()
-                show(await session.insist(lambda: ask(client)))
+                answer = await session.insist(lambda: ask(client))
+                if self.query("#content"):  # else the page was closed meanwhile
+                    show(answer)
             except HaiError as error:
                 self.hai.fail(error)
 

@@ -160,7 +160,9 @@ class TaskPage(TaskPageBase):
         return bool(self._task_id)
 
     def _gone(self) -> None:
-        self.query_one("#summary", Static).update(text("task.none", id=self._ref))
+        if not self.query("#summary"):
+            return
+        self._put("summary", text("task.none", id=self._ref))
 
     async def _ask(self, client: Client) -> None:
         seen, id = self.seen, self._task_id
@@ -174,6 +176,8 @@ class TaskPage(TaskPageBase):
     # What is drawn.
 
     def _draw(self) -> None:
+        if not self.query("#summary"):
+            return  # the page was closed while the server answered
         from hai_tui.screens import task_text  # loads protobuf, which a first paint does without
 
         seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()

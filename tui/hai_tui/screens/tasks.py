@@ -117,7 +117,7 @@ class TasksPage(TaskPageBase):
     def tasks_changed(self, ids: set[int]) -> None:
         """Look again at these; at all of them when nothing was shown yet."""
         model = self.hai.session.tasks
-        if model is None or not self.is_mounted:
+        if model is None or not self.query(VirtualTable):
             return
         self._show(self._shown.look_at(model.tasks, ids))
         self._flash(ids)
@@ -233,7 +233,7 @@ class TasksPage(TaskPageBase):
             return  # what is loaded is shown; the banner tells of a server that is away
         finally:
             self._asking = False
-            if self.is_mounted:
+            if self.query(VirtualTable):  # else the page was closed meanwhile
                 self.write_status()
 
     def _ask_filter(self) -> None:
