@@ -58,6 +58,18 @@ class Page:
     async def post(self, path: str, body: object, **headers: str) -> Answer:
         return await self._ask("POST", path, json.dumps(body), headers)
 
+    async def login(self) -> str:
+        """The cookies that a browser has after its first visit."""
+        cookies: dict[str, str] = {}
+        for url in (f"{self._lab.url}login", f"{self._lab.url}api/status?token={self._lab.token}"):
+            sent = {"Cookie": "; ".join(f"{k}={v}" for k, v in cookies.items())}
+            request = HTTPRequest(url, headers=sent, follow_redirects=False)
+            answer = await AsyncHTTPClient().fetch(request, raise_error=False)
+            for line in answer.headers.get_list("Set-Cookie"):
+                name, _, value = line.partition(";")[0].partition("=")
+                cookies[name] = value
+        return "; ".join(f"{name}={value}" for name, value in cookies.items())
+
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[Callable[[], Any]]:
         """A websocket: each call waits for the next frame; None when it was closed."""

@@ -48,9 +48,15 @@ async def test_nobody_gets_in_without_jupyters_token(page: Page, path: str) -> N
 
 
 async def test_a_form_of_another_site_can_not_submit(page: Page, place: Place) -> None:
-    cookie = f"_xsrf=a; username={place.lab.token}"
-    answer = await page.post("submit", {}, Authorization="", Cookie=cookie)
-    assert answer.code == 403
+    """It has the browser's cookie of the login, but not the word that only our own page can read."""
+    cookie = await page.login()
+    (place.root / "xsrf.py").write_text("print(1)\n")
+    body = {"path": "xsrf.py"}
+    own = cookie.partition("_xsrf=")[2].partition(";")[0]
+    told = {"Authorization": "", "Cookie": cookie}
+    assert (await page.get("memory", **told)).code == 200
+    assert (await page.post("check", body, **told)).code == 403
+    assert (await page.post("check", body, **told, **{"X-XSRFToken": own})).code == 200
 
 
 @pytest.mark.parametrize(
