@@ -188,13 +188,13 @@ class Session:
     async def insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Ask until there is an answer; the link says how it goes. Raises what asking again can not mend."""
         from hai.client.backoff import delays
-        from hai.client.errors import HaiError
+        from hai.client.errors import Denied, HaiError
         from hai_tui.feed.stream import FINAL, pause
 
         for delay in delays():
             try:
                 answer = await ask()
-            except FINAL:
+            except (*FINAL, Denied):  # one thing is refused, not we
                 self.link.heard()
                 raise
             except HaiError as error:

@@ -80,7 +80,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "said.theme": ("theme: {name}", "主题：{name}"),
     "said.picture": ("saved {path}", "已保存 {path}"),
     "said.copied": ("copied: {what}", "已复制：{what}"),
-    "failed": ("{message}", "{message}"),
+    "refused": ("✗ the server refuses: {message}", "✗ 服务拒绝：{message}"),
     "busy": ("{what} … esc cancels", "{what} … esc 取消"),
     "busy.asking": ("asking the server", "正在请求服务"),
     "cancelled": ("cancelled: {what}", "已取消：{what}"),

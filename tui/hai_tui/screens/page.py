@@ -14,6 +14,8 @@ from textual.widget import Widget
 
 from hai.client.errors import HaiError
 from hai_tui.actions import Action, pressed, refusal
+from hai_tui.i18n import text
+from hai_tui.theme import tones
 from hai_tui.widgets.bars import Banner, KeyLine, StatusLine, TopLine
 from hai_tui.widgets.confirm import Confirm
 from hai_tui.widgets.prompt import Prompt, Question
@@ -78,6 +80,12 @@ class Page(Screen[None]):
 
     def link_changed(self, link: LinkState) -> None:
         """The connection stands differently."""
+
+    def refused(self, error: HaiError) -> None:
+        """What the page wanted to show, the server does not give; the note about it passes, this stays."""
+        self.status(
+            Text(text("refused", message=error.message), tones(self.hai.current_theme)["bad"])
+        )
 
     def shown_again(self) -> None:
         """The page is on top again."""
@@ -207,6 +215,7 @@ class Page(Screen[None]):
                     show(answer)
             except HaiError as error:
                 self.hai.fail(error)
+                self.refused(error)
 
         begin: Callable[[], Awaitable[None]] = (
             work  # not begun yet: it may be replaced before it is
