@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hai.client.connection import on_loopback
 from hai.client.errors import Conflict, HaiError
 from hai_sync.core.diff import Change, apply
-from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below
+from hai_sync.core.entry import Entry, Kind, Tree
 from hai_sync.core.guard import too_many_removals
 from hai_sync.core.reconcile import differing, rebase, reconcile, undecided
 from hai_sync.core.rules import Mode, Outcome
@@ -27,6 +27,16 @@ from hai_sync.kept import Kept
 from hai_sync.place import TEMPORARY, Place, locked
 from hai_sync.remote.endpoint import Remote, holder
 from hai_sync.scan import Known, Scan, full_tree, hash_files, ignore_of, rescan, scan
+from hai_sync.session.sides import (
+    Sides,
+    believe_sizes,
+    count,
+    is_directory,
+    looked_at,
+    only,
+    report_of,
+    with_sent,
+)
 from hai_sync.session.wish import Listener, Refused, Report, Silent, Wish, sizes
 from hai_sync.transition import Fault, Result
 
@@ -34,18 +44,6 @@ if TYPE_CHECKING:
     from hai_sync.remote.sending import Sent
 
 ATTEMPTS = 6
-
-
-@dataclass(slots=True)
-class _Sides:
-    """Both sides and what they agreed on, at one moment."""
-
-    base: Tree
-    local: Tree
-    remote: Tree
-    revision: int
-    scan: Scan
-    doubt: set[str]  # where the three differ, or may
 
 
 @dataclass(slots=True)
@@ -57,7 +55,7 @@ class Session:
     remote: Remote
     listener: Listener = field(default_factory=Silent)
     fault: Fault = lambda step: None
-    _sides: _Sides | None = None
+    _sides: Sides | None = None
     _hints: set[str] | None = None  # paths that may have changed since; None: unknown
     _restless: dict[str, int] = field(default_factory=dict)
     _generation: str = ""
@@ -133,14 +131,14 @@ class Session:
         if isinstance(seen, Report):
             return seen, self._sides is not None
         outcome = await asyncio.to_thread(self._decide, seen, wish)
-        report = _report(seen, outcome)
+        report = report_of(seen, outcome)
         self._guard(report, seen, wish)
         if wish.dry_run or report.refused:
             return report, False
         await self._carry_out(seen, outcome, wish, report)
         return report, True
 
-    async def _look(self, wish: Wish, hints: set[str] | None) -> _Sides | Report:
+    async def _look(self, wish: Wish, hints: set[str] | None) -> Sides | Report:
         asking = asyncio.create_task(self._ask(wish, hints))
         try:
             found, known = await asyncio.to_thread(self._scan, wish, hints)
@@ -149,7 +147,7 @@ class Session:
             raise
         revision = await asking
         if wish.rules.mode is Mode.PUSH and self._nothing_to_push(found, revision, wish):
-            return Report(revision=revision, files=_count(found), ignored=found.ignored)
+            return Report(revision=revision, files=count(found), ignored=found.ignored)
         return await self._both(wish, found, known, revision)
 
     async def _ask(self, wish: Wish, hints: set[str] | None) -> int:
@@ -205,7 +203,7 @@ class Session:
             wish.verify,
         )
 
-    async def _both(self, wish: Wish, found: Scan, known: Known, revision: int) -> _Sides:
+    async def _both(self, wish: Wish, found: Scan, known: Known, revision: int) -> Sides:
         local = await asyncio.to_thread(full_tree, found, known)
         base, remote, at = await asyncio.to_thread(self._past)
         looks = self._overtaken or (wish.look and wish.rules.mode is not Mode.PUSH)
@@ -214,7 +212,7 @@ class Session:
             revision, remote = await self.remote.tree(remote, since, 0 if looks else revision)
             self._overtaken = False
         doubt = await asyncio.to_thread(self._doubt, base, local, remote, found)
-        return _Sides(base, local, remote, revision, found, doubt)
+        return Sides(base, local, remote, revision, found, doubt)
 
     def _doubt(self, base: Tree, local: Tree, remote: Tree, found: Scan) -> set[str]:
         """Where nobody has looked and nothing was different before, nothing is different now."""
@@ -233,11 +231,11 @@ class Session:
             self._read = base, self.index.remote(base), revision
         return self._read
 
-    def _decide(self, sides: _Sides, wish: Wish) -> Outcome:
+    def _decide(self, sides: Sides, wish: Wish) -> Outcome:
         base, remote = self._visible(sides, wish)
         doubtful = undecided(base, sides.local, remote, sides.doubt)
         if wish.by_size:
-            _believe_sizes(sides, base, doubtful)
+            believe_sizes(sides, base, doubtful)
         else:
             size = sum(sides.local[path].size for path in doubtful)
             self.listener.stage("hash", len(doubtful), size)
@@ -250,24 +248,24 @@ class Session:
                 sides.scan.problems[path] = why
         if not wish.paths:
             return reconcile(base, sides.local, remote, wish.rules, sides.doubt)
-        local = _only(sides.local, wish.paths)
-        return reconcile(_only(base, wish.paths), local, _only(remote, wish.paths), wish.rules)
+        local = only(sides.local, wish.paths)
+        return reconcile(only(base, wish.paths), local, only(remote, wish.paths), wish.rules)
 
-    def _visible(self, sides: _Sides, wish: Wish) -> tuple[Tree, Tree]:
+    def _visible(self, sides: Sides, wish: Wish) -> tuple[Tree, Tree]:
         """Base and remote without what is left out here: ignoring never removes on the other side."""
         ignore = ignore_of(wish.filter, sides.scan.levels)
         hidden = {
             path
             for path in sides.doubt
             if path not in sides.local
-            and ignore.hides(path, _is_directory(sides.remote, sides.base, path))
+            and ignore.hides(path, is_directory(sides.remote, sides.base, path))
         }
         if not hidden:
             return sides.base, sides.remote
         base = {p: e for p, e in sides.base.items() if p not in hidden}
         return base, {p: e for p, e in sides.remote.items() if p not in hidden}
 
-    def _guard(self, report: Report, sides: _Sides, wish: Wish) -> None:
+    def _guard(self, report: Report, sides: Sides, wish: Wish) -> None:
         outcome = report.outcome
         many = too_many_removals(outcome.to_remote, len(sides.remote))
         many = many or too_many_removals(outcome.to_local, len(sides.local))
@@ -276,7 +274,7 @@ class Session:
         elif many and not wish.many_removals:
             report.refused = Refused.REMOVALS
 
-    async def _carry_out(self, sides: _Sides, outcome: Outcome, wish: Wish, report: Report) -> None:
+    async def _carry_out(self, sides: Sides, outcome: Outcome, wish: Wish, report: Report) -> None:
         arrived = await self._arrive(sides, outcome)
         report.problems |= arrived.problems
         local = apply(sides.local, arrived.done)
@@ -285,12 +283,12 @@ class Session:
         if changes:
             sent = await self._send(sides, changes, outcome, wish, local)
             report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
-            local, remote = _with_sent(local, remote, sent.entries)
+            local, remote = with_sent(local, remote, sent.entries)
             report.local = sides.local = local  # the old entries need not stay
         report.done = len(arrived.done) + len(changes)
         await asyncio.to_thread(self._remember, sides, wish, local, remote, arrived, sent, report)
 
-    async def _arrive(self, sides: _Sides, outcome: Outcome) -> Result:
+    async def _arrive(self, sides: Sides, outcome: Outcome) -> Result:
         if not outcome.to_local:
             return Result()
         from hai_sync.session.arriving import Arrival
@@ -311,7 +309,7 @@ class Session:
 
     async def _send(
         self,
-        sides: _Sides,
+        sides: Sides,
         changes: list[Change],
         outcome: Outcome,
         wish: Wish,
@@ -343,7 +341,7 @@ class Session:
 
     def _remember(
         self,
-        sides: _Sides,
+        sides: Sides,
         wish: Wish,
         local: Tree,
         remote: Tree,
@@ -360,7 +358,7 @@ class Session:
         )
         new_base = rebase(base, local, remote, touched)
         doubt = {p for p in touched if not (new_base.get(p) == local.get(p) == remote.get(p))}
-        fresh = {p: local[p] for p in _touched(scan, arrived, sent) if p in local}
+        fresh = {p: local[p] for p in looked_at(scan, arrived, sent) if p in local}
         gone = scan.gone | {c.path for c in arrived.done if c.new is None}
         self.index.remember(fresh, scan.signatures, gone - fresh.keys())
         facts = {
@@ -375,59 +373,5 @@ class Session:
         self.index.agree(touched, new_base, remote, facts)
         Kept(self.place.state / "kept").prune(time.time())
         scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
-        self._sides = _Sides(new_base, local, remote, revision, scan, doubt)
+        self._sides = Sides(new_base, local, remote, revision, scan, doubt)
         self._read, self._restless = None, {}
-
-
-def _with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) -> tuple[Tree, Tree]:
-    """Both sides once the server has what was sent; the contents here are known since."""
-    ours, theirs = dict(local), dict(remote)
-    for path, entry in entries.items():
-        if entry is None:
-            theirs.pop(path, None)
-            continue
-        theirs[path] = entry
-        if path in ours:
-            ours[path] = entry
-    return ours, theirs
-
-
-def _touched(scan: Scan, arrived: Result, sent: Sent | None) -> set[str]:
-    found = set(scan.fresh) | arrived.signatures.keys()
-    return found | sent.signatures.keys() if sent else found
-
-
-def _report(sides: _Sides, outcome: Outcome) -> Report:
-    return Report(
-        outcome,
-        revision=sides.revision,
-        files=_count(sides.scan),
-        bytes=sum(entry.size for entry in sides.local.values()),
-        ignored=sides.scan.ignored,
-        problems=dict(sides.scan.problems),
-        local=sides.local,
-        remote=sides.remote,
-    )
-
-
-def _count(found: Scan) -> int:
-    return sum(1 for seen in found.signatures.values() if seen != b"d")
-
-
-def _is_directory(remote: Tree, base: Tree, path: str) -> bool:
-    entry = remote.get(path) or base.get(path)
-    return entry is not None and entry.kind is Kind.DIRECTORY
-
-
-def _only(tree: Tree, tops: Sequence[str]) -> Tree:
-    """What lies at or below some paths, with the directories above them."""
-    above = {each for top in tops for each in ancestors(top)}
-    return {p: e for p, e in tree.items() if p in above or any(below(p, top) for top in tops)}
-
-
-def _believe_sizes(sides: _Sides, base: Tree, doubtful: Iterable[str]) -> None:
-    """--no_checksum: a file of the same size is taken for the same; the risk is the caller's."""
-    for path in doubtful:
-        entry, other = sides.scan.tree[path], sides.remote.get(path) or base.get(path)
-        if other is not None and other.kind is Kind.FILE and other.size == entry.size:
-            sides.scan.tree[path] = replace(entry, digest=other.digest)
