@@ -161,7 +161,7 @@ async def test_the_tree_leads_to_nodes_and_tasks(server, drive, submit) -> None:
     async with drive(server.profile, start="cluster") as tui:
         await tui.shows("◆ 1 yours")
         await tui.press("v")
-        await tui.shows("◆", "MINE", "1 train (admin)  rank 0")
+        await tui.shows("◆", "yours", "1 train (admin)  rank 0")
         await tui.press("/", *"train", "enter", "enter")
         await tui.shows("› node ", "waiting for nodes of this group")
 

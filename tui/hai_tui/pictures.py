@@ -58,6 +58,20 @@ PICTURES: tuple[Picture, ...] = (
     Picture("wizard", shows="Welcome", profile=False),
     Picture("light", shows="12 tasks", theme="hai-light"),
     Picture("contrast", shows="12 tasks", theme="hai-contrast"),
+    Picture("logs", "logs 2", shows="step  400"),
+    Picture("logs-search", "logs 2 0", ("/", *"loss 1\\.[34]"), "n next, N", begins="step  400"),
+    Picture("logs-two", "logs 2 0", ("+", "ctrl+u", *"2 3", "enter"), "rank 3", begins="step  400"),
+    Picture("cluster", "cluster", ("/", *"diff", "enter"), "7 diffusion-256", begins="train#a"),
+    Picture("cluster-tree", "cluster", ("v",), shows="bert-base-pretrain"),
+    Picture("node", "node gpu-08", shows="5 tasks wait in train"),
+    Picture("nodes", "nodes", shows="18 in all"),
+    Picture("queue", "queue", shows="5 in all"),
+    Picture("submit", "submit 9", shows="would wait"),
+    Picture("quotas", "quotas", shows="4 in all"),
+    Picture("quotas-form", "quotas", ("a",), shows="add: a quota"),
+    Picture("users", "users", shows="5 in all"),
+    Picture("policy", "groups", ("v",), shows="preview a policy"),
+    Picture("cluster-light", "cluster", shows="train#a", theme="hai-light"),
 )
 """Every screen. A page of its own gets a line here; snapshot tests and the manual follow."""
 
@@ -104,7 +118,7 @@ async def shot(picture: Picture, size: tuple[int, int]) -> tuple[str, str]:
     return found
 
 
-async def _until(app: HaiApp, pilot: Any, text: str, patience: float = 20.0) -> None:
+async def _until(app: HaiApp, pilot: Any, text: str, patience: float = 40.0) -> None:
     ends = time.monotonic() + patience
     while text not in screen_text(app):
         if time.monotonic() > ends:

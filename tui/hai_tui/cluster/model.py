@@ -70,6 +70,8 @@ class NodeModel:
         counts = self.counts()
         usable = sum(counts[word] for word in ("FREE", "HELD", "SHARED", "MINE", "LEAVING"))
         if self.loaded and usable:
+            if self.held and self.held[-1][0] == now:
+                self.held.pop()
             self.held.append((now, 1 - counts["FREE"] / usable))
 
     def counts(self, user: str = "") -> Counter[str]:

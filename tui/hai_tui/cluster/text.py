@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from hai.v1.node_pb2 import Node
-from hai_tui.cli.human import local
+from hai_tui.cli.human import local, size
 from hai_tui.cli.table import printable
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.i18n import text
@@ -63,8 +63,10 @@ def facts(node: Node) -> Sequence[str]:
         gpus += f" {node.mig_profile}"
     if node.gpus_simulated and node.gpus:
         gpus += f" ({text('node.simulated')})"
-    has = text("node.has", gpus=gpus, cpus=node.cpus, memory=f"{node.memory_bytes / 2**30:.0f}")
-    lines = [f"{node.group}{zone} · {has}"]
+    has = [gpus, text("node.cpus", count=node.cpus)]
+    if node.memory_bytes:
+        has.append(size(node.memory_bytes))
+    lines = [f"{node.group}{zone} · {', '.join(has)}"]
     if node.topology:
         lines.append(text("node.topology", path=" / ".join(node.topology)))
     lines.append(text("node.since", time=local(node.update_time)))

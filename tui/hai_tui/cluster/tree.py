@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hai.v1.node_pb2 import Node, NodeTenant
 from hai_tui.cluster.layout import natural
 from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.i18n import text
 from hai_tui.widgets.columns import Cell
 
 
@@ -40,7 +41,7 @@ def branches(nodes: Iterable[Node], user: str) -> list[Branch]:
 def _node(node: Node, user: str) -> Branch:
     word = condition(node, user)
     why = f"  {node.reason}" if node.reason else ""
-    told = f"{LOOKS[word].glyph} {node.name}  {word}{why}"
+    told = f"{LOOKS[word].glyph} {node.name}  {text(f'node.{word}')}{why}"
     depth = 2 if node.zone else 1
     return Branch(f"n/{node.name}", depth, Cell(told, LOOKS[word].tone), node=node.name)
 

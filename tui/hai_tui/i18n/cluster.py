@@ -31,7 +31,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "node.LEAVING": ("leaving", "正在让出"),
     "node.CORDONED": ("cordoned", "已停用"),
     "node.NOT_READY": ("not ready", "未就绪"),
-    "node.has": ("{gpus}, {cpus} CPUs, {memory} GiB", "{gpus}，{cpus} CPU，{memory} GiB"),
+    "node.cpus": ("{count} CPUs", "{count} CPU"),
     "node.gpus": ("{count} GPUs", "{count} GPU"),
     "node.simulated": ("simulated", "模拟"),
     "node.topology": ("at {path}", "位于 {path}"),

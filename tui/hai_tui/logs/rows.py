@@ -62,7 +62,8 @@ def _pieces(line: Line, look: Look) -> int:
 
 def cells(line: Line, look: Look) -> int:
     """How wide a line is."""
-    return len(look.prefix(line)) + cell_len(plain(line.text))
+    shown = plain(line.text)
+    return len(look.prefix(line)) + (len(shown) if shown.isascii() else cell_len(shown))
 
 
 Describe = Callable[[int], str]

@@ -25,7 +25,7 @@ from hai_tui.logs.window import Line
 from hai_tui.screens.page import Page
 from hai_tui.widgets.log_pane import LogPane
 from hai_tui.widgets.log_view import LogView
-from hai_tui.widgets.prompt import Question
+from hai_tui.widgets.prompt import Prompt, Question
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -106,6 +106,13 @@ class LogsPage(Page):
         if event.pane is self.pane:
             self._tell()
 
+    def on_log_view_scrolled(self, event: LogView.Scrolled) -> None:
+        """Another place, and perhaps not following any more."""
+        for pane in self.panes:
+            if pane.view is event.view:
+                pane.head()
+        self._tell()
+
     def on_descendant_focus(self) -> None:
         """Another log has the keyboard."""
         self._tell()
@@ -124,7 +131,8 @@ class LogsPage(Page):
         id = int(task) if task.isdecimal() else await client.tasks.resolve(task)
         pane = LogPane(Source(id, chosen))
         await self.query_one("#content").mount(pane)
-        pane.view.focus()
+        if not self.query_one(Prompt).display:  # never out of a line that is being typed
+            pane.view.focus()
         await self._read(pane, client)
         self.reframe()
 
@@ -215,7 +223,8 @@ class LogsPage(Page):
 
     def _mark(self, words: str) -> None:
         if self.pane is not None:
-            self._tell(self.pane.search(words))
+            self.pane.search(words)
+            self._tell()
 
     def _search(self, words: str) -> None:
         self._mark(words)
@@ -387,7 +396,7 @@ class LogsPage(Page):
                 self.hai.say(text("logs.no_pager", pager=pager[0]), warning=True)
         self._tell()
 
-    def _tell(self, hits: int | None = None) -> None:
+    def _tell(self) -> None:
         pane = self.pane
         if pane is None:
             return
@@ -396,7 +405,7 @@ class LogsPage(Page):
         parts = [text("logs.status", lines=f"{len(pane.window):,}", place=place)]
         if pane.only:
             parts.append(text("logs.status.only", only=pane.only))
-        if hits is not None and pane.wanted is not None:
-            facts = {"hits": hits, "wanted": pane.wanted.pattern}
+        if pane.wanted is not None:
+            facts = {"hits": pane.hits, "wanted": pane.wanted.pattern}
             parts.append(text("logs.status.hits", **facts))
         self.status(" · ".join(parts))

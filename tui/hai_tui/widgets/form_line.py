@@ -58,6 +58,7 @@ class FormLine(Vertical):
 
     def on_mount(self) -> None:
         """Nothing is wrong yet."""
+        self.input.cursor_blink = False
         self.wrong("")
 
     @property

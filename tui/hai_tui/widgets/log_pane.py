@@ -74,6 +74,7 @@ class LogPane(Vertical):
         self.window = Window()
         self.runs: Sequence[Run] = ()
         self.only = ""
+        self.hits = 0  # lines of the window that had what is looked for
         self._pending: list[Change | None] = []
         self.view = LogView(self.window, self._describe, labels=source.labelled)
         self._soon = Gathered(self._flush, REPAINT_SECONDS, self._after)
@@ -115,11 +116,11 @@ class LogPane(Vertical):
         """Draw what has changed now."""
         self._flush(set())
 
-    def search(self, words: str) -> int:
-        """Mark what is wanted; how many lines of the window have it."""
+    def search(self, words: str) -> None:
+        """Mark what is wanted, and count the lines of the window that have it."""
         wanted = pattern(words)
         self.view.search(wanted)
-        return sum(map(matches(wanted), self.window)) if wanted else 0
+        self.hits = sum(map(matches(wanted), self.window)) if wanted else 0
 
     @property
     def wanted(self) -> re.Pattern[str] | None:

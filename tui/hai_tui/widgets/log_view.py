@@ -24,7 +24,7 @@ from hai_tui.logs.rows import Look, Row, cells, rows_of
 from hai_tui.logs.search import matches, next_hit
 from hai_tui.logs.window import Change, Line, Window
 
-_KEPT_CHARACTERS = 512 * 1024  # of lines that were styled already
+_KEPT_CHARACTERS = 4 * 1024 * 1024  # of lines that were styled already
 
 
 class LogView(ScrollView, can_focus=True):
@@ -57,6 +57,13 @@ class LogView(ScrollView, can_focus=True):
         def __init__(self, view: LogView, *, first: bool) -> None:
             super().__init__()
             self.view, self.first = view, first
+
+    class Scrolled(Message):
+        """Other lines are seen."""
+
+        def __init__(self, view: LogView) -> None:
+            super().__init__()
+            self.view = view
 
     def __init__(
         self, window: Window, describe: Callable[[int], str], *, labels: bool = False
@@ -175,6 +182,7 @@ class LogView(ScrollView, can_focus=True):
     def watch_scroll_y(self, old: float, new: float) -> None:
         """The wheel and the bar scroll too."""
         super().watch_scroll_y(old, new)
+        self.post_message(self.Scrolled(self))
         if new < old and new < self.max_scroll_y and not self._settling:
             self.following = False
         if new <= 0 < old and not self._settling:
@@ -281,11 +289,18 @@ class LogView(ScrollView, can_focus=True):
             return Strip([Segment(f" {told}", style)]).crop_extend(0, width, self.rich_style)
         if row.begins:
             return self._run_line(row).crop_extend(0, width, self.rich_style)
-        strip = Strip(self._text(row.line).render(self.app.console))
         begin = row.piece * self.look.wrap if self.wraps else left
-        return (
-            strip.crop(begin, begin + width).extend_cell_length(width).apply_style(self.rich_style)
-        )
+        strip = self._part(row.line, begin, begin + width)
+        return strip.extend_cell_length(width).apply_style(self.rich_style)
+
+    def _part(self, line: Line, begin: int, end: int) -> Strip:
+        """Some cells of a line; of plain text no more than these are looked at, however long it is."""
+        if self.wanted is None and line.text.isascii() and line.text.isprintable():
+            prefix = self.look.prefix(line)
+            label = Segment(prefix[begin:end], self.get_component_rich_style("log--label"))
+            size = len(prefix)
+            return Strip([label, Segment(line.text[max(0, begin - size) : max(0, end - size)])])
+        return Strip(self._text(line).render(self.app.console)).crop(begin, end)
 
     def _run_line(self, row: Row) -> Strip:
         style = self.get_component_rich_style("log--run")
