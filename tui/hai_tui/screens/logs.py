@@ -20,7 +20,8 @@ from hai_tui.cli import human
 from hai_tui.i18n import text
 from hai_tui.logs.harmless import harmless
 from hai_tui.logs.reader import Reader, Source
-from hai_tui.logs.search import matches, pattern
+from hai_tui.logs.saving import write
+from hai_tui.logs.search import matches
 from hai_tui.logs.window import Line
 from hai_tui.screens.page import Page
 from hai_tui.widgets.log_pane import LogPane
@@ -369,17 +370,11 @@ class LogsPage(Page):
         self._tell()
 
     async def _write(self, pane: LogPane, path: Path, form: Callable[[Line], str]) -> int:
-        """The whole log, or with a filter the lines that pass; how many."""
+        def told(count: int) -> None:
+            self.status(text("logs.saving", path=path, lines=f"{count:,}"))
+
         assert pane.reader is not None
-        count, wanted = 0, pattern(pane.only)
-        passes = matches(wanted) if wanted else None
-        with await asyncio.to_thread(path.open, "w", encoding="utf-8") as file:
-            async for lines in pane.reader.everything():
-                kept = [form(x) + "\n" for x in lines if passes is None or passes(x)]
-                await asyncio.to_thread(file.writelines, kept)
-                count += len(kept)
-                self.status(text("logs.saving", path=path, lines=f"{count:,}"))
-        return count
+        return await write(pane.reader, path, only=pane.only, form=form, told=told)
 
     async def _pager(self) -> None:
         pane = self.pane
