@@ -156,7 +156,7 @@ async def _marked(terminal: Terminal) -> float:
     began = terminal.press(":")
     shown = await terminal.until("go to")
     terminal.press("\r")
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)  # the prompt must be gone before the next key
     return shown - began
 
 

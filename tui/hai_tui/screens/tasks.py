@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,26 +18,16 @@ from hai_tui.i18n import text
 from hai_tui.screens.column_choice import ColumnScreen, chosen
 from hai_tui.screens.steering import TaskPageBase
 from hai_tui.screens.task_columns import columns
+from hai_tui.screens.task_views import FAULTS, VIEWS
 from hai_tui.theme import tones
 from hai_tui.widgets.choose import Choice
-from hai_tui.widgets.columns import Cell
+from hai_tui.widgets.export import write_csv
 from hai_tui.widgets.prompt import Question
 from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
 
-VIEWS = {
-    "all": "",
-    "mine": "user:me",
-    "running": "status:running",
-    "queued": "status:queued",
-    "failed": "status:failed age:<7d",
-    "starred": "starred:true",
-}
-"""Views that are always there."""
-
-FAULTS = "status:failed,queued"
 _OLDER = 1000
 """Older tasks that a filter asks the server for, at most."""
 _FLASH_SECONDS = 0.8
@@ -401,13 +390,8 @@ class TasksPage(TaskPageBase):
 
     def _export(self) -> None:
         """What is shown, as a spreadsheet takes it."""
-        path, now = Path(f"hai-tasks-{int(self.hai.now())}.csv"), self.hai.now()
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([column.key for column in self.table.columns])
-            for id in self.table.ids:
-                cells = [column.cell(self._row(id), now) for column in self.table.columns]
-                writer.writerow([c.text if isinstance(c, Cell) else c for c in cells])
+        path = Path(f"hai-tasks-{int(self.hai.now())}.csv")
+        write_csv(path, self.table.columns, map(self._row, self.table.ids), self.hai.now())
         self.hai.say(text("export.done", count=len(self.table.ids), path=path))
 
 
