@@ -392,15 +392,5 @@ class LogsPage(Page):
         self._tell()
 
     def _tell(self) -> None:
-        pane = self.pane
-        if pane is None:
-            return
-        rows, top = pane.view.rows, pane.view.scroll_offset.y
-        place = f"{min(top + 1, len(rows)):,}"
-        parts = [text("logs.status", lines=f"{len(pane.window):,}", place=place)]
-        if pane.only:
-            parts.append(text("logs.status.only", only=pane.only))
-        if pane.wanted is not None:
-            facts = {"hits": pane.hits, "wanted": pane.wanted.pattern}
-            parts.append(text("logs.status.hits", **facts))
-        self.status(" · ".join(parts))
+        if self.pane is not None:
+            self.status(self.pane.told())

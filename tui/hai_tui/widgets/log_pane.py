@@ -152,6 +152,17 @@ class LogPane(Vertical):
         rows, top = self.view.rows, self.view.scroll_offset.y
         return rows[min(top, len(rows) - 1)].line.run if rows else 0
 
+    def told(self) -> str:
+        """How much is held, where one stands, what is looked for."""
+        rows, top = self.view.rows, self.view.scroll_offset.y
+        place = f"{min(top + 1, len(rows)):,}"
+        parts = [text("logs.status", lines=f"{len(self.window):,}", place=place)]
+        if self.only:
+            parts.append(text("logs.status.only", only=self.only))
+        if self.wanted is not None:
+            parts.append(text("logs.status.hits", hits=self.hits, wanted=self.wanted.pattern))
+        return " · ".join(parts)
+
     def head(self) -> None:
         """Draw the heading again."""
         heading, ranks = self.query_one(_Heading), ",".join(map(str, self.source.ranks))
