@@ -10,7 +10,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "page.nodes": ("nodes", "节点列表"),
     "page.nodes.about": ("all nodes as a list", "所有节点的列表"),
     "page.queue": ("queue", "排队"),
-    "page.queue.about": ("what waits, in order, and when it may start", "排队任务的先后与预计启动时间"),
+    "page.queue.about": (
+        "what waits, in order, and when it may start",
+        "排队任务的先后与预计启动时间",
+    ),
     "cluster.nodes": ("{count} nodes", "{count} 个节点"),
     "cluster.waiting": ("○ {count} wait", "○ {count} 排队"),
     "cluster.open": ("the node", "节点详情"),
@@ -41,7 +44,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "node.nobody": ("nobody holds it", "无人占用"),
     "node.queue": ("waiting for nodes of this group, in order", "排队等待此分组节点的任务"),
     "node.waiting": ("{count} tasks wait in {group}", "{group} 中有 {count} 个任务排队"),
-    "node.would_fit": ("the first that one node is enough for: {id} {name}", "单节点即可运行的第一个任务：{id} {name}"),
+    "node.would_fit": (
+        "the first that one node is enough for: {id} {name}",
+        "单节点即可运行的第一个任务：{id} {name}",
+    ),
     "node.do.cordon": ("take no new work", "停止接收任务"),
     "node.do.uncordon": ("take work again", "恢复接收任务"),
     "node.do.drain": ("drain", "排空"),

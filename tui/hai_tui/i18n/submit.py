@@ -4,7 +4,10 @@ from __future__ import annotations
 
 TEXTS: dict[str, tuple[str, str]] = {
     "page.submit": ("submit", "提交"),
-    "page.submit.about": ("a new task: form, yaml, and what the server says of it", "新任务：表单、yaml 与服务端检查"),
+    "page.submit.about": (
+        "a new task: form, yaml, and what the server says of it",
+        "新任务：表单、yaml 与服务端检查",
+    ),
     "submit.send": ("submit", "提交"),
     "submit.yaml": ("form or yaml", "表单或 yaml"),
     "submit.reset": ("begin again", "重新开始"),
@@ -18,7 +21,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "○ the server does not answer; it is asked again as soon as it is back",
         "○ 服务无应答；恢复后将重新检查",
     ),
-    "submit.beside": ("✗ {count} to correct, beside the lines above", "✗ {count} 处需要修改，见上方各行"),
+    "submit.beside": (
+        "✗ {count} to correct, beside the lines above",
+        "✗ {count} 处需要修改，见上方各行",
+    ),
     "submit.broken": ("correct first what is marked with ✗", "请先修改标有 ✗ 的内容"),
     "submit.status": (
         "enter or tab: next line · bold: other than the task it began with · everything else is in the yaml",
