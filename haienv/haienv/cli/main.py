@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Every command: module:name, and its sentence in `haienv --help`."""
 
+_EXTRA = "what makes environments comes with it: pip install 'hai-platform[env]'"
 _EPILOG = "Enter one with `source haienv NAME` (bash, zsh, fish: see `haienv init --help`)."
 
 
@@ -102,6 +103,10 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
         return _report(error, arguments)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("haienv"):
+            raise
+        return _report(EnvError(f"{error.name} is not installed", _EXTRA), arguments)
     except (KeyboardInterrupt, click.Abort):
         print("haienv: interrupted; nothing was changed", file=sys.stderr)
         return 130

@@ -21,6 +21,9 @@ import click
 MODULE = "hai_backend.main"
 """Run as a program, never imported: the command works without the server's packages."""
 
+NEEDED = "sqlalchemy"
+"""Our own modules come with every wheel; what the server runs on comes only with [backend]."""
+
 
 @dataclass(frozen=True, slots=True)
 class Running:

@@ -76,6 +76,9 @@ def _words(error: Exception) -> tuple[str, str, str]:
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", "", "SYSTEM"
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("hai"):
+        hint = "what syncs comes with it: pip install 'hai-platform[sync]'"
+        return f"{error.name} is not installed", hint, "NOT_INSTALLED"
     if isinstance(error, TimeoutError):
         return "it took longer than --sync_timeout; do it again to go on", "", "TIMED_OUT"
     hint = "run it again with --debug and report what it prints"

@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 from hai_tui.cli.command import COMMON, HaiCommand
+from hai_tui.cli.homedir import NEEDED
 from hai_tui.cli.settings import Settings
 
 MODULE = "hai_backend.sim"
@@ -78,7 +79,7 @@ class _Simulate(HaiCommand):
 @click.pass_obj
 def simulate(settings: Settings, /, **options: Value) -> NoReturn:
     """Become the simulator; its exit code and signals are then ours."""
-    if find_spec(MODULE.partition(".")[0]) is None:
+    if find_spec(NEEDED) is None:
         raise click.ClickException(
             "the simulator is not installed: pip install 'hai-platform[backend]'"
         )

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.homedir import MODULE, Running, command, home_path, last_lines, running
+from hai_tui.cli.homedir import NEEDED, Running, command, home_path, last_lines, running
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note
 from hai_tui.cli.texts import text
@@ -67,7 +67,7 @@ def up(
         note(settings, text("up.running", address=found.address, pid=found.pid))
         _unused(settings, numbers)
         return _report(settings, found)
-    if find_spec(MODULE.partition(".")[0]) is None:
+    if find_spec(NEEDED) is None:
         raise click.ClickException(
             "the server is not installed: pip install 'hai-platform[backend]'"
         )
