@@ -100,6 +100,7 @@ def test_a_day_in_the_terminal_app(terminal: Tmux) -> None:
     terminal.shows("train.py", "● RUNNING", "broken.py", "✗ FAILED", "2 tasks")
 
     terminal.press("/")
+    terminal.shows("status:failed tag:bert")  # the line is there, and takes the keys
     terminal.type("status:failed")
     terminal.press("Enter")
     terminal.shows("1 of 2 tasks")

@@ -114,7 +114,7 @@ async def test_priority_and_hold_are_undone(server, drive, client, submit) -> No
 
 
 async def test_order_in_the_own_queue_and_back(server, drive, submit, monkeypatch) -> None:
-    monkeypatch.setattr("hai_tui.session.QUEUE_SECONDS", 0.1)
+    monkeypatch.setattr("hai_tui.session.QUEUE_SECONDS", 1.5)  # a pass rests up to a second
     await submit("runs", nodes=2)
     for name in ("b", "c", "d"):
         await submit(name, nodes=2)

@@ -168,11 +168,12 @@ class Session:
         while True:
             await self._queue_moved.wait()
             self._queue_moved.clear()
-            queue = await self.insist(client.tasks.queue)
-            assert self._model is not None
-            if changed := self._model.take_queue(queue):
-                self._changed(changed)
-            await asyncio.sleep(QUEUE_SECONDS)
+            for _ in range(2):  # the pass that a move leads to may come after the first answer
+                queue = await self.insist(client.tasks.queue)
+                assert self._model is not None
+                if changed := self._model.take_queue(queue):
+                    self._changed(changed)
+                await asyncio.sleep(QUEUE_SECONDS)
 
     async def _heartbeat(self) -> None:
         """Who we are, once; then a sign of life now and then."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import ceil
 
 from hai_tui.cli.human import span
 from hai_tui.i18n import text
@@ -41,7 +42,7 @@ class LinkState:
             return ""
         facts = {"server": self.server, "error": self.error}
         facts["age"] = span(now - self.heard_at)
-        facts["retry"] = f"{max(0.0, self.retry_at - now):.0f}s"
+        facts["retry"] = f"{ceil(max(0.0, self.retry_at - now))}s"
         return text(f"banner.{self._case()}", **facts)
 
     def _case(self) -> str:
