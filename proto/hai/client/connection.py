@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import grpc
 from grpc import aio
@@ -114,28 +114,26 @@ class Connection:
             await self._channel.connect()
         raise AssertionError("delays never end")
 
-    async def stream(
+    def stream(
         self, call: aio.UnaryStreamMultiCallable[Request, Answer], request: Request
     ) -> AsyncGenerator[Answer, None]:
         """One streaming call; it is cancelled when its consumer leaves."""
-        await self._channel.connect()
-        opened = call(request, metadata=self._metadata)
-        try:
-            async for answer in opened:
-                yield answer
-        except aio.AioRpcError as error:
-            raise self._error(error) from error
-        finally:
-            opened.cancel()
+        return self._answers(lambda: call(request, metadata=self._metadata))
 
-    async def duplex(
+    def duplex(
         self,
         call: aio.StreamStreamMultiCallable[Request, Answer],
         requests: AsyncIterator[Request],
     ) -> AsyncGenerator[Answer, None]:
         """Requests one way, answers the other, without a deadline; cancelled when its consumer leaves."""
+        return self._answers(lambda: call(requests, metadata=self._metadata))
+
+    async def _answers(
+        self,
+        begin: Callable[[], aio.UnaryStreamCall[Any, Answer] | aio.StreamStreamCall[Any, Answer]],
+    ) -> AsyncGenerator[Answer, None]:
         await self._channel.connect()
-        opened = call(requests, metadata=self._metadata)
+        opened = begin()
         try:
             async for answer in opened:
                 yield answer
