@@ -1,4 +1,4 @@
-"""Domain values to rows and back, for the tables of tasks. Tuples, in the order of the columns in rows.py.
+"""Domain values to rows and back, for the tables of tasks. Tuples, in the order of the columns in rows/.
 
 Free text of programs may hold what a database cannot (a NUL, half a surrogate): such characters become U+FFFD,
 because a program's last words must never keep its task from being finished.

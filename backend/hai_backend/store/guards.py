@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, select
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.store.commands import Command, CreateTask, SaveTask
-from hai_backend.store.rows import HAS_REQUEST_ID, TASKS, UNFINISHED
+from hai_backend.store.rows.tasks import HAS_REQUEST_ID, TASKS, UNFINISHED
 
 _C = TASKS.c
 _Pair = tuple[str, str]

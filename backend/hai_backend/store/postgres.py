@@ -21,7 +21,7 @@ from hai_backend.store.commands import Command
 from hai_backend.store.database import T
 from hai_backend.store.failures import concerns_all, translated
 from hai_backend.store.migrations import upgrade
-from hai_backend.store.rows import LEADER
+from hai_backend.store.rows.server import LEADER
 from hai_backend.store.sharing import Shared
 from hai_backend.store.transaction import Runs, Transaction, check_epoch
 from hai_backend.store.waiting import BATCH_LIMIT, Waiting, settle

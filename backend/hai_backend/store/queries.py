@@ -15,7 +15,8 @@ from hai_backend.domain.task import Rank, Run, Task, TaskEvent
 from hai_backend.store import convert, paging
 from hai_backend.store.base import TaskPage, TaskQuery
 from hai_backend.store.filters import conditions
-from hai_backend.store.rows import EVENTS, META, RANKS, RUNS, TASKS, UNFINISHED
+from hai_backend.store.rows.server import META
+from hai_backend.store.rows.tasks import EVENTS, RANKS, RUNS, TASKS, UNFINISHED
 
 _ORDERS: dict[str, ColumnElement[Any]] = {
     "id": TASKS.c.id,

@@ -1,6 +1,7 @@
 """Records: small things that are kept as they are, one frozen dataclass a table, one field a column, in the same order.
 
-Nothing here is particular to a kind; a new one is a dataclass in domain, a class in rows.py and a line in TABLES.
+Nothing here is particular to a kind; a new one is a dataclass in domain,
+a class in rows/records.py and a line in TABLES.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hai_backend.domain.registry import Image, Registry
 from hai_backend.domain.right import Grant
 from hai_backend.domain.user import Share
 from hai_backend.store.convert import Values, dump_names, load_names, storable
-from hai_backend.store.rows import (
+from hai_backend.store.rows.records import (
     ARTIFACTS,
     DATASETS,
     ENVIRONMENTS,

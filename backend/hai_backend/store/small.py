@@ -11,7 +11,8 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.user import Quota, Token, User
 from hai_backend.store import convert_small as convert
 from hai_backend.store.base import AuditRow
-from hai_backend.store.rows import AUDIT, GROUPS, MEMBERS, NODES, QUOTAS, TOKENS, USERS
+from hai_backend.store.rows.cluster import GROUPS, NODES
+from hai_backend.store.rows.people import AUDIT, MEMBERS, QUOTAS, TOKENS, USERS
 from hai_backend.store.transaction import Transaction
 
 

@@ -19,7 +19,8 @@ from hai_backend.store import convert, convert_small
 from hai_backend.store.commands import AddAudit, Command, CreateTask, Do, SaveTask
 from hai_backend.store.guards import Guards, Stored
 from hai_backend.store.queries import get_task
-from hai_backend.store.rows import AUDIT, EVENTS, RANKS, RUNS, TAGS, TASKS
+from hai_backend.store.rows.people import AUDIT
+from hai_backend.store.rows.tasks import EVENTS, RANKS, RUNS, TAGS, TASKS
 from hai_backend.store.transaction import Transaction
 
 

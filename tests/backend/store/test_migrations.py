@@ -30,7 +30,9 @@ from hai_backend.domain.task import Rank, RankState
 from hai_backend.store.convert import rank_of, rank_values
 from hai_backend.store.convert_small import group_of
 from hai_backend.store.migrations import NEWEST, config, upgrade
-from hai_backend.store.rows import GROUPS, RANKS, RUNS, TASKS, Base
+from hai_backend.store.rows import Base
+from hai_backend.store.rows.cluster import GROUPS
+from hai_backend.store.rows.tasks import RANKS, RUNS, TASKS
 
 
 def differences(connection: Connection) -> list[Any]:

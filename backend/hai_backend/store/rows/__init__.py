@@ -1,0 +1,21 @@
+"""The tables, typed. These modules are tables themselves: one class per table, one line per column.
+
+Columns that are filtered or ordered by stand on their own; a task's spec is a JSON text. Names are `user_name` and
+`group_name` because `user` and `group` mean something else to PostgreSQL. Text compares by code point everywhere
+(collation C on PostgreSQL), so that both databases and Python order alike. Classes exist for their types and for
+alembic: the hot paths use the Table objects (in capitals) and no unit of work.
+"""
+
+from __future__ import annotations
+
+from hai_backend.store.rows import cluster, people, records, server, tasks
+from hai_backend.store.rows.base import Base
+
+__all__ = [
+    "Base",
+    "cluster",
+    "people",
+    "records",
+    "server",
+    "tasks",
+]  # whoever has Base has all tables

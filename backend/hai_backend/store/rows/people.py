@@ -1,0 +1,65 @@
+"""Tables of users: who they are, how much they may hold, what they sign in with, what they did."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Mapped, mapped_column
+
+from hai_backend.store.rows.base import Base, table
+
+
+class UserRow(Base):
+    __tablename__ = "users"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    role: Mapped[str]
+    groups: Mapped[str]  # JSON, for reading; the table user_groups is for finding
+    active: Mapped[bool]
+    rights: Mapped[str]  # JSON
+    uid: Mapped[int]
+    created_at: Mapped[float]
+
+
+class MemberRow(Base):
+    __tablename__ = "user_groups"
+    group_name: Mapped[str] = mapped_column(primary_key=True)
+    user_name: Mapped[str] = mapped_column(primary_key=True)
+
+
+class QuotaRow(Base):
+    __tablename__ = "quotas"
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    subject_is_group: Mapped[bool] = mapped_column(primary_key=True)
+    group_name: Mapped[str] = mapped_column(primary_key=True)
+    priority: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    nodes: Mapped[int]
+    expires_at: Mapped[float | None]
+
+
+class TokenRow(Base):
+    __tablename__ = "tokens"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    user_name: Mapped[str]
+    scope: Mapped[str]
+    secret_sha256: Mapped[str] = mapped_column(unique=True)
+    description: Mapped[str]
+    created_at: Mapped[float]
+    expires_at: Mapped[float | None]
+    revoked: Mapped[bool]
+    holder: Mapped[str] = mapped_column(server_default="")  # empty: the user
+
+
+class AuditEntry(Base):
+    __tablename__ = "audit"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    time: Mapped[float]
+    actor: Mapped[str]
+    method: Mapped[str]
+    resource: Mapped[str]
+    what: Mapped[str]
+    code: Mapped[str]
+
+
+USERS = table(UserRow)
+MEMBERS = table(MemberRow)
+QUOTAS = table(QuotaRow)
+TOKENS = table(TokenRow)
+AUDIT = table(AuditEntry)

@@ -1,0 +1,32 @@
+"""Tables of one row: how far the counters are, and which server leads."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Mapped, mapped_column
+
+from hai_backend.store.rows.base import Base, table
+
+
+class MetaRow(Base):
+    """One row of counters. Every write locks it first, so versions are allotted in the order of commits."""
+
+    __tablename__ = "meta"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    version: Mapped[int]
+    last_task_id: Mapped[int]
+    last_token_id: Mapped[int]
+
+
+class LeaderRow(Base):
+    """One row: who leads. `leader/` renews it; a write of an earlier epoch is refused (store/transaction.py)."""
+
+    __tablename__ = "leader"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    epoch: Mapped[int]  # grows with every leader
+    address: Mapped[str]  # empty: it has resigned
+    backend: Mapped[int]  # the database process of the session that holds the lock
+    renewed_at: Mapped[float]  # by the database's clock
+
+
+META = table(MetaRow)
+LEADER = table(LeaderRow)
