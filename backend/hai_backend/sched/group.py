@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf
 from zlib import crc32
@@ -126,7 +126,9 @@ class Group:
         elif not_yet(task, now):
             self._set_aside(task, now)
         else:
-            self.queue.add(self._line_up(task, now))
+            waiting = self._line_up(task, now)
+            self.queue.add(waiting)
+            self._wake(waiting.until, task.id, now)
 
     def exit(self, task: int) -> None:
         """A task is gone, or about to enter anew."""
@@ -207,6 +209,8 @@ class Group:
             else:
                 ready.append(self._line_up(task, now))
         self.queue.fill(ready)
+        self._alarms += [(w.until, w.task.id) for w in ready if now < w.until < inf]
+        heapify(self._alarms)
 
     def _set_aside(self, task: SchedTask, now: float) -> None:
         self.aside[task.id] = task
@@ -219,7 +223,6 @@ class Group:
         waiting = self.waiting[task.id] = Waiting(task, need, level, *found, share)
         waiting.key = natural_key(waiting)
         self.wishes.remember(waiting)
-        self._wake(waiting.until, task.id, now)
         return waiting
 
     def _class(self, task: SchedTask) -> tuple[Need, Priority, float]:
