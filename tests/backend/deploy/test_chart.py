@@ -18,7 +18,9 @@ from kubernetes import client
 
 from hai_backend import config
 from hai_backend.domain.priority import LEVELS
+from hai_backend.gateway import addresses
 from hai_backend.launch.kubernetes.options import read
+from hai_backend.proxy.door import Door
 
 from .conftest import CHART, Body, Refused, Render, one
 
@@ -33,13 +35,24 @@ EVERYTHING: Body = {
         "alerts": {"enabled": True},
         "dashboard": {"enabled": True},
     },
-    "networkPolicy": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+    "networkPolicy": {
+        "clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "browsers": [{"namespaceSelector": {"matchLabels": {"name": "ingress-nginx"}}}],
+    },
+    "proxy": {
+        "url": "https://hai.example.org",
+        "service": {"type": "LoadBalancer", "annotations": {"example.org/lb": "internal"}},
+        "ingress": {"enabled": True, "tlsSecret": "wild", "annotations": {"a.b/c": "d"}},
+    },
     "image": {"repository": "example/hai", "pullSecret": "login"},
     "nodeSelector": {"pool": "service"},
     "tolerations": [{"key": "service", "operator": "Exists"}],
     "podAnnotations": {"example.org/team": "platform"},
     "service": {"annotations": {"example.org/lb": "internal"}},
     "priorityClassName": "system-cluster-critical",
+}
+PATHS: Body = {
+    "proxy": {"url": "https://hai.example.org:8443", "paths": True, "ingress": {"enabled": True}}
 }
 CASES = [
     pytest.param({}, id="least"),
@@ -50,6 +63,10 @@ CASES = [
     pytest.param(
         {"tls": {"certManager": {"enabled": True, "issuer": {"name": "ca"}}, "names": ["hai.org"]}},
         id="cert-manager",
+    ),
+    pytest.param(PATHS, id="tasks as paths"),
+    pytest.param(
+        {"proxy": {"url": "http://localhost:7480"}, "tls": {"insecure": True}}, id="plain proxy"
     ),
     pytest.param({"replicas": 1, "shared": {"accessMode": "ReadWriteOnce"}}, id="one server"),
     pytest.param({"shared": {"existingClaim": "nfs"}, "networkPolicy": {"enabled": False}}, id="nfs"),
@@ -74,6 +91,13 @@ REFUSED = [
     pytest.param({"ingress": {"enabled": True}}, "ingress.host is needed", id="ingress"),
     pytest.param({"tls": {"certManager": {"enabled": True}}}, "issuer.name is needed", id="issuer"),
     pytest.param({"shared": {"accessMode": "ReadWriteOnce"}}, "several nodes", id="one writer"),
+    pytest.param({"proxy": {"url": "hai.example.org"}}, "/proxy/url", id="no url"),
+    pytest.param({"proxy": {"url": "http://hai.org"}}, "must begin with https", id="plain text"),
+    pytest.param({"proxy": {"ingress": {"enabled": True}}}, "proxy.url is needed", id="nowhere"),
+    pytest.param(
+        {"proxy": {"url": "https://hai.org", "port": 7450}}, "proxy.port is", id="one port for two"
+    ),
+    pytest.param({"settings": {"http_url": "x"}}, "propertyName 'http_url'", id="two urls"),
 ]
 
 
@@ -138,6 +162,50 @@ def test_the_server_takes_its_settings(render: Render, values: Body, tmp_path: P
     assert settings.listen == f"0.0.0.0:{container['ports'][0]['containerPort']}"
     assert {e["name"] for e in container["env"]} == {"POD_NAME", *environment}
     assert settings.insecure == (settings.tls_cert == "")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "host", "path", "request_to"),
+    [
+        pytest.param({}, "*.hai.example.org", "/", ("t7.hai.example.org", "/lab"), id="names"),
+        pytest.param({"paths": True}, "hai.example.org", "/t", ("hai.example.org", "/t/7/main/lab"), id="paths"),
+    ],
+)  # fmt: skip
+def test_what_the_ingress_lets_in_is_what_the_proxy_knows(
+    render: Render, proxy: Body, host: str, path: str, request_to: tuple[str, str]
+) -> None:
+    values = {"url": "https://hai.example.org", "ingress": {"enabled": True}, **proxy}
+    manifests = render(proxy=values)
+    ingress = one(manifests, "Ingress", "hai-browsers")
+    (rule,) = ingress["spec"]["rules"]
+    assert (rule["host"], rule["http"]["paths"][0]["path"]) == (host, path)
+    found = settings_of(manifests)
+    door = Door("127.0.0.1", 0)
+    place = addresses(config.Settings(Path(), **_proxy_settings(found)), door).place(*request_to)
+    door.close()
+    assert place is not None
+    assert (place.task_id, place.service) == (7, "")
+    notes = ingress["metadata"]["annotations"]
+    assert notes["nginx.ingress.kubernetes.io/backend-protocol"] == "HTTPS"
+    assert int(notes["nginx.ingress.kubernetes.io/proxy-read-timeout"]) >= 24 * 3600
+
+
+def _proxy_settings(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: found[key] for key in ("http_listen", "http_url", "http_paths")}
+
+
+def test_browsers_are_served_only_where_operators_say(render: Render) -> None:
+    manifests = render()
+    assert settings_of(manifests)["http_listen"] == ""
+    assert "browsers" not in json.dumps(manifests)
+
+
+def test_followers_reach_the_door_of_the_leader(render: Render) -> None:
+    policy = one(render(**EVERYTHING), "NetworkPolicy")["spec"]
+    assert {"port": 7480} in policy["egress"][-1]["ports"]
+    (rule,) = [rule for rule in policy["ingress"] if rule["ports"] == [{"port": "browsers"}]]
+    own = one(render(), "Service")["spec"]["selector"]
+    assert {"podSelector": {"matchLabels": own}} in rule["from"]
 
 
 def test_values_are_passed_on_as_they_were_written(render: Render) -> None:
@@ -235,12 +303,19 @@ def test_levels_have_priority_classes_that_preempt_nobody(render: Render) -> Non
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl reads the certificate")
 @pytest.mark.parametrize(
     "name",
-    ["hai.lab.svc", "hai-1.hai-peers.lab.svc", "localhost", "hai.example.org"],
+    [
+        "hai.lab.svc",
+        "hai-1.hai-peers.lab.svc",
+        "localhost",
+        "hai.example.org",
+        "t7.web.example.org",
+    ],
 )
 def test_the_certificate_holds_for_every_name_of_the_servers(
     render: Render, tmp_path: Path, name: str
 ) -> None:
-    secret = one(render(tls={"names": ["hai.example.org"]}), "Secret", "hai-tls")["data"]
+    values = {"tls": {"names": ["hai.example.org"]}, "proxy": {"url": "https://web.example.org"}}
+    secret = one(render(**values), "Secret", "hai-tls")["data"]
     for file in ("ca.crt", "tls.crt"):
         (tmp_path / file).write_bytes(base64.b64decode(secret[file]))
     verify = ["openssl", "verify", "-CAfile", tmp_path / "ca.crt", "-verify_hostname", name]

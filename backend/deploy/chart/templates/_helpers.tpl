@@ -54,7 +54,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- /* Names that certificates of the servers hold for. */ -}}
 {{- define "hai.names" -}}
-{{ concat (list (include "hai.host" .) (printf "*.%s" (include "hai.peers" .)) "localhost") .Values.tls.names | toJson }}
+{{- $names := list (include "hai.host" .) (printf "*.%s" (include "hai.peers" .)) "localhost" -}}
+{{- with include "hai.browsersHost" . }}{{ $names = append $names . }}{{ end -}}
+{{ concat $names .Values.tls.names | uniq | toJson }}
+{{- end }}
+
+{{- /* Name that browsers reach tasks by: of all of them by path, else with a star for each. Empty: there is no proxy. */ -}}
+{{- define "hai.browsersHost" -}}
+{{- with .Values.proxy -}}
+{{- if .url }}{{ if not .paths }}*.{{ end }}{{ (urlParse .url).hostname }}{{ end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "hai.host" -}}
@@ -87,6 +96,19 @@ hai-{{ .cluster | lower }}-{{ .level | lower | replace "_" "-" }}
 {{- end -}}
 {{- end }}
 
+{{- /* Settings of the proxy. */ -}}
+{{- define "hai.door" -}}
+{{- if .Values.proxy.url -}}
+{{- if and (include "hai.tlsSecret" .) (hasPrefix "http:" .Values.proxy.url) }}{{ fail "proxy.url must begin with https: servers speak TLS to browsers, too" }}{{ end -}}
+{{- if has (int .Values.proxy.port) (list (int .Values.service.port) (int .Values.metrics.port)) }}{{ fail "proxy.port is service.port or metrics.port" }}{{ end -}}
+http_listen: 0.0.0.0:{{ .Values.proxy.port }}
+http_url: {{ .Values.proxy.url }}
+http_paths: {{ .Values.proxy.paths }}
+{{- else -}}
+http_listen: ""
+{{- end -}}
+{{- end }}
+
 {{- /* hai.toml: what the chart knows, then settings and kubernetes of the values, which count more. */ -}}
 {{- define "hai.toml" -}}
 {{- $tls := include "hai.tlsSecret" . -}}
@@ -103,6 +125,7 @@ hai-{{ .cluster | lower }}-{{ .level | lower | replace "_" "-" }}
 {{- if .Values.metrics.enabled -}}
 {{- $own = merge $own (dict "metrics_port" (int .Values.metrics.port) "metrics_host" "0.0.0.0") -}}
 {{- end -}}
+{{- $own = merge $own (include "hai.door" . | fromYaml) -}}
 {{- $pods := dict "namespace" (include "hai.tasks" .) "agent_image" (include "hai.image" .)
     "pull_policy" .Values.image.pullPolicy "pull_secret" .Values.image.pullSecret -}}
 {{- if eq (include "hai.tasks" .) .Release.Namespace -}}

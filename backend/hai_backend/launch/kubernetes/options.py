@@ -43,20 +43,28 @@ def read(table: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[ClusterSett
     cluster = {key: value for key, value in given.items() if key in _kinds(ClusterSettings)}
     options = {key: value for key, value in given.items() if key in _kinds(Options)}
     settings = ClusterSettings(**cluster)
-    if not settings.agent_image and not settings.agent_path:
-        message = "is needed (the image that brings the agent), or agent_path"
-        raise Invalid((Violation("kubernetes.agent_image", message),), reason="BAD_SETTINGS")
-    _check_shared(settings.shared_volume)
+    violations = [*_missing(settings)]
+    if violations:
+        raise Invalid(tuple(violations), reason="BAD_SETTINGS")
     return settings, Options(**options)
 
 
-def _check_shared(volume: str) -> None:
+def _missing(settings: ClusterSettings) -> Iterator[Violation]:
+    """What is wrong with settings that are well-formed."""
+    if not settings.agent_image and not settings.agent_path:
+        message = "is needed (the image that brings the agent), or agent_path"
+        yield Violation("kubernetes.agent_image", message)
+    if settings.ingress_hosts and not settings.ingress_without_login:
+        message = (
+            "would let anybody who reaches them use http services of tasks; http_listen and http_url serve them "
+            "behind a login. If that is wanted, set ingress_without_login = true"
+        )
+        yield Violation("kubernetes.ingress_hosts", message)
     try:
-        if volume:
-            checked_volume(volume)
+        if settings.shared_volume:
+            checked_volume(settings.shared_volume)
     except Problem as problem:
-        violation = Violation("kubernetes.shared_volume", str(problem))
-        raise Invalid((violation,), reason="BAD_SETTINGS") from problem
+        yield Violation("kubernetes.shared_volume", str(problem))
 
 
 def _kinds(of: type) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Ways into a run: names of its ranks, ports of nodes for tcp services, paths of the ingress for http services.
 
-The path of a http service is /USER/TASK/SERVICE, with the task's number: it stays the same over suspensions.
+Nothing here asks who one is. Browsers come through the servers' proxy, which does; http services have an ingress only
+where operators want them open to all. Its path is /USER/TASK/SERVICE, with the task's number: it stays the same over
+suspensions.
 """
 
 from __future__ import annotations

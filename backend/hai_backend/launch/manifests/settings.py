@@ -42,7 +42,12 @@ class ClusterSettings:
     reserved_memory_bytes: int = 2 << 30
     shm_bytes: int = 8 << 30  # /dev/shm of ranks whose memory has no limit
     ingress_class: str = ""
-    ingress_hosts: tuple[str, ...] = ()  # empty: http services are not published
+    ingress_hosts: tuple[
+        str, ...
+    ] = ()  # of http services that nobody needs a login for; empty: none
+    ingress_without_login: bool = (
+        False  # that this is what operators want; else the proxy serves them
+    )
     ingress_tls_secret: str = ""
     seccomp: str = "RuntimeDefault"  # or the path of a profile on the nodes; empty: not set
     apparmor: str = ""  # as seccomp

@@ -52,6 +52,9 @@ def test_what_the_table_says_counts_more_than_other_settings() -> None:
         pytest.param({"shared_volume": "pvc:a/b"}, "shared_volume", "no name", id="no claim"),
         pytest.param({"shared_volume": "nfs:x:/a/../b"}, "shared_volume", "dots", id="climbs"),
         pytest.param({"agent_image": ""}, "agent_image", "or agent_path", id="no agent"),
+        pytest.param(
+            {"ingress_hosts": ["a.b"]}, "ingress_hosts", "ingress_without_login", id="open"
+        ),
     ],
 )
 def test_what_is_wrong_is_told(change: dict[str, Any], field: str, words: str) -> None:
@@ -62,9 +65,17 @@ def test_what_is_wrong_is_told(change: dict[str, Any], field: str, words: str) -
     assert words in violation.message
 
 
+def test_services_are_open_to_all_only_where_operators_say_so() -> None:
+    cluster, _ = read({**GOOD, "ingress_hosts": ["a.b"], "ingress_without_login": True}, {})
+    assert cluster.ingress_hosts == ("a.b",)
+
+
 def test_every_violation_is_told_at_once() -> None:
     with pytest.raises(Invalid) as refused:
         read({**GOOD, "evict": 1, "pull_policy": 2, "what": 3}, {})
+    assert len(refused.value.violations) == 3
+    with pytest.raises(Invalid) as refused:
+        read({"ingress_hosts": ["a.b"], "shared_volume": "pvc:a/b"}, {})
     assert len(refused.value.violations) == 3
 
 
