@@ -18,7 +18,7 @@ from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpe
 from hai_backend.testing.server import server_process
 from tests.bench.figures import Figure
 
-CLIENTS, PROCESSES, SECONDS, WINDOWS = 32, 2, 4.0, 5
+CLIENTS, PROCESSES, SECONDS, WINDOWS = 32, 2, 5.0, 5
 WARM_SECONDS = 2.0  # while all clients connect
 
 
@@ -63,17 +63,21 @@ def rate(profile: Profile) -> float:
         list(pool.map(abs, range(PROCESSES)))  # they are started
         start = time.time() + WARM_SECONDS
         jobs = [
-            pool.submit(submit_for, profile, CLIENTS // PROCESSES, start, f"{start:.0f}-p{i}")
+            pool.submit(submit_for, profile, CLIENTS // PROCESSES, start, f"p{i}")
             for i in range(PROCESSES)
         ]
         return sum(job.result() for job in jobs) / SECONDS
 
 
-def figures() -> Iterator[Figure]:
+def window() -> float:
+    """Of a server of its own: a user may have 10 000 unfinished tasks."""
     with server_process("--nodes", "1") as server:
-        profile = server.profile()
-        asyncio.run(keep_queued(profile))
-        rates = [rate(profile) for _ in range(WINDOWS)]
-        name = "durable submissions, SQLite, 32 clients"
-        yield Figure(name, max(rates), "tasks/s", 1000, at_least=True)
-        yield Figure(f"{name}, middle window", median(rates), "tasks/s")
+        asyncio.run(keep_queued(server.profile()))
+        return rate(server.profile())
+
+
+def figures() -> Iterator[Figure]:
+    rates = [window() for _ in range(WINDOWS)]
+    name = "durable submissions, SQLite, 32 clients"
+    yield Figure(name, max(rates), "tasks/s", 1000, at_least=True)
+    yield Figure(f"{name}, middle window", median(rates), "tasks/s")
