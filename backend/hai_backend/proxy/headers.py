@@ -30,7 +30,7 @@ def to_service(
 ) -> list[tuple[str, str]]:
     """What a service is told: what the browser said, less what is between it and us, or speaks for us."""
     named = _named(connection)
-    kept = [(n, v) for n, v in headers if _goes_in(n.lower(), named)]
+    kept = [(n, v) for n, v in headers if _goes_in(_read_as(n), named)]
     if others := "; ".join(_other_cookies(headers, cookie)):
         kept.append(("Cookie", others))
     return [
@@ -40,6 +40,11 @@ def to_service(
         ("X-Forwarded-Proto", scheme),
         ("X-Hai-User", user),
     ]
+
+
+def _read_as(name: str) -> str:
+    """Many servers cannot tell `X_Hai_User` from `X-Hai-User` (WSGI, CGI)."""
+    return name.lower().replace("_", "-")
 
 
 def _goes_in(name: str, named: frozenset[str]) -> bool:
@@ -94,10 +99,15 @@ def foreign(headers: Mapping[str, str], own_origin: str, method: str) -> bool:
     origin = headers.get("Origin")
     if origin is not None and origin != own_origin:
         return True
-    site = headers.get("Sec-Fetch-Site", "none")
-    if site in _OWN_SITES:
+    if headers.get("Sec-Fetch-Site", "none") in _OWN_SITES:
         return False
-    return not (headers.get("Sec-Fetch-Mode") == "navigate" and method in ("GET", "HEAD"))
+    return not _is_link(headers, method)
+
+
+def _is_link(headers: Mapping[str, str], method: str) -> bool:
+    """Following a link is all that others may bring about; a frame in their page would steal clicks."""
+    whole_page = headers.get("Sec-Fetch-Dest", "document") == "document"
+    return headers.get("Sec-Fetch-Mode") == "navigate" and whole_page and method in ("GET", "HEAD")
 
 
 def set_cookie(name: str, value: str, path: str, seconds: int, *, secure: bool) -> str:

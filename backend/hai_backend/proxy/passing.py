@@ -82,11 +82,15 @@ async def _answer(
 
 
 async def pass_websocket(
-    session: aiohttp.ClientSession, passage: Passage, opened: Any
+    session: aiohttp.ClientSession,
+    passage: Passage,
+    opened: Any,
+    heartbeat: float = HEARTBEAT_SECONDS,
 ) -> web.StreamResponse:
     """Both sides of a websocket, message by message, until one of them ends. Raises ClientError when there is none.
 
-    `opened` is told of the browser's side, so that it can be closed from outside.
+    `opened` is told of the browser's side, so that it can be closed from outside. Each side is pinged every `heartbeat`
+    seconds: nothing between cuts a quiet one, and a side that is gone without a word is noticed after one and a half.
     """
     wanted = passage.request.headers.getall("Sec-WebSocket-Protocol", [])
     protocols = [word.strip() for line in wanted for word in line.split(",") if word.strip()]
@@ -94,13 +98,13 @@ async def pass_websocket(
         passage.url,
         headers=passage.headers,
         protocols=protocols,
-        heartbeat=HEARTBEAT_SECONDS,
+        heartbeat=heartbeat,
         max_msg_size=_MESSAGE_BYTES,
         timeout=aiohttp.ClientWSTimeout(ws_close=5.0),
     ) as service:
         browser = web.WebSocketResponse(
             protocols=[service.protocol] if service.protocol else [],
-            heartbeat=HEARTBEAT_SECONDS,
+            heartbeat=heartbeat,
             max_msg_size=_MESSAGE_BYTES,
             compress=False,
             timeout=5.0,

@@ -29,7 +29,7 @@ def told(*headers: tuple[str, str], connection: str = "") -> dict[str, str]:
             "Proxy-Authorization",
             "Keep-Alive",
         ),
-        *("Sec-WebSocket-Key", "X-Hai-Anything"),
+        *("Sec-WebSocket-Key", "X-Hai-Anything", "X_Hai_User", "x_forwarded_for", "X-Hai_User"),
     ],
 )
 def test_what_does_not_reach_a_service(name: str) -> None:
@@ -105,6 +105,16 @@ OWN = "https://t5.example.org"
         ),
         pytest.param(
             {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, "POST", True, id="form"
+        ),
+        pytest.param(
+            {
+                "Sec-Fetch-Site": "same-site",
+                "Sec-Fetch-Mode": "navigate",
+                "Sec-Fetch-Dest": "iframe",
+            },
+            "GET",
+            True,
+            id="frame",
         ),
         pytest.param({"Sec-Fetch-Site": "odd"}, "GET", True, id="unknown word"),
     ],
