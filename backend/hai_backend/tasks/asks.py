@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from hai_backend.domain.errors import Conflict, InvalidTransition
@@ -10,9 +9,12 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Suspension, suspended
 from hai_backend.domain.task import Outcome, Rank, Run, RunState, StopCode, Task, TaskState
 from hai_backend.tasks import events as ev
-from hai_backend.tasks.instructions import Launch, TellSuspend
+from hai_backend.tasks.asking_to_leave import ask_to_stop, ask_to_suspend
+from hai_backend.tasks.ending import finished
+from hai_backend.tasks.instructions import Launch
 from hai_backend.tasks.limits import Limits
 from hai_backend.tasks.moves import Line, Move, terminate
+from hai_backend.tasks.time_limits import end_of_time
 
 _CODES = {
     Outcome.SUCCEEDED: StopCode.MANUAL_SUCCEEDED,
@@ -64,7 +66,7 @@ def _stop(task: Task, event: ev.StopAsked, now: float, limits: Limits) -> Move:
     run = task.run
     if task.waiting:
         outcome = event.outcome or (Outcome.CANCELED if run is None else Outcome.STOPPED)
-        return Move(_finished(task, outcome, _stop_reason(event), now))
+        return Move(finished(task, outcome, _stop_reason(event), now))
     assert run is not None
     if task.wanted_outcome is not None:
         return Move(task)
@@ -72,7 +74,7 @@ def _stop(task: Task, event: ev.StopAsked, now: float, limits: Limits) -> Move:
     task = replace(task, wanted_outcome=wanted, reason=_stop_reason(event))
     code = _CODES[wanted]
     if run.state is RunState.RUNNING and not run.stop_code:
-        return _ask_to_save(task, run, RunState.STOPPING, code, _stop_reason(event), now, event.by)
+        return ask_to_stop(task, run, code, Line("StopAsked", _stop_reason(event), event.by), now)
     if run.state in (RunState.CREATED, RunState.BUILDING):
         return terminate(task, run, code, _stop_reason(event), now, limits)
     state = RunState.STOPPING if run.state is RunState.SUSPENDING else run.state
@@ -90,21 +92,13 @@ def _suspend(task: Task, event: ev.SuspendAsked, now: float, limits: Limits) -> 
     run = task.run
     if task.waiting or run is None:
         return Move(task)
+    leaving = replace(run, suspended_for=event.for_task)
     if run.state is RunState.RUNNING and not run.stop_code:
-        run = replace(run, suspended_for=event.for_task)
-        return _ask_to_save(
-            _remember(task, event, now),
-            run,
-            RunState.SUSPENDING,
-            StopCode.INTERRUPT,
-            event.reason,
-            now,
-            event.by,
-        )
+        line = Line("SuspendAsked", event.reason, event.by)
+        return ask_to_suspend(_remember(task, event, now), leaving, line, now)
     if run.state in (RunState.CREATED, RunState.BUILDING):
-        run = replace(run, suspended_for=event.for_task)
         task = _remember(task, event, now)
-        return terminate(task, run, StopCode.INTERRUPT, event.reason, now, limits)
+        return terminate(task, leaving, StopCode.INTERRUPT, event.reason, now, limits)
     return Move(task)
 
 
@@ -115,59 +109,6 @@ def _remember(task: Task, event: ev.SuspendAsked, now: float) -> Task:
     new = Suspension(now, event.for_task, event.higher)
     known = suspended(task.progress.suspensions, new)
     return replace(task, progress=replace(task.progress, suspensions=known))
-
-
-def _ask_to_save(
-    task: Task, run: Run, state: RunState, code: StopCode, reason: str, now: float, by: str
-) -> Move:
-    """Enter SUSPENDING or STOPPING: the same path, so that a stopped task may save too."""
-    options = task.spec.options
-    run = replace(
-        run,
-        state=state,
-        stop_code=run.stop_code | code,
-        reason=reason,
-        deadline=now + options.ack_within,
-        acknowledged=False,
-        asked_at=now,
-    )
-    ranks = tuple(r.index for r in run.ranks if r.exit_code is None and not r.state.gone)
-    wanted = by == task.user
-    tell = TellSuspend(run.number, ranks, options.ack_within, options.save_within, wanted)
-    kind = "SuspendAsked" if state is RunState.SUSPENDING else "StopAsked"
-    return Move(replace(task, run=run), (tell,), (Line(kind, reason, by),))
-
-
-def ask_to_stop(task: Task, run: Run, code: StopCode, reason: str, now: float) -> Move:
-    """The clock stops a run that has used its time: the program may save first."""
-    return _ask_to_save(task, run, RunState.STOPPING, code, reason, now, "server")
-
-
-def put_away(task: Task, run: Run, reason: str, now: float) -> Move:
-    """A dev container is over for now: it keeps its place and its files, and waits until somebody starts it."""
-    task = replace(task, held=True)
-    return _ask_to_save(task, run, RunState.SUSPENDING, StopCode.INTERRUPT, reason, now, "server")
-
-
-def end_of_time(task: Task, run: Run, renewed: float) -> float | None:
-    """When a run has used its time; its lifetime counts from `renewed`. None: never."""
-    ends = list(_limits(task, run))
-    if task.spec.options.lifetime:
-        ends.append(renewed + task.spec.options.lifetime)
-    return min(ends, default=None)
-
-
-def limit_reached(task: Task, run: Run, now: float) -> bool:
-    """Whether it is a limit on its running that a run has reached, and not just the end of a lifetime."""
-    return any(now >= end for end in _limits(task, run))
-
-
-def _limits(task: Task, run: Run) -> Iterator[float]:
-    options, began = task.spec.options, run.started_at or 0.0
-    if options.timeout:
-        yield began + options.timeout
-    if options.time_limit:
-        yield began + max(0.0, options.time_limit - task.run_seconds)
 
 
 def _renewed(task: Task, by: str, now: float) -> Move:
@@ -221,15 +162,3 @@ def _place(task: Task, event: ev.RunPlaced, now: float, limits: Limits) -> Move:
 def _role_names(task: Task) -> list[str]:
     names = [role.name for role in task.spec.roles for _ in range(role.count)]
     return names or [""] * task.node_count
-
-
-def _finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
-    return replace(
-        task,
-        state=TaskState.FINISHED,
-        outcome=outcome,
-        reason=reason,
-        finished_at=now,
-        held=False,
-        not_before=0.0,
-    )

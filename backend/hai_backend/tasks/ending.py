@@ -86,8 +86,9 @@ def _back(task: Task) -> str:
     return "held until it is resumed" if task.held else "back in the queue at its old place"
 
 
-def _finish(task: Task, outcome: Outcome, reason: str, now: float) -> Move:
-    task = replace(
+def finished(task: Task, outcome: Outcome, reason: str, now: float) -> Task:
+    """The task at its end: nothing will start it again."""
+    return replace(
         task,
         state=TaskState.FINISHED,
         outcome=outcome,
@@ -96,6 +97,10 @@ def _finish(task: Task, outcome: Outcome, reason: str, now: float) -> Move:
         held=False,
         not_before=0.0,
     )
+
+
+def _finish(task: Task, outcome: Outcome, reason: str, now: float) -> Move:
+    task = finished(task, outcome, reason, now)
     lines = (
         Line("RunEnded", task.run.reason if task.run else ""),
         Line("TaskFinished", f"{outcome.value}: {reason}"),

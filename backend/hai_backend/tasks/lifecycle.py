@@ -1,8 +1,8 @@
 """One step in the life of a task: `step(task, event, now) -> Step`. Pure; time is an argument.
 
 TABLE is the whole truth about runs: which event is handled how in which state. A pair that stands in neither
-TABLE nor IGNORED is a bug, and its error tells the task's story. Asks of people and of the scheduler stand in
-asks.py, the end of a run in ending.py.
+TABLE nor IGNORED is a bug, and its error tells the task's story. The rules stand in running.py, leaving.py, losing.py
+and overdue.py; what people and the scheduler ask in asks.py; the end of a run in ending.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from hai_backend.domain.errors import InvalidTransition
 from hai_backend.domain.task import Run, RunState, Task, TaskEvent, TaskState
-from hai_backend.tasks import asks, running
+from hai_backend.tasks import asks, leaving, losing, overdue, running
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import Instruction
 from hai_backend.tasks.limits import DEFAULTS, Limits
@@ -31,46 +31,39 @@ class Step:
 
 Handler = Callable[[Task, Run, Any, float, Limits], Move]
 
-_ALIVE = (
-    RunState.CREATED,
-    RunState.BUILDING,
-    RunState.RUNNING,
-    RunState.SUSPENDING,
-    RunState.STOPPING,
-)
+_NOT_STARTED = (RunState.CREATED, RunState.BUILDING)
 _ASKED = (RunState.SUSPENDING, RunState.STOPPING)
 _STARTED = (RunState.RUNNING, *_ASKED)
+_ALIVE = (*_NOT_STARTED, *_STARTED)
 
 TABLE: dict[tuple[RunState, type], Handler] = {
     (RunState.CREATED, ev.RunLaunched): running.launched,
-    **{(s, ev.RankAttached): running.attached for s in (RunState.CREATED, RunState.BUILDING)},
+    **{(s, ev.RankAttached): running.attached for s in _NOT_STARTED},
     **{(s, ev.ProgramStarted): running.program_started for s in _STARTED},
     **{(s, ev.SuspendAcknowledged): running.acknowledged for s in _ASKED},
-    **{(s, ev.Yielded): running.yielded for s in _STARTED},
-    **{(s, ev.ProgramExited): running.exited for s in _STARTED},
-    (RunState.TERMINATING, ev.ProgramExited): running.exited_when_told,
-    **{(s, ev.StartFailed): running.start_failed for s in _ALIVE},
-    **{(s, ev.WatchdogFired): running.watchdog_fired for s in _STARTED},
-    **{(s, ev.NodeReported): running.node_reported for s in _STARTED},
-    **{(s, ev.LaunchFailed): running.launch_failed for s in (*_ALIVE, RunState.TERMINATING)},
-    **{(s, ev.RankGone): running.gone for s in (*_ALIVE, RunState.TERMINATING)},
-    **{(s, ev.NodeLost): running.node_lost for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.Yielded): leaving.yielded for s in _STARTED},
+    **{(s, ev.ProgramExited): leaving.exited for s in _STARTED},
+    (RunState.TERMINATING, ev.ProgramExited): leaving.exited_when_told,
+    **{(s, ev.StartFailed): losing.start_failed for s in _ALIVE},
+    **{(s, ev.WatchdogFired): losing.watchdog_fired for s in _STARTED},
+    **{(s, ev.NodeReported): losing.node_reported for s in _STARTED},
+    **{(s, ev.LaunchFailed): losing.launch_failed for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.RankGone): losing.gone for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.NodeLost): losing.node_lost for s in (*_ALIVE, RunState.TERMINATING)},
     **{
         (s, ev.WholeLifeStateChanged): running.state_changed
         for s in (*_STARTED, RunState.TERMINATING)
     },
-    (RunState.CREATED, ev.Ticked): running.built_too_long,
-    (RunState.BUILDING, ev.Ticked): running.built_too_long,
-    (RunState.RUNNING, ev.Ticked): running.time_is_up,
-    **{(s, ev.Ticked): running.asked_too_long for s in _ASKED},
-    (RunState.TERMINATING, ev.Ticked): running.end_by_force,
+    **{(s, ev.Ticked): overdue.built_too_long for s in _NOT_STARTED},
+    (RunState.RUNNING, ev.Ticked): overdue.time_is_up,
+    **{(s, ev.Ticked): overdue.asked_too_long for s in _ASKED},
+    (RunState.TERMINATING, ev.Ticked): overdue.end_by_force,
 }
 
 IGNORED: frozenset[tuple[RunState, type]] = frozenset(
     {
-        *(
-            (s, ev.RunLaunched) for s in RunState if s is not RunState.CREATED
-        ),  # said twice after a restart
+        # said twice after a restart
+        *((s, ev.RunLaunched) for s in RunState if s is not RunState.CREATED),
         *((s, ev.RankAttached) for s in (*_STARTED, RunState.TERMINATING)),  # reconnected
         (RunState.TERMINATING, ev.ProgramStarted),  # crossed our word to end
         (RunState.RUNNING, ev.SuspendAcknowledged),  # a repeated acknowledgement
@@ -78,10 +71,8 @@ IGNORED: frozenset[tuple[RunState, type]] = frozenset(
         (RunState.TERMINATING, ev.Yielded),
         (RunState.TERMINATING, ev.StartFailed),
         (RunState.TERMINATING, ev.WatchdogFired),
-        *(
-            (s, ev.NodeReported)
-            for s in (RunState.CREATED, RunState.BUILDING, RunState.TERMINATING)
-        ),  # another rank has reported, or the run leaves anyway
+        # another rank has reported, or the run leaves anyway
+        *((s, ev.NodeReported) for s in (*_NOT_STARTED, RunState.TERMINATING)),
         *((RunState.ENDED, e) for e in get_args(ev.RunEvent)),  # late
     }
 )

@@ -58,6 +58,11 @@ def with_rank(run: Run, index: int, **changes: Any) -> Run:
     return replace(run, ranks=ranks)
 
 
+def with_line(line: Line, move: Move) -> Move:
+    """The move, its part of the timeline beginning with a line."""
+    return replace(move, lines=(line, *move.lines))
+
+
 def present(run: Run) -> tuple[int, ...]:
     """Ranks of which something still exists."""
     return tuple(r.index for r in run.ranks if not r.state.gone)

@@ -1,0 +1,65 @@
+"""What happens when a run's deadline has passed: rules of lifecycle.TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hai_backend.domain.task import RankState, Run, StopCode, Task
+from hai_backend.tasks import events as ev
+from hai_backend.tasks.asking_to_leave import ask_to_stop, ask_to_suspend
+from hai_backend.tasks.instructions import KillRanks
+from hai_backend.tasks.limits import Limits
+from hai_backend.tasks.moves import Line, Move, present, terminate, with_line, with_run
+from hai_backend.tasks.time_limits import limit_reached
+
+
+def built_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
+    if not _due(run, now):
+        return Move(task)
+    missing = ", ".join(
+        f"{r.index} on {r.node}" for r in run.ranks if r.state is not RankState.RUNNING
+    )
+    reason = f"rank {missing} did not attach within {limits.build_within:.0f} s"
+    return terminate(task, run, StopCode.UNSCHEDULABLE, reason, now, limits)
+
+
+def time_is_up(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
+    """The end of gathering after a failure, or of the task's own time."""
+    if not _due(run, now):
+        return Move(task)
+    if run.stop_code:
+        return terminate(task, run, StopCode.NONE, run.reason, now, limits)
+    options = task.spec.options
+    if options.lifetime and not limit_reached(task, run, now):
+        return _put_away(task, run, now)
+    limit = options.timeout or options.time_limit
+    line = Line("StopAsked", f"its time limit of {limit} s was reached")
+    return ask_to_stop(task, run, StopCode.TIMEOUT, line, now)
+
+
+def _put_away(task: Task, run: Run, now: float) -> Move:
+    """A dev container is over for now: it keeps its place and its files, and waits until somebody starts it."""
+    line = Line("SuspendAsked", f"its lifetime of {task.spec.options.lifetime} s is over")
+    return ask_to_suspend(replace(task, held=True), run, line, now)
+
+
+def asked_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
+    if not _due(run, now):
+        return Move(task)
+    options = task.spec.options
+    verb = "yield" if run.acknowledged else "acknowledge"
+    seconds = options.save_within if run.acknowledged else options.ack_within
+    line = Line("SuspendForced", f"the program did not {verb} within {seconds:g} s")
+    return with_line(line, terminate(task, run, StopCode.NONE, run.reason, now, limits))
+
+
+def end_by_force(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
+    if not _due(run, now):
+        return Move(task)
+    run = replace(run, deadline=now + limits.kill_again)
+    line = Line("KilledByForce", "ranks did not end in time")
+    return Move(with_run(task, run), (KillRanks(run.number, present(run)),), (line,))
+
+
+def _due(run: Run, now: float) -> bool:
+    return run.deadline is not None and now >= run.deadline

@@ -1,0 +1,28 @@
+"""When a run has used its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hai_backend.domain.task import Run, Task
+
+
+def end_of_time(task: Task, run: Run, renewed: float) -> float | None:
+    """When a run has used its time; its lifetime counts from `renewed`. None: never."""
+    ends = list(_limits(task, run))
+    if task.spec.options.lifetime:
+        ends.append(renewed + task.spec.options.lifetime)
+    return min(ends, default=None)
+
+
+def limit_reached(task: Task, run: Run, now: float) -> bool:
+    """Whether it is a limit on its running that a run has reached, and not just the end of a lifetime."""
+    return any(now >= end for end in _limits(task, run))
+
+
+def _limits(task: Task, run: Run) -> Iterator[float]:
+    options, began = task.spec.options, run.started_at or 0.0
+    if options.timeout:
+        yield began + options.timeout
+    if options.time_limit:
+        yield began + max(0.0, options.time_limit - task.run_seconds)
