@@ -84,6 +84,26 @@ def test_a_file_that_names_no_environment_gets_the_active_one(
     assert fake.world.tasks[6].spec.options.py_venv == py_venv
 
 
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        pytest.param(".", "{here}", id="the current directory"),
+        pytest.param("sub/../lib", "{here}/lib", id="below it"),
+        pytest.param("~/bert", "{home}/bert", id="of the user"),
+        pytest.param("/data", "/data", id="a whole path"),
+        pytest.param("haiworkspace://bert@3", "haiworkspace://bert@3", id="a reference"),
+    ],
+)
+def test_a_workspace_is_meant_from_here(
+    files: Path, hai, fake, monkeypatch, written: str, sent: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    place = f"version: 2\nname: w\nspec: {{entrypoint: a.py, workspace: '{written}'}}\n"
+    (files / "w.yaml").write_text(place)
+    assert hai("run", "w.yaml").code == 0
+    assert fake.world.tasks[4].spec.spec.workspace == sent.format(here=files, home="/home/ada")
+
+
 def test_json_of_one_and_of_several(files: Path, hai) -> None:
     assert json.loads(hai("run", "a.yaml", "--json").out)["id"] == 4
     many = json.loads(hai("run", "a.yaml", "b.yaml", "--name", "z", "--json").err)

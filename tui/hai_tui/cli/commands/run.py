@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,9 @@ _FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 
 _RUN_HELP = """Submit tasks that are written in yaml (schema version 2); - reads standard input.
 
-All files are read and checked before the first is sent. Options replace what the files say. A task
-that names no environment gets the active one (--no-inherit: none).
+All files are read and checked before the first is sent. Options replace what the files say. A
+workspace such as . is meant from the current directory. A task that names no environment gets the
+active one (--no-inherit: none).
 
 \b
 Examples:
@@ -48,7 +50,16 @@ Examples:
 def run(settings: Settings, /, files: tuple[str, ...], **options: Any) -> int:
     """The function behind the command."""
     specs = [override(settings, _read(file), options) for file in files]
+    for spec in specs:
+        _settle(spec)
     return submit(settings, specs, options)
+
+
+def _settle(spec: TaskSpec) -> None:
+    """A workspace such as `.` or `~/x` is a place here: the server and its nodes stand elsewhere."""
+    place = spec.spec.workspace
+    if place and "://" not in place:
+        spec.spec.workspace = os.path.abspath(os.path.expanduser(place))
 
 
 @click.command("validate-schema", cls=HaiCommand, help=_VALIDATE_HELP)
