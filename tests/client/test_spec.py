@@ -245,7 +245,11 @@ def test_durations(text: str, expected: int | None) -> None:
         pytest.param("options.time_limit=90m", "options.time_limit", 5400, id="duration"),
         pytest.param("options.tags=x, y", "options.tags", ["x", "y"], id="commas"),
         pytest.param("options.assigned_nodes=[a, b]", "options.assigned_nodes", ["a", "b"], id="[]"),
+        pytest.param("options.tags=[x, y]", "options.tags", ["x", "y"], id="a list for commas"),
         pytest.param("spec.parameters=-a 'b c'", "spec.parameters", ["-a", "b c"], id="shell words"),
+        pytest.param(
+            "spec.parameters=[-a, 'b c']", "spec.parameters", ["-a", "b c"], id="a list for words"
+        ),
         pytest.param("spec.environments.A.B= [x=1]", "spec.environments", {"A.B": " [x=1]"}, id="map"),
         pytest.param("options.profile.interval.gpu=5", "options.profile.interval", {"gpu": 5}, id="ints"),
         pytest.param("priority=high", "priority", 30, id="priority"),
