@@ -27,7 +27,8 @@ class Bulk:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-        self._made: dict[tuple[str, int], str] = {}
+        self._compiled: dict[tuple[str, int], str] = {}  # by table and width, of one row
+        self._made: dict[tuple[str, int, int], str] = {}  # and by rows
 
     def put(self, connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows, or replace those of the same primary key; no key may occur twice.
@@ -40,10 +41,16 @@ class Bulk:
             connection.exec_driver_sql(sql, tuple(chain.from_iterable(part)))
 
     def _statement(self, table: Table, rows: int, width: int) -> str:
-        key = (table.name, rows)
+        key = (table.name, width, rows)
         if key not in self._made:
-            self._made[key] = _repeated(self._compile(table, width), rows, width)
+            self._made[key] = _repeated(self._one_row(table, width), rows, width)
         return self._made[key]
+
+    def _one_row(self, table: Table, width: int) -> str:
+        key = (table.name, width)
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(table, width)
+        return self._compiled[key]
 
     def _compile(self, table: Table, width: int) -> str:
         columns = list(table.columns)[-width:]
