@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,20 @@ def test_schema_is_shipped(hai) -> None:
 def test_wait_times_out(hai) -> None:
     done = hai("status", "1", "--wait", "--timeout", "0.01s")
     assert done.code == 124
+
+
+def test_a_directory_is_no_task_file(files: Path, hai, fake) -> None:
+    (files / "dir.yaml").mkdir()
+    assert "'dir.yaml' is a directory" in hai("run", "a.yaml", "dir.yaml").err
+    assert set(fake.world.tasks) == {1, 2, 3}
+
+
+def test_a_pipe_of_the_shell_is_as_good_as_a_file(files: Path, hai, fake) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, GOOD.format(name="p").encode())
+    os.close(writing)
+    assert hai("run", f"/dev/fd/{reading}", "-q").out == "4\n"
+    os.close(reading)
 
 
 def test_each_fault_has_a_line_of_its_own(files: Path, hai) -> None:

@@ -101,6 +101,8 @@ def _read(file: str) -> TaskSpec:
     if file == "-":
         return read_spec(getattr(sys.stdin, "buffer", sys.stdin))
     path = Path(file)
-    if not path.is_file():
+    if path.is_dir():
+        raise click.UsageError(f"{file!r} is a directory, not a task file; nothing was sent")
+    if not path.exists():  # a pipe, as of <(…), is as good as a file
         raise click.UsageError(f"there is no file {file!r}; nothing was sent")
     return read_spec(path)
