@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from hai.client.client import Client
@@ -21,6 +22,8 @@ from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ServiceSpec, TaskSpec
 from hai_backend.domain.user import Role, TokenScope, User
 from hai_backend.launch.process import sweep
+from hai_backend.testing.here import pod_table
+from hai_backend.testing.pods import pods_as_processes
 from hai_backend.testing.server import RunningServer, running_server
 
 ECHO = Path(__file__).with_name("echo_service.py")
@@ -48,10 +51,16 @@ class Reach:
     server: RunningServer
     client: Client
     directory: Path
+    pods: Path | None = None
 
     @property
     def home(self) -> Path:
         return self.directory / "home"
+
+    def rank(self, key: str) -> Path:
+        """The directory of a rank that lives."""
+        runs = [self.home / "run"] if self.pods is None else self.pods.glob("*/volumes/home/run")
+        return next(run / key for run in runs if (run / key).exists())
 
     async def task(self, name: str = "web", **options: Any) -> Task:
         """A task that runs, with a service `web` that answers."""
@@ -129,6 +138,22 @@ async def reach(directory: Path, **settings: Any) -> AsyncIterator[Reach]:
             yield Reach(server, client, directory)
     finally:
         sweep(home)
+
+
+@asynccontextmanager
+async def reach_pods(directory: Path, **settings: Any) -> AsyncIterator[Reach]:
+    """Two nodes of a fake cluster, whose pods are processes."""
+    async with pods_as_processes(directory, 2) as cluster:
+        table = pod_table(directory, cluster.kubeconfig(directory / "kubeconfig"))
+        async with (
+            running_server(directory / "home", kubernetes=table, **settings) as server,
+            Client(server.profile) as client,
+        ):
+            yield Reach(server, client, directory, directory / "pods")
+
+
+PLACES = [pytest.param(reach, id="processes"), pytest.param(reach_pods, id="pods")]
+"""Where a rank lives is no matter of tunnels, services and the proxy."""
 
 
 @asynccontextmanager

@@ -19,14 +19,14 @@ from hai_backend.proxy.door import Door, passed_on_to
 from hai_backend.services.forwarding import Elsewhere
 from hai_backend.services.server import Endpoint, build_server
 from hai_backend.services.switchboard import Switchboard
-from tests.e2e.reaching import Reach, browser, reach
+from tests.e2e.reaching import PLACES, Reach, browser
 
 BIG = 8 * 1024 * 1024
 
 
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Reach]:
-    async with reach(tmp_path) as made:
+@pytest.fixture(params=PLACES)
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reach]:
+    async with request.param(tmp_path) as made:
         yield made
 
 
@@ -61,7 +61,7 @@ async def test_a_command_runs_in_the_programs_surroundings(here: Reach) -> None:
     task = await here.task()
     script = 'echo "$HAI_TASK_ID $RANK"; pwd; echo oops >&2; exit 7'
     out, error, code = await run(here, task.id, "sh", "-c", script)
-    scratch = here.home / "run" / f"{task.id}-1-0" / "scratch"
+    scratch = here.rank(f"{task.id}-1-0") / "scratch"
     assert (out, error, code) == (f"{task.id} 0\n{scratch}\n".encode(), b"oops\n", 7)
 
 
@@ -199,7 +199,7 @@ async def test_a_reader_that_does_not_read_stops_the_writer(here: Reach) -> None
     endless = "import os\nn = 0\nwhile True:\n  n += os.write(1, b'x' * 65536)\n  open('n', 'w').write(str(n))\n"
     _, answers = here.client.tunnels.shell(task.id, ["python3", "-c", endless])
     assert (await anext(answers)).HasField("opened")
-    count = here.home / "run" / f"{task.id}-1-0" / "scratch" / "n"
+    count = here.rank(f"{task.id}-1-0") / "scratch" / "n"
     before = -1
     while (now := int(count.read_text() or 0) if count.exists() else 0) != before:
         before = now
@@ -212,7 +212,7 @@ async def test_each_opening_is_audited(here: Reach) -> None:
     task = await here.task()
     await run(here, task.id, "true")
     assert here.server.app.reign is not None
-    rows = await here.server.app.reign.store.audit(100)
+    rows = (await here.server.app.reign.store.audit()).rows
     mine = [(r.actor, r.what, r.code) for r in rows if r.method == "OpenTunnel"]
     what = f"task={task.id} rank=0 shell=['true']"
     assert sorted(mine) == [("admin", what, "OK"), ("admin", what, "OPENED")]
