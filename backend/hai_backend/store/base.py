@@ -13,13 +13,14 @@ Rules that every implementation keeps:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, Run, Task, TaskEvent, TaskState
+from hai_backend.domain.usage import GroupLoad, Minutes, RankUse, Window
 from hai_backend.domain.user import Quota, Token, User
 
 Kept = TypeVar("Kept")
@@ -84,6 +85,27 @@ class AuditRow:
     resource: str
     what: str
     code: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """One page, newest first. Terms are ANDed; an empty one matches everything."""
+
+    actor: str = ""
+    method: str = ""
+    resource: str = ""
+    code: str = ""
+    failed: bool = False
+    after: float | None = None  # that instant included
+    before: float | None = None  # that instant excluded
+    page_size: int = 100
+    page_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    rows: tuple[AuditRow, ...]
+    next_page_token: str
 
 
 class Store(Protocol):
@@ -173,5 +195,18 @@ class Store(Protocol):
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:
         """Append rows, all of them or none."""
 
-    async def audit(self, limit: int = 100) -> list[AuditRow]:
-        """Newest first."""
+    async def audit(self, query: AuditQuery = AuditQuery()) -> AuditPage:
+        """One page, newest first. Raises Invalid for a token of another query. Rows that are added shift nothing."""
+
+    # series of use: see domain/usage.py
+    async def add_usage(self, minutes: Minutes) -> None:
+        """Keep minutes, in one transaction with what follows of it: coarser buckets that are now complete are made of
+        them, and what has expired is dropped. Minutes of the same key are replaced."""
+
+    async def task_usage(
+        self, task_id: int, ranks: Collection[int], asked: Window
+    ) -> list[RankUse]:
+        """What ranks of a task used (no ranks: all of them), in steps, by rank, run and time."""
+
+    async def group_usage(self, group: str, asked: Window) -> list[GroupLoad]:
+        """How busy a node group was (empty: each), in steps, by group and time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +10,13 @@ from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent, TaskState
+from hai_backend.domain.usage import GroupLoad, Minutes, RankUse, Window
 from hai_backend.domain.user import Quota, Token, User
-from hai_backend.store import paging
-from hai_backend.store.base import AuditRow, Kept, TaskPage, TaskQuery
+from hai_backend.store import audit, paging
+from hai_backend.store.base import AuditPage, AuditQuery, AuditRow, Kept, TaskPage, TaskQuery
 from hai_backend.store.guards import name_taken
 from hai_backend.store.matching import matches
+from hai_backend.store.memory_usage import MemoryUsage
 from hai_backend.store.records import key
 
 _QuotaKey = tuple[str, bool, str, Priority]
@@ -36,6 +38,7 @@ class MemoryStore:
         self._tokens: dict[int, Token] = {}
         self._records: dict[type, dict[tuple[Any, ...], Any]] = {}
         self._audit: list[AuditRow] = []
+        self._usage = MemoryUsage()
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -191,8 +194,20 @@ class MemoryStore:
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:
         self._audit.extend(rows)
 
-    async def audit(self, limit: int = 100) -> list[AuditRow]:
-        return self._audit[::-1][:limit]
+    async def audit(self, query: AuditQuery = AuditQuery()) -> AuditPage:
+        return audit.memory_page(self._audit, query)
+
+    # series of use
+    async def add_usage(self, minutes: Minutes) -> None:
+        self._usage.add(minutes)
+
+    async def task_usage(
+        self, task_id: int, ranks: Collection[int], asked: Window
+    ) -> list[RankUse]:
+        return self._usage.of_task(task_id, ranks, asked)
+
+    async def group_usage(self, group: str, asked: Window) -> list[GroupLoad]:
+        return self._usage.of_groups(group, asked)
 
 
 def _follows(task: Task, query: TaskQuery, after: paging.Position | None) -> bool:

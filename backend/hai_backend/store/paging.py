@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from dataclasses import fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.task import Task
@@ -58,28 +58,38 @@ def position_of(task: Task, order_by: str) -> Position:
 
 def encode(query: TaskQuery, last: Task) -> str:
     """The token of the page after the one that ends with `last`."""
-    position = position_of(last, query.order_by)
-    text = json.dumps([_digest(query), *position], separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return pack([_digest(query), *position_of(last, query.order_by)])
 
 
 def decode(query: TaskQuery) -> Position | None:
     """Where the page begins, None for the first one. Raises Invalid for a token of another query."""
     if not query.page_token:
         return None
+    match unpack(query.page_token):
+        case [digest, value, task_id]:
+            if digest != _digest(query):
+                raise wrong("belongs to a query with another filter or order")
+            right = type(task_id) is int and type(value) in _TYPES[query.order_by]
+            if right and _storable(task_id) and _storable(value):
+                return Position(value, task_id)
+    raise not_ours()
+
+
+def pack(parts: list[str | int | float]) -> str:
+    """A token that says these."""
+    text = json.dumps(parts, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def unpack(token: str) -> Any:
+    """What a token says. Raises Invalid for what is none."""
     try:
-        padded = query.page_token + "=" * (-len(query.page_token) % 4)
-        digest, value, task_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        str(value).encode()  # half a character is no text to a database
-    except (ValueError, TypeError, RecursionError):
-        raise _wrong("is not one that this server gave") from None
-    if digest != _digest(query):
-        raise _wrong("belongs to a query with another filter or order")
-    if type(task_id) is not int or type(value) not in _TYPES[query.order_by]:
-        raise _wrong("is not one that this server gave")
-    if not _storable(task_id) or not _storable(value):
-        raise _wrong("is not one that this server gave")
-    return Position(value, task_id)
+        padded = token + "=" * (-len(token) % 4)
+        said = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        json.dumps(said, ensure_ascii=False).encode()  # half a character is no text to a database
+    except (ValueError, RecursionError):
+        raise not_ours() from None
+    return said
 
 
 def _storable(value: str | int | float) -> bool:
@@ -89,7 +99,13 @@ def _storable(value: str | int | float) -> bool:
     return -(2**63) <= value < 2**63
 
 
-def _wrong(what: str) -> Invalid:
+def not_ours() -> Invalid:
+    """The refusal of a token that was made up."""
+    return wrong("is not one that this server gave")
+
+
+def wrong(what: str) -> Invalid:
+    """The refusal of a token."""
     message = f"the page token {what}; ask for the first page again"
     return Invalid((Violation("page_token", message),))
 

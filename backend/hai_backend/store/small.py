@@ -1,4 +1,4 @@
-"""Reads and writes of nodes, users, quotas, shares, tokens and audit: small tables, plain functions."""
+"""Reads and writes of nodes, users, quotas, shares and tokens: small tables, plain functions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.user import Quota, Token, User
 from hai_backend.store import convert_small as convert
-from hai_backend.store.base import AuditRow
 from hai_backend.store.rows.cluster import GROUPS, NODES
-from hai_backend.store.rows.people import AUDIT, MEMBERS, QUOTAS, TOKENS, USERS
+from hai_backend.store.rows.people import MEMBERS, QUOTAS, TOKENS, USERS
 from hai_backend.store.transaction import Transaction
 
 
@@ -93,9 +92,3 @@ def create_token(transaction: Transaction, token: Token) -> Token:
 def save_token(transaction: Transaction, token: Token) -> None:
     """Replace a token."""
     transaction.put(TOKENS, [convert.token_values(token)])
-
-
-def audit(connection: Connection, limit: int) -> list[AuditRow]:
-    """The latest audited calls, newest first."""
-    rows = connection.execute(select(AUDIT).order_by(AUDIT.c.id.desc()).limit(limit))
-    return [convert.audit_of(row) for row in rows]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Run, Task, TaskEvent
+from hai_backend.domain.usage import GroupLoad, Minutes, RankUse, Window
 from hai_backend.domain.user import Quota, Token, User
-from hai_backend.store import queries, records, small
-from hai_backend.store.base import AuditRow, Kept, TaskPage, TaskQuery
+from hai_backend.store import audit, queries, records, small, usage
+from hai_backend.store.base import AuditPage, AuditQuery, AuditRow, Kept, TaskPage, TaskQuery
 from hai_backend.store.commands import AddAudit, CreateTask, Do, SaveTask
 from hai_backend.store.database import Database
 from hai_backend.store.transaction import Transaction
@@ -127,8 +128,20 @@ class SqlStore:
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:
         await self._database.write(AddAudit(rows))
 
-    async def audit(self, limit: int = 100) -> list[AuditRow]:
-        return await self._read(lambda c: small.audit(c, limit))
+    async def audit(self, query: AuditQuery = AuditQuery()) -> AuditPage:
+        return await self._read(lambda c: audit.page(c, query))
+
+    # series of use
+    async def add_usage(self, minutes: Minutes) -> None:
+        await self._do(lambda t: usage.add(t, minutes))
+
+    async def task_usage(
+        self, task_id: int, ranks: Collection[int], asked: Window
+    ) -> list[RankUse]:
+        return await self._read(lambda c: usage.of_task(c, task_id, ranks, asked))
+
+    async def group_usage(self, group: str, asked: Window) -> list[GroupLoad]:
+        return await self._read(lambda c: usage.of_groups(c, group, asked))
 
     async def _do(self, run: Callable[[Transaction], object]) -> object:
         outcome: object = await self._database.write(Do(run))

@@ -320,7 +320,7 @@ async def test_a_build_tells_its_lines_and_then_the_environment(platform: Any) -
     assert (made.owner, made.state) == ("ada", ENVIRONMENT_STATE_READY)
     assert made.lock_hash == hashlib.sha256(description.lock.encode()).hexdigest()
     assert await names(platform, "ada") == ["torch[ada]"]
-    (row,) = [r for r in await platform.store.audit(100) if r.method == "BuildEnvironment"]
+    (row,) = [r for r in (await platform.store.audit()).rows if r.method == "BuildEnvironment"]
     assert (row.actor, row.code, "torch" in row.what) == ("ada", "OK", True)
 
 

@@ -162,7 +162,7 @@ async def test_a_dry_run_stores_nothing(platform: Any, make_spec: Any) -> None:
     assert answer.message == "would start at once at NORMAL on n0, n1"
     assert platform.ledger.unfinished() == {}
     await platform.service.stop(0)
-    rows = await platform.store.audit()
+    rows = (await platform.store.audit()).rows
     assert [row for row in rows if row.method == "DryRunTask"] == []
 
 

@@ -129,7 +129,7 @@ async def test_the_audit_says_old_and_new_values(platform: Any, expect_refusal: 
         await ada.nodes.UpdateGroup(request(staying=2))
     assert why[0].code is C.PERMISSION_DENIED
     await platform.service.stop(0)
-    rows = [(r.actor, r.resource, r.what, r.code) for r in await platform.store.audit()]
+    rows = [(r.actor, r.resource, r.what, r.code) for r in (await platform.store.audit()).rows]
     assert rows == [
         ("ada", "default", "name='default' staying=2.0", "PERMISSION_DENIED"),
         ("olga", "default", "nothing changed", "OK"),

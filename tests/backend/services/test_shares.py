@@ -218,7 +218,7 @@ async def test_the_audit_says_whose_share_was_set_to_what(platform: Any) -> None
     await root.users.DeleteShare(upb.DeleteShareRequest(user_group="vision", group="default"))
     await platform.service.stop(0)
     which = "user_group='vision' group='default'"
-    rows = [(r.method, r.resource, r.what) for r in await platform.store.audit()]
+    rows = [(r.method, r.resource, r.what) for r in (await platform.store.audit()).rows]
     assert rows == [
         ("DeleteShare", "vision", which),
         ("SetShare", "vision", f"{which} guaranteed=2 limit=3"),

@@ -138,7 +138,7 @@ async def test_the_audit_says_which_rule(platform: Any) -> None:
     olga = await platform.caller("olga")
     await olga.storage.CreateMountRule(adding("/a"))
     await olga.storage.DeleteMountRule(pb.DeleteMountRuleRequest(id=1))
-    told = [(r.method, r.resource, r.what) for r in await platform.store.audit()]
+    told = [(r.method, r.resource, r.what) for r in (await platform.store.audit()).rows]
     assert told == [
         ("DeleteMountRule", "1", "id=1"),
         ("CreateMountRule", "1", "owners=['public'] mount_path='/a' source='/srv/x'"),

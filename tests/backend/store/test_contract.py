@@ -48,7 +48,7 @@ from hai_backend.domain.task import (
     TaskState,
 )
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
-from hai_backend.store.base import ORDERS, AuditRow, Store, TaskFilter, TaskQuery
+from hai_backend.store.base import ORDERS, Store, TaskFilter, TaskQuery
 from hai_backend.store.records import TABLES
 
 SUBMITTED = TaskEvent(1.5, "alice", "TaskSubmitted", "hai python train.py")
@@ -714,10 +714,3 @@ async def test_a_refused_write_does_not_hurt_those_beside_it(store: Store) -> No
     )
     assert [type(a) for a in answers] == [Task, Conflict, Task]
     assert len(await store.unfinished_tasks()) == 2
-
-
-async def test_audit_is_newest_first(store: Store) -> None:
-    rows = [AuditRow(float(i), "alice", "StopTask", f"tasks/{i}", "stop", "OK") for i in range(70)]
-    await asyncio.gather(*(store.add_audit([row]) for row in rows))
-    assert await store.audit(2) == rows[:67:-1]
-    assert len(await store.audit()) == 70

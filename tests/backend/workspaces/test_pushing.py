@@ -400,6 +400,6 @@ async def test_files_belong_to_their_user(here) -> None:
 async def test_the_audit_tells_what_a_push_did(here) -> None:
     pusher = await here.pusher()
     await pusher.push({"a": b"x", "b": b"y"})
-    rows = await here.server.app.reign.store.audit(10)
+    rows = (await here.server.app.reign.store.audit()).rows
     told = [(row.actor, row.method, row.what, row.code) for row in rows]
     assert ("admin", "PushTree", "w revision=1 changed=2 removed=0", "OK") in told

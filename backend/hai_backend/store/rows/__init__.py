@@ -8,7 +8,7 @@ alembic: the hot paths use the Table objects (in capitals) and no unit of work.
 
 from __future__ import annotations
 
-from hai_backend.store.rows import cluster, people, records, server, tasks
+from hai_backend.store.rows import cluster, people, records, server, tasks, usage
 from hai_backend.store.rows.base import Base
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "records",
     "server",
     "tasks",
+    "usage",
 ]  # whoever has Base has all tables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from hai_backend.store.rows.base import Base, table
@@ -63,3 +64,6 @@ MEMBERS = table(MemberRow)
 QUOTAS = table(QuotaRow)
 TOKENS = table(TokenRow)
 AUDIT = table(AuditEntry)
+
+for _column in ("actor", "method", "resource", "time"):
+    Index(f"audit_{_column}", AUDIT.c[_column], AUDIT.c.id)
