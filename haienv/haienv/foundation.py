@@ -40,10 +40,12 @@ class Foundation:
         """What is provided: name to version."""
         return versions(self.sites)
 
-    @property
-    def dists(self) -> tuple[Dist, ...]:
-        """What is provided, with what it needs."""
-        return distributions(self.sites)
+    def dists(self, wanted: Mapping[str, str]) -> tuple[Dist, ...]:
+        """What is provided; what that needs is read only where something wanted would hide a part of it."""
+        there = self.versions
+        if any(wanted.get(name, version) != version for name, version in there.items()):
+            return distributions(self.sites)
+        return tuple(Dist(name, version) for name, version in there.items())
 
     @property
     def parent_hash(self) -> str:

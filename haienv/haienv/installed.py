@@ -12,7 +12,7 @@ from haienv.plan import Dist
 from haienv.safely import LOCK_LIMIT, Unreadable, entries, read_text
 
 _INFO = re.compile(r"([^-]+)-([^-]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_REQUIRES = re.compile(r"^Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)$", re.M | re.I)
 
 
 def infos(site: Path) -> Iterator[tuple[str, str, Path]]:
@@ -62,11 +62,9 @@ def metadata(info: Path) -> str:
 
 
 def _requires(info: Path) -> frozenset[str]:
-    from email.parser import HeaderParser  # takes long to load, and only plans need it
-
-    lines = HeaderParser().parsestr(metadata(info)).get_all("Requires-Dist", [])
-    needed = (_NAME.match(line) for line in lines if "extra ==" not in line)
-    return frozenset(normal(name[0]) for name in needed if name)
+    head = metadata(info).partition("\n\n")[0]  # a description follows
+    needed = (found for found in _REQUIRES.finditer(head) if "extra ==" not in found[2])
+    return frozenset(normal(found[1]) for found in needed)
 
 
 def _compiled(info: Path) -> bool:

@@ -64,7 +64,7 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     base = _checked(base, python)
     found = _resolution(uv, base, wish, work, target)
     before = {} if wish.new_ground else {pin.name: pin.version for pin in wish.before}
-    steps = plan(before, found.versions, base.dists)
+    steps = plan(before, found.versions, base.dists(found.versions))
     _refuse_breaking(steps, wish.force)
     mine = own(steps)
     pins = tuple(pin for pin in found.pins if pin.name in mine)

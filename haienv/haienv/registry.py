@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from haienv.errors import Broken, NotFound, UsageError
@@ -20,7 +20,10 @@ from haienv.safely import LOCK_LIMIT, Unreadable, entries, link_text, read_text
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment as its files tell. `fault` says why it cannot be used; then label or layer may be missing."""
+    """An environment as its files tell. `fault` says why it cannot be used; then label or layer may be missing.
+
+    `text` is that of its label, word for word.
+    """
 
     root: Path
     owner: str
@@ -29,6 +32,7 @@ class Environment:
     layer_id: str = ""
     layer: Layer | None = None
     fault: str = ""
+    text: str = ""
 
     def __str__(self) -> str:
         return f"{self.name}[{self.owner}]"
@@ -91,28 +95,27 @@ def _read(home: Home, owner: str, name: str) -> Environment | None:
     except Unreadable as error:
         if not os.path.lexists(directory / LABEL):
             return None
-        return _faulty(empty, str(error))
+        return replace(empty, fault=str(error))
     try:
         label = label_from(text)
     except Malformed as error:
-        return _faulty(empty, f"{LABEL}: {error}")
-    return _with_layer(home, Environment(home.root, owner, name, label))
+        return replace(empty, fault=f"{LABEL}: {error}")
+    return _with_layer(home, replace(empty, label=label, text=text))
 
 
 def _with_layer(home: Home, known: Environment) -> Environment:
     try:
         layer_id = layer_of_link(link_text(known.directory / CURRENT))
     except Unreadable as error:
-        return _faulty(known, str(error))
+        return replace(known, fault=str(error))
     if not layer_id:
-        return _faulty(known, f"{CURRENT} does not point to a layer of {known.owner}")
-    found = Environment(home.root, known.owner, known.name, known.label, layer_id)
+        return replace(known, fault=f"{CURRENT} does not point to a layer of {known.owner}")
+    found = replace(known, layer_id=layer_id)
     try:
         layer = layer_from(read_text(found.path / RECORD))
     except (Unreadable, Malformed) as error:
-        return _faulty(found, f"{RECORD}: {error}")
-    fault = _missing(home, found.path, layer.parents)
-    return Environment(home.root, known.owner, known.name, known.label, layer_id, layer, fault)
+        return replace(found, fault=f"{RECORD}: {error}")
+    return replace(found, layer=layer, fault=_missing(home, found.path, layer.parents))
 
 
 def _missing(home: Home, path: Path, parents: Sequence[Parent]) -> str:
@@ -122,12 +125,6 @@ def _missing(home: Home, path: Path, parents: Sequence[Parent]) -> str:
         if not home.layer(parent.owner, parent.layer).is_dir():
             return f"the layer of its parent {parent.name}[{parent.owner}] is gone or hidden"
     return ""
-
-
-def _faulty(known: Environment, fault: str) -> Environment:
-    return Environment(
-        known.root, known.owner, known.name, known.label, known.layer_id, None, fault
-    )
 
 
 def owners(home: Home) -> list[str]:

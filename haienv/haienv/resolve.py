@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion
+from typing import TYPE_CHECKING
 
 from haienv.backends.uv import Uv
 from haienv.errors import UsageError
 from haienv.foundation import Foundation
 from haienv.installed import from_elsewhere, infos, metadata
 from haienv.lock import Pin, normal, pins_of
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,8 @@ def resolve_for(
 
 def requirement(line: str) -> Requirement:
     """Parse one requirement, or UsageError."""
+    from packaging.requirements import InvalidRequirement, Requirement  # an empty one needs none
+
     try:
         return Requirement(line)
     except InvalidRequirement as error:
@@ -92,6 +94,8 @@ def constraints(provided: Mapping[str, str], asked: Iterable[Requirement]) -> di
 
 
 def _fits(asked: Requirement, version: str) -> bool:
+    from packaging.version import InvalidVersion
+
     try:
         return not asked.url and asked.specifier.contains(version, prereleases=True)
     except InvalidVersion:
@@ -100,6 +104,8 @@ def _fits(asked: Requirement, version: str) -> bool:
 
 def _stubs(sites: Iterable[Path], folder: Path) -> list[Path]:
     """No index has what a parent built by itself: wheels of metadata only tell the resolver that it is there."""
+    import zipfile
+
     found = [i for site in sites for i in infos(site) if from_elsewhere(i[2])]
     for name, version, info in found:
         folder.mkdir(exist_ok=True)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -180,6 +181,28 @@ def other_python() -> str:
 def _pyenv(minor: int) -> list[str]:
     root = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     return [str(path / "bin" / "python3") for path in sorted(root.glob(f"3.{minor}.*"))]
+
+
+RUN = {
+    "bash": ["bash", "--norc", "--noprofile"],
+    "zsh": ["zsh", "-f"],
+    "fish": ["fish", "--no-config"],
+}
+
+
+@pytest.fixture(scope="session")
+def run_shell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Runs a text in a shell that has read no start-up files, in a home of its own."""
+    home = str(tmp_path_factory.mktemp("home"))
+    few = {"PATH": os.environ["PATH"], "HOME": home, "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+
+    def run(shell: str, text: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+        if shutil.which(shell) is None:
+            pytest.skip(f"{shell} is not installed")
+        command = [*RUN[shell], "-c", text]
+        return subprocess.run(command, env={**few, **variables}, capture_output=True, timeout=60)
+
+    return run
 
 
 def digests(folder: Path) -> dict[str, str]:

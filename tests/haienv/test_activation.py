@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,11 +24,6 @@ NAMES = (
     "EXTRA",
     "SOME_PATH",
 )
-RUN = {
-    "bash": ["bash", "--norc", "--noprofile"],
-    "zsh": ["zsh", "-f"],
-    "fish": ["fish", "--no-config"],
-}
 values = st.text(" :=/.'\"$`\\!*?[]{}()<>|&;~#%@^-ab\té", max_size=12)
 directories = st.lists(values.map(lambda v: "/" + v.replace(":", "").replace("\t", "")), max_size=3)
 starts = st.fixed_dictionaries({
@@ -118,16 +110,8 @@ def told(output: bytes) -> tuple[list[str], list[str]]:
     return triples[:middle], triples[middle + 1 :]
 
 
-def run_shell(shell: str, text: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
-    home = {"HOME": os.environ.get("TMPDIR", "/tmp"), "LC_ALL": "C.UTF-8", "TERM": "dumb"}
-    return subprocess.run([*RUN[shell], "-c", text], env={"PATH": os.environ["PATH"], **home, **variables},
-                          capture_output=True, timeout=60)  # fmt: skip
-
-
 @pytest.mark.parametrize("shell", SHELLS)
-def test_everything_is_put_back(shell: str) -> None:
+def test_everything_is_put_back(run_shell: Any, shell: str) -> None:
     @settings(max_examples=25 if shell == "fish" else 60, deadline=None,
               suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
     @given(starts, sequences)
@@ -141,7 +125,7 @@ def test_everything_is_put_back(shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_values_arrive_as_they_are(shell: str) -> None:
+def test_values_arrive_as_they_are(run_shell: Any, shell: str) -> None:
     @settings(max_examples=15 if shell == "fish" else 40, deadline=None)
     @given(activations)
     def check(entered: Activation) -> None:
@@ -163,7 +147,7 @@ def eval_pairs(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_source_haienv_enters_switches_and_leaves(haienv: Any, shell: str) -> None:
+def test_source_haienv_enters_switches_and_leaves(haienv: Any, run_shell: Any, shell: str) -> None:
     haienv.ok("create base --no_extend fast==1.0 tool --extra-environment", "WITH=a b:c=d'e\"")
     haienv.ok("create top --extend base plain")
     command = Path(sys.executable).parent / ("haienv.fish" if shell == "fish" else "haienv")
@@ -177,7 +161,7 @@ def test_source_haienv_enters_switches_and_leaves(haienv: Any, shell: str) -> No
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_mistyped_name_changes_nothing(haienv: Any, shell: str) -> None:
+def test_a_mistyped_name_changes_nothing(haienv: Any, run_shell: Any, shell: str) -> None:
     command = Path(sys.executable).parent / ("haienv.fish" if shell == "fish" else "haienv")
     told = "$status" if shell == "fish" else "$?"
     text = f"source '{command}' nothing\necho {told}"
@@ -186,7 +170,7 @@ def test_a_mistyped_name_changes_nothing(haienv: Any, shell: str) -> None:
     assert "there is no environment nothing" in done.stderr.decode()
 
 
-def test_a_deactivate_that_was_there_is_there_again() -> None:
+def test_a_deactivate_that_was_there_is_there_again(run_shell: Any) -> None:
     entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), {}, "[one] ")
     for shell, define in (("bash", "deactivate() { echo old; }"), ("zsh", "deactivate() { echo old; }"),
                           ("fish", "function deactivate; echo old; end")):  # fmt: skip

@@ -1,11 +1,13 @@
-"""`python -m haienv.activate SHELL NAME`: prints what the shell evaluates. Loads little: people wait for it."""
+"""`python -m haienv.activate [--keep FILE] SHELL NAME`: prints what the shell evaluates. Loads little: people wait."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from haienv.activate.activation import activation
+from haienv.activate.keeping import keep
 from haienv.activate.shells import SHELLS, text_for
 from haienv.errors import EnvError, UsageError
 from haienv.layout import home
@@ -17,18 +19,31 @@ _USAGE = "source haienv NAME[USER]   (or NAME -u USER)"
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code; the text goes to standard output."""
+    file, words = _kept(arguments)
     try:
-        shell, reference = _parse(arguments)
-        here = home()
-        found = find(here, reference)
-        sys.stdout.write(text_for(shell, activation(here, found, follow=True)))
-        if found.label.deprecated:
-            print(f"haienv: {found} is deprecated: {found.label.deprecated}", file=sys.stderr)
+        sys.stdout.write(_text(file, *_parse(words)))
     except EnvError as error:
         hint = f"\n  hint: {error.hint}" if error.hint else ""
         print(f"haienv: {error.message}{hint}", file=sys.stderr)
         return error.code
     return 0
+
+
+def _text(file: str, shell: str, asked: Reference) -> str:
+    here = home()
+    found = find(here, asked)
+    entered = activation(here, found, follow=True)
+    text = text_for(shell, entered)
+    if file:
+        keep(Path(file), shell, here, asked, found, entered, text)
+    return text
+
+
+def _kept(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Where the text may be kept (empty: nowhere), and the rest."""
+    if len(arguments) > 1 and arguments[0] == "--keep":
+        return arguments[1], arguments[2:]
+    return "", arguments
 
 
 def _parse(arguments: Sequence[str]) -> tuple[str, Reference]:

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from haienv.layout import CURRENT, Home
+from haienv.layout import CURRENT, LABEL, Home
 from haienv.records import Config
 from haienv.registry import Environment, read
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """`path` and `search` come before what PATH and PYTHONPATH have."""
+    """`path` and `search` come before what PATH and PYTHONPATH have.
+
+    `labels` are the files that all this was read from, with their texts; without one where there was none.
+    """
 
     name: str
     owner: str
@@ -24,6 +27,8 @@ class Activation:
     search: tuple[str, ...]
     variables: Mapping[str, str]
     prompt: str
+    note: str = ""  # for who enters it
+    labels: tuple[tuple[str, str | None], ...] = ()
 
     def sets(self) -> dict[str, str]:
         """Every variable with a value of its own; PATH and PYTHONPATH are joined with what is there."""
@@ -49,27 +54,33 @@ def activation(home: Home, environment: Environment, follow: bool = False) -> Ac
     """What an environment sets. `follow`: through `current`, so that a shell sees what is installed later."""
     layer = environment.usable
     prefix = environment.directory / CURRENT if follow else environment.path
-    chain = [(prefix, environment.label.config)]
-    chain += [(home.layer(p.owner, p.layer), _config(home, p.owner, p.name)) for p in layer.parents]
+    parents = [read(home, p.owner, p.name) for p in layer.parents]  # as they are now, if they are
+    places = [prefix, *(home.layer(p.owner, p.layer) for p in layer.parents)]
+    configs = [each.label.config if each else Config() for each in (environment, *parents)]
     variables: dict[str, str] = {}
-    for _, config in reversed(chain):
+    for config in reversed(configs):
         variables |= config.variables
     return Activation(
         name=environment.name,
         owner=environment.owner,
         lock_hash=layer.lock_hash,
         prefix=str(prefix),
-        path=tuple(_paths(chain)),
-        search=tuple(each for _, config in chain for each in config.search_dirs),
+        path=tuple(_paths(zip(places, configs, strict=True))),
+        search=tuple(each for config in configs for each in config.search_dirs),
         variables=variables,
         prompt=_prompt(environment),
+        note=_note(environment),
+        labels=tuple(_labels(home, environment, parents)),
     )
 
 
-def _config(home: Home, owner: str, name: str) -> Config:
-    """A parent's configuration as it is now; its name may be gone."""
-    found = read(home, owner, name)
-    return found.label.config if found else Config()
+def _labels(
+    home: Home, environment: Environment, parents: Iterable[Environment | None]
+) -> Iterable[tuple[str, str | None]]:
+    layer = environment.usable
+    named = [(environment.owner, environment.name), *((p.owner, p.name) for p in layer.parents)]
+    for (owner, name), found in zip(named, (environment, *parents), strict=True):
+        yield str(home.directory(owner, name) / LABEL), found.text if found else None
 
 
 def _paths(chain: Iterable[tuple[Path, Config]]) -> Iterable[str]:
@@ -86,3 +97,8 @@ def _prompt(environment: Environment) -> str:
     layer = environment.layer
     parent = f"({layer.parents[0].name}) " if layer and layer.parents else ""
     return f"[{environment.name}] {parent}"
+
+
+def _note(environment: Environment) -> str:
+    instead = environment.label.deprecated
+    return f"haienv: {environment} is deprecated: {instead}" if instead else ""

@@ -13,7 +13,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def text_for(shell: str, activation: Activation) -> str:
-    """What the shell evaluates."""
+    """What the shell evaluates. Whoever changes it raises the number in haienv/bin: shells keep this text."""
     return _fish(activation) if shell == "fish" else _posix(shell, activation)
 
 
@@ -93,7 +93,12 @@ def _enter(activation: Activation) -> str:
         lines.append(f'export PYTHONPATH={search}"${{PYTHONPATH:+:$PYTHONPATH}}"')
     lines.append("unset PYTHONHOME")
     lines.append(f'if [ -n "${{PS1+x}}" ]; then PS1={quoted(activation.prompt)}"$PS1"; fi')
-    return sets + "\n".join(lines) + "\nhash -r\n"
+    return sets + "\n".join(lines) + f"\n{_said(quoted(activation.note))}hash -r\n"
+
+
+def _said(note: str) -> str:
+    """To standard error; nothing for an empty one."""
+    return "" if note == "''" else f"printf '%s\\n' {note} >&2\n"
 
 
 _FISH_SAVE = """if set -qg {v}
@@ -152,5 +157,6 @@ def _fish(activation: Activation) -> str:
         + _FISH_FUNCTIONS.format(prompt=fish_quoted(activation.prompt))
         + f"{sets}set -gx PATH {path} $PATH\n"
         + (f"set -gx PYTHONPATH {search} $PYTHONPATH\n" if search else "")
+        + _said(fish_quoted(activation.note))
         + "set -qg PYTHONHOME; and set -eg PYTHONHOME; or true\n"
     )

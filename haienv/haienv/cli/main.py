@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -129,6 +128,8 @@ def _run(arguments: list[str], program: str) -> int:
 
 def _report(error: EnvError | click.ClickException | OSError, arguments: list[str]) -> int:
     if "--debug" in arguments:
+        import traceback
+
         traceback.print_exception(error, file=sys.stderr)
     code, facts = _facts(error)
     if _asks_for_json(arguments):
