@@ -64,6 +64,38 @@ export interface Workspace {
   lease?: { holder: string };
 }
 
+/** How a folder and its side on the cluster differ, or what a sync has done about it. */
+export interface Sync {
+  name?: string;
+  remote?: string;
+  revision?: number;
+  uploaded?: number;
+  downloaded?: number;
+  conflicts?: string[];
+  conflicts_count?: number;
+  problems?: Record<string, string>;
+  refused?: string;
+  daemon?: { mode: string; phase: string } | null;
+}
+
+export interface Service {
+  name: string;
+  type: string;
+  state?: string;
+  message?: string;
+  url?: string;
+}
+
+/** What a container has beside being a task. */
+export interface Container {
+  services?: Service[];
+  url?: string;
+  ends_at?: string;
+  idle_seconds?: number;
+  notice?: string;
+  notice_until?: string;
+}
+
 export interface Draft {
   name: string;
   draft: string;
@@ -99,6 +131,14 @@ export class Api {
   workspaces = () => this.get<Workspace[]>('workspaces');
   memory = () => this.get<{ used: number; limit: number; of: string }>('memory');
   task = (id: number) => this.get<any>(`tasks/${id}`);
+  /** How the workspace of a folder stands; without a name: the folder is in none. */
+  workspace = (path: string) => this.get<Sync>(`workspace?path=${encodeURIComponent(path)}`);
+  sync = (path: string, verb: string) => this.post<Sync>(`workspace/${verb}`, { path });
+  container = (id: number) => this.get<Container>(`containers/${id}`);
+  createContainer = (wish: object) => this.post<TaskRow>('containers', wish);
+  openContainer = (id: number, service: string) => this.post<{ link: string }>(`containers/${id}/open`, { service });
+  renewContainer = (id: number) => this.post<Container>(`containers/${id}/renew`, {});
+  deleteContainer = (id: number) => this.ask<object>(`containers/${id}`, { method: 'DELETE' });
   /** Everything that was open is saved. */
   saved = () => this.post<object>('saved', {});
   check = (wanted: Submission) => this.post<Check>('check', wanted);
@@ -106,6 +146,10 @@ export class Api {
 
   draft(path: string, cells: boolean): Promise<Draft> {
     return this.get<Draft>(`draft?path=${encodeURIComponent(path)}${cells ? '&cells=1' : ''}`);
+  }
+
+  service(id: number, service: string, action: string): Promise<Container> {
+    return this.post<Container>(`containers/${id}/services/${service}/${action}`, {});
   }
 
   verb(id: number, verb: string, body: Record<string, unknown> = {}): Promise<TaskRow> {

@@ -139,6 +139,8 @@ async function activate(
     shell: {
       openTask,
       submit: () => void submit(current(app, documents)),
+      folder: () => app.serviceManager.contents.localPath(browsers?.tracker.currentWidget?.model.path ?? ''),
+      openLink: link => void window.open(link, '_blank', 'noopener,noreferrer'),
       openFile: path => void documents.openOrReveal(path),
       fail: error => void Notification.error((error as Error).message, { autoClose: 8000 }),
       confirm: async (title, body, verb) => {
@@ -173,6 +175,7 @@ async function activate(
     palette?.addItem({ command: id, category });
   };
   add('hai:open-panel', 'HAI: Show Tasks', args => open(String(args.tab ?? 'tasks')));
+  add('hai:open-containers', 'HAI: Show Dev Containers', () => open('containers'));
   add('hai:open-cluster', 'HAI: Show Cluster', () => open('cluster'));
   add('hai:open-messages', 'HAI: Show Messages', () => open('messages'));
   add('hai:submit', 'HAI: Submit the Open File…', () => submit(current(app, documents)));

@@ -65,7 +65,7 @@ def test_kinds(
 def test_a_dedicated_container_has_no_share(hai: Any) -> None:
     done = create(hai, "--kind", "dedicated", "--gpu", "1")
     assert done.code == 2
-    assert "leave --gpu" in done.err
+    assert "leave gpu" in done.err
 
 
 def test_lists_and_life(hai: Any, fake: FakeClient) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -57,6 +59,9 @@ class Page:
 
     async def post(self, path: str, body: object, **headers: str) -> Answer:
         return await self._ask("POST", path, json.dumps(body), headers)
+
+    async def delete(self, path: str, **headers: str) -> Answer:
+        return await self._ask("DELETE", path, None, headers)
 
     async def login(self) -> str:
         """The cookies that a browser has after its first visit."""
@@ -121,6 +126,13 @@ def start_place(home: Path, *, lab: bool, nodes: int = 2, **variables: str) -> I
         if server.running:
             server.end()
         server.sweep()
+
+
+def sync_command(place: Place, folder: Path, *arguments: str) -> None:
+    """`haiworkspace …` in a folder, as its user."""
+    command = [sys.executable, "-m", "hai_sync.cli.main", *arguments]
+    environment = {"HAI_CONFIG": str(place.home / "config.toml"), "PATH": "/usr/bin"}
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import nbformat
 from playwright.async_api import Page, async_playwright
 
 from hai.client.client import Client
+from hai.client.container_spec import Wish, container_spec
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.conftest import Place, start_place
@@ -100,6 +101,12 @@ async def play(page: Page, place: Place, client: Client) -> None:
     await page.locator(".hai-why-card").wait_for()
     await page.wait_for_timeout(1000)
     await shoot(page, "why")
+    lab = await client.tasks.create(await container_spec(client, Wish("lab", lifetime=43200)))
+    await page.get_by_role("tab", name="Containers").click()
+    await page.locator(".hai-service", has_text="starting").wait_for()
+    await page.locator(".hai-service", has_text="ready").wait_for()
+    await shoot(page, "containers")
+    await client.containers.delete(lab.id)
     for id in (first.id, waiting.id):
         await client.tasks.stop(id)
 

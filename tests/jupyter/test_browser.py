@@ -16,7 +16,7 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page, async_p
 
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from tests.jupyter.conftest import Place, start_place
+from tests.jupyter.conftest import Place, start_place, sync_command
 
 NB: Any = nbformat
 CHROMIUM = "/usr/bin/chromium"
@@ -34,6 +34,14 @@ for i in range(600):
         print("saved at", i, flush=True)
         hai.go_suspend()
 """
+
+READABLE = """async () => {
+    const asked = ['hai_jupyter/me', 'hai_jupyter/state', 'api/status', 'lab/api/settings'];
+    const told = await Promise.all(asked.map(async path => (await fetch('/' + path)).text()));
+    const kept = JSON.stringify({ ...localStorage }) + JSON.stringify({ ...sessionStorage });
+    return [document.cookie, document.documentElement.outerHTML, location.href, kept, ...told].join();
+}"""
+"""All that a page of a container can read of where it is."""
 
 expect.set_options(timeout=30_000)
 
@@ -276,3 +284,54 @@ async def test_the_file_browser_submits_and_all_is_said_in_chinese(
     await expect(page.locator(".Toastify")).to_contain_text("已提交")
     found = (await client.tasks.list(filter="name:menu.py")).tasks
     await client.tasks.wait(found[0].id, timeout=60)
+
+
+async def test_a_dev_container_is_created_opened_and_put_away(
+    page: Page, session: BrowserContext, lab: Place, client: Client
+) -> None:
+    await page.get_by_role("tab", name="Containers").click()
+    await page.get_by_role("button", name="New container …").click()
+    await page.locator(".hai-panel").get_by_label("Name").fill("bench")
+    await page.get_by_role("button", name="Create").click()
+    card = page.locator(".hai-container", has_text="bench")
+    await expect(card.locator(".hai-service")).to_contain_text("ready")
+    async with session.expect_page() as opening:
+        await card.get_by_role("button", name="Open", exact=True).click()
+    inside = await opening.value
+    await inside.locator("#jp-main-dock-panel").wait_for()
+    await expect(inside.locator('[data-id="hai-panel"]')).to_be_visible()
+    secrets = [lab.profile.token, "hai_session"]
+    seen = await inside.evaluate(READABLE)
+    assert "jupyter" in seen.lower()
+    assert [secret for secret in secrets if secret in seen] == []
+    assert await inside.evaluate("window.opener") is None
+    await inside.close()
+    await card.get_by_role("button", name="Stop", exact=True).click()
+    await expect(card.get_by_role("button", name="Start", exact=True)).to_be_visible()
+    await card.get_by_role("button", name="Delete", exact=True).click()
+    await page.locator(".jp-Dialog").get_by_role("button", name="Delete").click()
+    await expect(card).to_have_count(0)
+
+
+async def test_the_open_folder_is_pushed_from_the_panel(
+    page: Page, lab: Place, client: Client
+) -> None:
+    folder = lab.root / "project"
+    folder.mkdir()
+    (folder / "a.py").write_text("print(1)\n")
+    sync_command(lab, folder, "init", "project")
+    await page.locator('.jp-SideBar [data-id="filebrowser"]').click()
+    await page.locator(".jp-DirListing-item", has_text="project").dblclick()
+    await page.locator('[data-id="hai-panel"]').click()
+    await page.get_by_role("tab", name="Workspaces").click()
+    card = page.locator(".hai-folder")
+    await expect(card).to_contain_text("1 to push, 0 to pull")
+    await card.get_by_role("button", name="Push").click()
+    await expect(card).to_contain_text("1 pushed")
+    await expect(card).to_contain_text("in sync")
+    there = Path((await client.workspaces.get("project")).path) / "a.py"
+    there.write_text("theirs\n")
+    (folder / "a.py").write_text("ours\n")
+    await card.get_by_role("button", name="Pull").click()
+    await expect(card.get_by_role("alert")).to_contain_text("a.py")
+    assert (folder / "a.py").read_text() == "ours\n"

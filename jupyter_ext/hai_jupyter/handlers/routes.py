@@ -13,10 +13,20 @@ from hai_jupyter.handlers.account import (
     SavedHandler,
     WorkspacesHandler,
 )
+from hai_jupyter.handlers.containers import (
+    ACTIONS,
+    ContainerHandler,
+    ContainersHandler,
+    OpenHandler,
+    RenewHandler,
+    ServiceHandler,
+)
 from hai_jupyter.handlers.live import EventsSocket, StateHandler
 from hai_jupyter.handlers.logs import LogFileHandler, LogSocket
 from hai_jupyter.handlers.submit import CheckHandler, DraftHandler, SchemaHandler, SubmitHandler
 from hai_jupyter.handlers.tasks import VERBS, TaskHandler, VerbHandler
+from hai_jupyter.handlers.workspace import VERBS as SYNCS
+from hai_jupyter.handlers.workspace import WorkspaceHandler, WorkspaceVerbHandler
 
 _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"events", EventsSocket),
@@ -31,6 +41,13 @@ _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"tasks/(\d{1,18})/log", LogSocket),
     (r"tasks/(\d{1,18})/log.txt", LogFileHandler),
     (rf"tasks/(\d{{1,18}})/({VERBS})", VerbHandler),
+    (r"containers", ContainersHandler),
+    (r"containers/(\d{1,18})", ContainerHandler),
+    (r"containers/(\d{1,18})/open", OpenHandler),
+    (r"containers/(\d{1,18})/renew", RenewHandler),
+    (rf"containers/(\d{{1,18}})/services/([a-z0-9-]{{1,63}})/({ACTIONS})", ServiceHandler),
+    (r"workspace", WorkspaceHandler),
+    (rf"workspace/({SYNCS})", WorkspaceVerbHandler),
     (r"saved", SavedHandler),
     (r"draft", DraftHandler),
     (r"check", CheckHandler),

@@ -1,9 +1,9 @@
-/** The tabs about the user: quotas, environments, workspaces, messages. */
+/** The tabs about the user: quotas, environments, messages. */
 import * as React from 'react';
 
-import { bytes, level } from '../model/words';
+import { level } from '../model/words';
 import { Context, useBoard, useLoaded } from './context';
-import { Empty, Failed, Meter } from './parts';
+import { Empty, Failed, Meter, Reload } from './parts';
 
 /** What one may hold, and holds. */
 export function Quotas(props: { context: Context }): JSX.Element {
@@ -66,34 +66,6 @@ export function Environments(props: { context: Context }): JSX.Element {
   );
 }
 
-/** Directories that are kept the same here and on the cluster. */
-export function Workspaces(props: { context: Context }): JSX.Element {
-  const { context } = props;
-  const found = useLoaded(() => context.api.workspaces(), [context.board.link.up]);
-  return (
-    <div className="hai-tab hai-scroll">
-      <Reload context={context} onClick={found.reload} />
-      <Failed error={found.error} context={context} />
-      {found.value?.length === 0 && (
-        <Empty>{context.say('No workspaces. `haiworkspace init` makes one of a directory.')}</Empty>
-      )}
-      {found.value?.map(one => (
-        <div className="hai-card" key={one.name} title={one.path}>
-          <div className="hai-pair">
-            <b>{one.name}</b>
-            <span className="hai-dim">{context.say('revision {n}', { n: one.revision })}</span>
-          </div>
-          <div className="hai-dim">
-            {context.say('{n} files', { n: one.files })} · {bytes(Number(one.size_bytes))} ·{' '}
-            {one.update_time ? new Date(one.update_time).toLocaleString() : context.say('never pushed')}
-          </div>
-          {one.lease?.holder && <div>{context.say('being written by {who}', { who: one.lease.holder })}</div>}
-        </div>
-      ))}
-    </div>
-  );
-}
-
 /** What operators say. */
 export function Messages(props: { context: Context }): JSX.Element {
   const { context } = props;
@@ -117,13 +89,5 @@ export function Messages(props: { context: Context }): JSX.Element {
         </div>
       ))}
     </div>
-  );
-}
-
-function Reload(props: { context: Context; onClick: () => void }): JSX.Element {
-  return (
-    <button className="hai-button hai-button-small hai-reload" onClick={props.onClick}>
-      ⟳ {props.context.say('Reload')}
-    </button>
   );
 }

@@ -15,6 +15,10 @@ export interface Shell {
   confirm(title: string, text: string, verb: string): Promise<boolean>;
   /** Tell of a failure. */
   fail(error: unknown): void;
+  /** The folder that the file browser shows. */
+  folder(): string;
+  /** Show a link in a tab of its own, which cannot reach this page. */
+  openLink(link: string): void;
   /** Open a file of the contents root. */
   openFile(path: string): void;
 }

@@ -2,10 +2,12 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Environments, Messages, Quotas, Workspaces } from './account';
+import { Environments, Messages, Quotas } from './account';
 import { Cluster } from './cluster';
+import { Containers } from './containers';
 import { Context, useBoard } from './context';
 import { Tasks } from './tasks';
+import { Workspaces } from './workspaces';
 
 export interface PanelState {
   tab: string;
@@ -14,6 +16,7 @@ export interface PanelState {
 
 const TABS: ReadonlyArray<readonly [string, string]> = [
   ['tasks', 'Tasks'],
+  ['containers', 'Containers'],
   ['cluster', 'Cluster'],
   ['quotas', 'Quotas'],
   ['environments', 'Envs'],
@@ -84,6 +87,7 @@ function Body(props: { context: Context; state: PanelState; onState: (state: Pan
       {state.tab === 'tasks' && (
         <Tasks context={context} filter={state.filter} onFilter={filter => onState({ ...state, filter })} />
       )}
+      {state.tab === 'containers' && <Containers context={context} />}
       {state.tab === 'cluster' && <Cluster context={context} />}
       {state.tab === 'quotas' && <Quotas context={context} />}
       {state.tab === 'environments' && <Environments context={context} />}

@@ -90,3 +90,22 @@ export function Meter(props: { used: number; of: number; text?: string; calm?: b
 export function Empty(props: { children: React.ReactNode }): JSX.Element {
   return <div className="hai-empty">{props.children}</div>;
 }
+
+/** Ask again. */
+export function Reload(props: { context: Context; onClick: () => void }): JSX.Element {
+  return (
+    <button className="hai-button hai-button-small hai-reload" onClick={props.onClick}>
+      ⟳ {props.context.say('Reload')}
+    </button>
+  );
+}
+
+/** An input with what it is for. */
+export function Field(props: { label: string; wide?: boolean; children: React.ReactNode }): JSX.Element {
+  return (
+    <label className={props.wide ? 'hai-field hai-wide' : 'hai-field'}>
+      <span>{props.label}</span>
+      {props.children}
+    </label>
+  );
+}

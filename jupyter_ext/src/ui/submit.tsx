@@ -8,7 +8,7 @@ import { EMPTY, Form, asFile, asForm, pairs } from '../model/form';
 import { Failure, TaskRow } from '../model/types';
 import { level, levels } from '../model/words';
 import { Context, useLoaded } from './context';
-import { Failed } from './parts';
+import { Failed, Field } from './parts';
 
 export interface Wanted {
   path: string;
@@ -248,15 +248,6 @@ function Fields(props: { context: Context; form: Form; notebook: boolean; onChan
         <textarea className="hai-input" rows={2} value={form.variables} onChange={event => set({ variables: event.target.value })} />
       </Field>
     </div>
-  );
-}
-
-function Field(props: { label: string; wide?: boolean; children: React.ReactNode }): JSX.Element {
-  return (
-    <label className={props.wide ? 'hai-field hai-wide' : 'hai-field'}>
-      <span>{props.label}</span>
-      {props.children}
-    </label>
   );
 }
 

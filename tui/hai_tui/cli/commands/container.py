@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
+from hai_tui.cli.commands.container_services import do, logs, restart, show_services, start, stop
 from hai_tui.cli.complete import groups as complete_groups
-from hai_tui.cli.container_view import CONTAINERS, SERVICES, remarks
+from hai_tui.cli.container_view import CONTAINERS
 from hai_tui.cli.human import Priority, Span
 from hai_tui.cli.reference import many_tasks, one_task
 from hai_tui.cli.session import call
@@ -18,7 +19,6 @@ from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.v1.container_pb2 import Container
 
 _CREATE_HELP = """Create a dev container: JupyterLab on the cluster, with files that stay.
 
@@ -44,34 +44,6 @@ Examples:
   hai container open lab --browser
   hai container open 12 tensorboard
 """
-
-_START_HELP = """Start a container that was put away, at its old address; or one service of a task.
-
-\b
-Examples:
-  hai container start lab
-  hai container start 12 --service tensorboard
-"""
-
-_STOP_HELP = """Put a container away: notebooks are saved, its place is given back, its files stay.
-
-\b
-Examples:
-  hai container stop lab
-  hai container stop 12 --service tensorboard     only this service
-"""
-
-_LOGS_HELP = """Print what services of a task have printed; those of one service by its name.
-
-\b
-Examples:
-  hai container logs lab -f
-  hai container logs 12 tensorboard --tail 50
-"""
-
-_SERVICE = click.option("--service", default="", metavar="NAME", help="Only this service.")
-_RANK = click.option("-r", "--rank", type=click.IntRange(0), default=0, help="Rank of the service.")
-_LEAST_SECONDS = 1.0
 
 
 @click.group("container", cls=HaiGroup)
@@ -114,11 +86,13 @@ def container() -> None:
 @click.pass_obj
 def create(settings: Settings, /, name: str, **options: Any) -> int:
     """The function behind the command."""
-    from hai_tui.cli.containing import spec_of, with_kind
+    from hai.client.container_spec import container_spec
+    from hai_tui.cli.containing import wish_of
+
+    wish = wish_of(name, options)
 
     async def work(client: Client) -> int:
-        spec = await with_kind(client, spec_of(name, options), options)
-        task = await client.tasks.create(spec)
+        task = await client.tasks.create(await container_spec(client, wish))
         if settings.sentences:
             click.echo(text("submitted", id=task.id, name=task.name))
             note(settings, text("container.next", id=task.id))
@@ -152,11 +126,11 @@ def list_containers(settings: Settings, everything: bool) -> int:
 def show_container(settings: Settings, task: str, kind: Any) -> int:
     """Show the services of a task, and how long it may stay."""
 
-    async def work(client: Client) -> int:
-        _show(settings, await client.containers.get(await client.tasks.resolve(task, kind)))
+    async def verb(client: Client, id: int) -> int:
+        show_services(settings, await client.containers.get(id))
         return 0
 
-    return call(settings, work)
+    return do(settings, task, kind, verb)
 
 
 @container.command("open", cls=HaiCommand, help=_OPEN_HELP)
@@ -167,8 +141,8 @@ def show_container(settings: Settings, task: str, kind: Any) -> int:
 def open_container(settings: Settings, task: str, kind: Any, service: str, browser: bool) -> int:
     """The function behind the command."""
 
-    async def work(client: Client) -> int:
-        answer = await client.containers.open(await client.tasks.resolve(task, kind), service)
+    async def verb(client: Client, id: int) -> int:
+        answer = await client.containers.open(id, service)
         if settings.json:
             dump(settings, {"link": answer.link, "url": answer.url})
         elif not browser:
@@ -177,92 +151,7 @@ def open_container(settings: Settings, task: str, kind: Any, service: str, brows
             click.launch(answer.link)
         return 0
 
-    return call(settings, work)
-
-
-@container.command("start", cls=HaiCommand, help=_START_HELP)
-@one_task
-@_SERVICE
-@_RANK
-@click.pass_obj
-def start(settings: Settings, task: str, kind: Any, service: str, rank: int) -> int:
-    """The function behind the command."""
-
-    async def work(client: Client) -> int:
-        id = await client.tasks.resolve(task, kind)
-        if service:
-            return await _control(client, settings, id, service, rank, "START")
-        note(settings, text("container.started", id=(await client.tasks.resume(id)).id))
-        return 0
-
-    return call(settings, work)
-
-
-@container.command("stop", cls=HaiCommand, help=_STOP_HELP)
-@one_task
-@_SERVICE
-@_RANK
-@click.pass_obj
-def stop(settings: Settings, task: str, kind: Any, service: str, rank: int) -> int:
-    """The function behind the command."""
-
-    async def work(client: Client) -> int:
-        id = await client.tasks.resolve(task, kind)
-        if service:
-            return await _control(client, settings, id, service, rank, "STOP")
-        await client.tasks.suspend(id, hold=True)
-        note(settings, text("container.stopped", id=id))
-        return 0
-
-    return call(settings, work)
-
-
-@container.command("restart", cls=HaiCommand)
-@one_task
-@click.option("--service", default="jupyter", show_default=True, metavar="NAME", help="Which.")
-@_RANK
-@click.pass_obj
-def restart(settings: Settings, task: str, kind: Any, service: str, rank: int) -> int:
-    """Start a service anew; the container keeps its place."""
-
-    async def work(client: Client) -> int:
-        id = await client.tasks.resolve(task, kind)
-        return await _control(client, settings, id, service, rank, "RESTART")
-
-    return call(settings, work)
-
-
-@container.command("logs", cls=HaiCommand, help=_LOGS_HELP)
-@one_task
-@click.argument("service", default="")
-@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the task ends.")
-@click.option("--tail", type=click.IntRange(1), metavar="N", default=None, help="Last lines only.")
-@_RANK
-@click.pass_obj
-def logs(
-    settings: Settings,
-    task: str,
-    kind: Any,
-    service: str,
-    following: bool,
-    tail: int | None,
-    rank: int,
-) -> int:
-    """The function behind the command."""
-    from hai_tui.cli.containing import printed_by
-    from hai_tui.cli.follow import Lines, follow, print_lines
-
-    async def resolve(client: Client) -> tuple[int, Lines]:
-        id = await client.tasks.resolve(task, kind)
-        names = [s.name for s in (await client.containers.get(id)).services]
-        wanted = printed_by(names, service)
-        return id, Lines(ranks=(rank,), tail=tail or 0, grep=wanted, output=settings.output)
-
-    async def once(client: Client) -> int:
-        await print_lines(client, *await resolve(client), follow=False)
-        return 0
-
-    return follow(settings, *call(settings, resolve)) if following else call(settings, once)
+    return do(settings, task, kind, verb)
 
 
 @container.command("renew", cls=HaiCommand)
@@ -271,11 +160,11 @@ def logs(
 def renew(settings: Settings, task: str, kind: Any) -> int:
     """Let a container's lifetime begin anew."""
 
-    async def work(client: Client) -> int:
-        _show(settings, await client.containers.renew(await client.tasks.resolve(task, kind)))
+    async def verb(client: Client, id: int) -> int:
+        show_services(settings, await client.containers.renew(id))
         return 0
 
-    return call(settings, work)
+    return do(settings, task, kind, verb)
 
 
 @container.command("delete", cls=HaiCommand)
@@ -302,23 +191,5 @@ def delete(
     return call(settings, work)
 
 
-async def _control(
-    client: Client, settings: Settings, id: int, service: str, rank: int, action: str
-) -> int:
-    from hai.v1.container_pb2 import SERVICE_STATE_FAILED, ServiceAction
-
-    wanted = ServiceAction.Value(f"SERVICE_ACTION_{action}")
-    found = await client.containers.control(id, service, wanted, rank=rank)
-    _show(settings, found)
-    states = [s.state for s in found.services if (s.name, s.rank) == (service, rank)]
-    return int(SERVICE_STATE_FAILED in states)
-
-
-def _show(settings: Settings, found: Container) -> None:
-    if settings.output in ("json", "yaml"):
-        from hai_tui.cli.messages import to_dict
-
-        return dump(settings, to_dict(found))
-    show(settings, SERVICES, found.services)
-    for remark in remarks(found):
-        note(settings, remark)
+for _command in (start, stop, restart, logs):
+    container.add_command(_command)

@@ -1,0 +1,202 @@
+/** The tab of dev containers: each with what can be done with it, and a form for a new one. */
+import * as React from 'react';
+
+import { Container, Service } from '../api';
+import { TaskRow } from '../model/types';
+import { lasting, span, verbs } from '../model/words';
+import { Create } from './container_form';
+import { Context, useBoard, useLoaded, useNow } from './context';
+import { Empty, Failed, Status, steer } from './parts';
+
+const SOON = 2; // seconds until a service that starts is asked again
+const LATER = 30;
+
+/** One's own first; those of others are there because they are shared, or because one oversees all. */
+export function Containers(props: { context: Context }): JSX.Element {
+  const { context } = props;
+  useBoard(context);
+  const [creating, setCreating] = React.useState(false);
+  const me = context.me()?.user;
+  const all = context.board.rows.filter(row => row.type === 'jupyter' && row.state !== 'FINISHED');
+  const rows = [...all.filter(row => row.user === me), ...all.filter(row => row.user !== me)];
+  return (
+    <div className="hai-tab hai-scroll">
+      {creating ? (
+        <Create context={context} onDone={() => setCreating(false)} />
+      ) : (
+        <button className="hai-button" onClick={() => setCreating(true)}>
+          {context.say('New container …')}
+        </button>
+      )}
+      {rows.length === 0 && !creating && (
+        <Empty>{context.say('No dev containers. One is JupyterLab on the cluster, with files that stay.')}</Empty>
+      )}
+      {rows.map(row => (
+        <Card key={row.id} context={context} row={row} mine={row.user === me || context.me()?.role !== 'USER'} />
+      ))}
+    </div>
+  );
+}
+
+function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Element {
+  const { context, row, mine } = props;
+  const now = useNow();
+  const [later, setLater] = React.useState<Container | null>(null);
+  const found = useLoaded(() => context.api.container(row.id), [row.version]);
+  const container = later ?? found.value ?? {};
+  const services = container.services ?? [];
+  const starting = row.state === 'RUNNING' && services.some(service => word(service) === 'starting');
+  React.useEffect(() => setLater(null), [found.value]);
+  React.useEffect(() => {
+    const again = () => !document.hidden && found.reload();
+    const timer = window.setInterval(again, (starting ? SOON : LATER) * 1000);
+    return () => window.clearInterval(timer);
+  }, [starting]);
+  const doing = async (work: Promise<Container>) => {
+    try {
+      setLater(await work);
+    } catch (error) {
+      context.shell.fail(error);
+    }
+  };
+  return (
+    <div className="hai-card hai-container">
+      <div className="hai-pair">
+        <a className="hai-name" title={row.name} onClick={() => context.shell.openTask(row.id)}>
+          {row.name}
+        </a>
+        <Status task={row} context={context} />
+      </div>
+      <div className="hai-dim">
+        #{row.id} · {mine ? '' : `${row.user} · `}
+        {row.group} · {lasting(row, now)}
+      </div>
+      {row.why && <div className="hai-dim">{row.why}</div>}
+      <Failed error={found.error} context={context} />
+      <Life context={context} container={container} now={now} />
+      {row.state === 'RUNNING' &&
+        services.map(service => (
+          <ServiceLine
+            key={service.name}
+            context={context}
+            service={service}
+            onOpen={() => void open(context, row.id, service.name)}
+            onAct={mine ? action => void doing(context.api.service(row.id, service.name, action)) : null}
+          />
+        ))}
+      <div className="hai-actions">
+        <button className="hai-button hai-primary" onClick={() => void open(context, row.id, '')}>
+          {context.say('Open')}
+        </button>
+        {mine && <Verbs context={context} row={row} />}
+        {mine && container.ends_at && (
+          <button className="hai-button" onClick={() => void doing(context.api.renewContainer(row.id))}>
+            {context.say('Renew')}
+          </button>
+        )}
+        {mine && (
+          <button className="hai-button" onClick={() => void remove(context, row)}>
+            {context.say('Delete')}
+          </button>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** Putting it away and bringing it back are what suspending and resuming are for tasks. */
+function Verbs(props: { context: Context; row: TaskRow }): JSX.Element {
+  const { context, row } = props;
+  const labels: Record<string, string> = { suspend: 'Stop', resume: 'Start' };
+  return (
+    <>
+      {verbs(row)
+        .filter(verb => labels[verb])
+        .map(verb => (
+          <button key={verb} className="hai-button" onClick={() => void steer(context, row, verb)}>
+            {context.say(labels[verb]!)}
+          </button>
+        ))}
+    </>
+  );
+}
+
+function Life(props: { context: Context; container: Container; now: number }): JSX.Element {
+  const { context, container, now } = props;
+  const { say } = context;
+  const until = (time: string) => ({ span: span(Date.parse(time) / 1000 - now) });
+  return (
+    <>
+      {container.notice && container.notice_until && (
+        <div className="hai-notice" role="alert">
+          {say('It has to leave in {span}: {reason}', { ...until(container.notice_until), reason: container.notice })}
+        </div>
+      )}
+      {container.ends_at && <div className="hai-dim">{say('It is put away in {span}.', until(container.ends_at))}</div>}
+      {(container.idle_seconds ?? 0) >= 60 && (
+        <div className="hai-dim">{say('Nobody has used it for {span}.', { span: span(container.idle_seconds ?? 0) })}</div>
+      )}
+    </>
+  );
+}
+
+function ServiceLine(props: {
+  context: Context;
+  service: Service;
+  onOpen: () => void;
+  onAct: ((action: string) => void) | null;
+}): JSX.Element {
+  const { context, service, onOpen, onAct } = props;
+  const state = word(service);
+  const down = state === 'stopped' || state === 'failed';
+  const actions = down ? ['start'] : ['restart', 'stop'];
+  const labels: Record<string, string> = { start: 'Start', restart: 'Restart', stop: 'Stop' };
+  return (
+    <div className="hai-service">
+      <div className="hai-pair">
+        <span>
+          {service.name} <span className={state === 'failed' ? 'hai-full-text' : 'hai-dim'}>{context.say(state)}</span>
+        </span>
+        <span className="hai-verbs">
+          {service.url && (
+            <button className="hai-button hai-button-small" aria-label={`${context.say('Open')} ${service.name}`} onClick={onOpen}>
+              {context.say('Open')}
+            </button>
+          )}
+          {onAct &&
+            actions.map(action => (
+              <button
+                key={action}
+                className="hai-button hai-button-small"
+                aria-label={`${context.say(labels[action]!)} ${service.name}`}
+                onClick={() => onAct(action)}
+              >
+                {context.say(labels[action]!)}
+              </button>
+            ))}
+        </span>
+      </div>
+      {service.message && <div className="hai-dim">{service.message}</div>}
+    </div>
+  );
+}
+
+function word(service: Service): string {
+  return (service.state ?? 'SERVICE_STATE_STARTING').replace('SERVICE_STATE_', '').toLowerCase();
+}
+
+async function open(context: Context, id: number, service: string): Promise<void> {
+  try {
+    context.shell.openLink((await context.api.openContainer(id, service)).link);
+  } catch (error) {
+    context.shell.fail(error);
+  }
+}
+
+async function remove(context: Context, row: TaskRow): Promise<void> {
+  const { say, shell } = context;
+  const text = say('{name} ends for good, and its files are removed.', { name: row.name });
+  if (await shell.confirm(say('Delete the container?'), text, say('Delete'))) {
+    await context.api.deleteContainer(row.id).catch(shell.fail);
+  }
+}

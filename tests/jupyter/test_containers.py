@@ -1,0 +1,121 @@
+"""The panel's handlers for dev containers and for the workspace of a folder, against a real platform."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai.client.client import Client
+from hai.client.errors import Invalid
+from hai_jupyter.failures import body
+from hai_jupyter.handlers.containers import wish
+from hai_jupyter.handlers.workspace import last_event, shortened, workspace_of
+from tests.jupyter.conftest import Page, Place, sync_command
+
+pytestmark = pytest.mark.xdist_group("jupyter")
+
+
+async def test_a_container_is_created_put_away_brought_back_and_deleted(
+    page: Page, client: Client
+) -> None:
+    made = await page.post("containers", {"name": "lab", "idle_timeout": 7200})
+    assert (made.code, made.data.get("type")) == (200, "jupyter"), made.data
+    id = made.data["id"]
+    shown = await page.get(f"containers/{id}")
+    assert [service["name"] for service in shown.data["services"]] == ["jupyter"]
+    assert (await client.tasks.get(id)).spec.options.idle_timeout == 7200
+    assert (await page.post(f"tasks/{id}/suspend", {"hold": True})).code == 200
+    await client.tasks.wait(id, until="suspended", timeout=60)
+    opened = await page.post(f"containers/{id}/open", {"service": ""})
+    assert "/.hai/login?key=" in opened.data["link"]
+    assert (await page.post(f"containers/{id}/services/jupyter/restart", {})).code == 409
+    assert (await page.delete(f"containers/{id}")).code == 200
+    assert (await page.get(f"tasks/{id}")).data["row"]["state"] == "FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("get", "containers/999", id="get"),
+        pytest.param("post", "containers/999/open", id="open"),
+        pytest.param("post", "containers/999/renew", id="renew"),
+        pytest.param("post", "containers/999/services/jupyter/stop", id="service"),
+        pytest.param("delete", "containers/999", id="delete"),
+        pytest.param("post", "containers/1/services/../stop", id="odd name"),
+    ],
+)
+async def test_what_is_not_there_is_not_found(page: Page, method: str, path: str) -> None:
+    ask = getattr(page, method)
+    assert (await (ask(path, {}) if method == "post" else ask(path))).code == 404
+
+
+def test_a_wish_with_mistakes_names_all() -> None:
+    with pytest.raises(Invalid) as raised:
+        wish({"gpu": "1", "kind": "royal", "token": "x", "memory": True})
+    fields = {violation["field"] for violation in body(raised.value)["violations"]}
+    assert fields == {"gpu", "kind", "token", "memory"}
+    assert wish({"name": "n", "gpu": 1}).gpu == 1
+
+
+async def test_the_folder_of_a_workspace_is_pushed_pulled_and_a_conflict_shown(
+    page: Page, place: Place, client: Client
+) -> None:
+    folder = place.root / "project"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "a.py").write_text("one\n")
+    await asyncio.to_thread(sync_command, place, folder, "init", "project")
+    there = Path((await client.workspaces.get("project")).path) / "src" / "a.py"
+
+    async def standing() -> tuple[int, int, list[str]]:
+        found = (await page.get("workspace?path=project/src")).data
+        assert found["name"] == "project"
+        return found["uploaded"], found["downloaded"], found["conflicts"]
+
+    assert (await standing())[0] > 0
+    pushed = await page.post("workspace/push", {"path": "project"})
+    assert (pushed.code, pushed.data["refused"]) == (200, "")
+    assert there.read_text() == "one\n"
+    there.write_text("theirs\n")
+    assert await standing() == (0, 1, [])
+    (folder / "src" / "a.py").write_text("ours\n")
+    assert await standing() == (0, 0, ["src/a.py"])
+    refused = (await page.post("workspace/pull", {"path": "project"})).data
+    assert (refused["refused"], refused["conflicts"]) == ("conflicts", ["src/a.py"])
+    assert (folder / "src" / "a.py").read_text() == "ours\n"
+
+
+async def test_a_folder_of_no_workspace(page: Page, place: Place) -> None:
+    (place.root / "plain").mkdir()
+    assert (await page.get("workspace?path=plain")).data == {}
+    assert (await page.post("workspace/push", {"path": "plain"})).code == 404
+    assert (await page.post("workspace/push", {"path": "../.."})).code == 409
+    assert (await page.post("workspace/remove", {"path": "plain"})).code == 404
+
+
+def test_a_workspace_above_what_jupyter_shows_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".hfai").mkdir()
+    (tmp_path / ".hfai" / "workspace.yml").touch()
+    inner = tmp_path / "root" / "sub"
+    assert workspace_of(inner, tmp_path / "root") is None
+    assert workspace_of(inner, tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param(b'{"event": "stage"}\n{"event": "done", "files": 1}\n', 1, id="the last"),
+        pytest.param(b'note: x\n{"event": "done", "files": 2}\nbye\n', 2, id="among words"),
+        pytest.param(b'{"event": "progress"}\n[1]\n', None, id="none"),
+    ],
+)
+def test_what_haiworkspace_says(told: bytes, expected: int | None) -> None:
+    said: Any = last_event(told)
+    assert (said and said["files"]) == expected
+
+
+def test_long_lists_are_cut_and_counted() -> None:
+    said = shortened({"conflicts": ["x"] * 500, "problems": {}, "files": 3})
+    assert (len(said["conflicts"]), said["conflicts_count"], said["files"]) == (200, 500, 3)
