@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,16 @@ async def test_sends_the_token(scripted) -> None:
     async with Client(scripted.profile) as client:
         assert (await client.server.info()).version == "1"
     assert scripted.metadata[0]["authorization"] == "Bearer secret"
+
+
+async def test_a_token_that_is_missing_is_not_called_wrong(scripted, refuse) -> None:
+    scripted.unary["GetTask"] = refuse(StatusCode.UNAUTHENTICATED, "no token", "UNAUTHENTICATED")
+    async with Client(replace(scripted.profile, token="")) as client:
+        with pytest.raises(errors.Unauthenticated, match="there is no token for the server"):
+            await client.tasks.get(7)
+    async with Client(scripted.profile) as client:
+        with pytest.raises(errors.Unauthenticated, match="does not accept the token"):
+            await client.tasks.get(7)
 
 
 async def test_an_idempotent_call_is_repeated(scripted, refuse) -> None:

@@ -34,6 +34,34 @@ def stored(file: Path) -> Path:
     return file
 
 
+@pytest.mark.parametrize(
+    ("server", "token", "words"),
+    [
+        pytest.param("hai.example.org", "t", "'hai.example.org' is no address", id="no port"),
+        pytest.param("a b:1", "t", "'a b:1' is no address", id="a blank"),
+        pytest.param("a:1,", "t", "'' is no address", id="one of several is empty"),
+        pytest.param("a:1", "s\u00e9cret", "characters that no token has", id="not ASCII"),
+        pytest.param("a:1", "se\ncret", "characters that no token has", id="two lines"),
+    ],
+)
+def test_what_could_not_be_sent_is_told_and_no_token_shown(
+    server: str, token: str, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words) as told:
+        Profile("p", server, token).check()
+    assert "cret" not in str(told.value)
+
+
+@pytest.mark.parametrize("server", ["a:1", "[::1]:7450", "a:1, b:2", "unix:/run/hai.sock"])
+def test_addresses_that_can_be_asked(server: str) -> None:
+    Profile("p", server, "t").check()
+
+
+def test_the_end_of_a_line_is_no_part_of_a_token(stored: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HAI_TOKEN", "t-env\r\n")
+    assert profile.load().token == "t-env"
+
+
 def test_saved_profiles_come_back(stored: Path) -> None:
     assert profile.names() == ("home", "lab")
     assert profile.current() == "lab"

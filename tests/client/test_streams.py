@@ -60,6 +60,21 @@ async def test_a_watch_gives_up_when_patience_ends(scripted) -> None:
                 pass
 
 
+async def test_a_server_that_stays_away_is_told_once(scripted, monkeypatch) -> None:
+    monkeypatch.setattr("hai.client.resume.TELL_AFTER", 0.2)
+    scripted.streams["WatchTasks"] = versions
+    told: list[str] = []
+    async with Client(scripted.profile) as client:
+        watch = client.tasks.watch(patience=1.0, lost=lambda error: told.append(error.message))
+        await anext(watch)
+        await scripted.stop()
+        with pytest.raises(errors.Unreachable):
+            async for _ in watch:
+                pass
+    assert len(told) == 1
+    assert scripted.profile.server in told[0]
+
+
 async def test_a_refused_watch_ends_with_the_reason(scripted, refuse) -> None:
     refusal = refuse(StatusCode.INVALID_ARGUMENT, "bad filter", "INVALID", (("filter", "bad"),))
 

@@ -74,6 +74,7 @@ class Connection:
     """The transport that speaks to a real server."""
 
     def __init__(self, profile: Profile, *, deadline: float = DEADLINE_SECONDS) -> None:
+        profile.check()
         self.profile = profile
         self._deadline = deadline
         self._metadata = (("authorization", f"Bearer {profile.token}"),) if profile.token else ()
@@ -150,7 +151,7 @@ class Connection:
     def _error(self, error: aio.AioRpcError) -> HaiError:
         from hai.client.status import to_error  # most programs never see an error
 
-        failure = to_error(error, self.profile.server)
+        failure = to_error(error, self.profile.server, token=bool(self._metadata))
         if isinstance(failure, Unreachable | TimedOut):
             self._channel.move_on()
         return failure

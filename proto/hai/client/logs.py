@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection import Transport
-from hai.client.resume import resumed
+from hai.client.resume import Lost, resumed
 from hai.client.times import timestamp
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
 from hai.v1.log_service_pb2_grpc import LogServiceStub
@@ -39,11 +39,12 @@ class Logs:
         follow: bool = False,
         cursor: str = "",
         patience: float | None = None,
+        lost: Lost | None = None,
     ) -> AsyncGenerator[TailLogsResponse, None]:
         """Lines from a cursor on; no line is lost or repeated when the server goes and comes back.
 
         After `patience` seconds without a server it raises Unreachable. Not given: for ever with
-        follow, at once without.
+        follow, at once without. `lost` hears that the server stays away.
         """
         wanted = TailLogsRequest(
             id=id,
@@ -60,7 +61,7 @@ class Logs:
             return self._transport.stream(self._stub.TailLogs, request)
 
         limit = patience if follow or patience is not None else 0.0
-        return resumed(reopen, cursor, lambda r: r.cursor, patience=limit)
+        return resumed(reopen, cursor, lambda r: r.cursor, patience=limit, lost=lost)
 
     async def page(
         self,

@@ -16,6 +16,7 @@ as a whole, so that no reader ever sees half of it.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from hai.client.errors import NotFound, UsageError
 SERVER_VARIABLES = ("HAI_SERVER", "MARSV2_SERVER")
 TOKEN_VARIABLES = ("HAI_TOKEN", "MARSV2_USER_TOKEN")
 PROFILE_VARIABLE = "HAI_PROFILE"
+_ADDRESS = re.compile(r"unix(-abstract)?:.+|\S+:[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,20 @@ class Profile:
     def addresses(self) -> tuple[str, ...]:
         """Each by itself; any of them will do."""
         return tuple(address.strip() for address in self.server.split(","))
+
+    def check(self) -> None:
+        """Raise UsageError when no server could be asked so; tokens are not shown."""
+        for address in self.addresses:
+            if not _ADDRESS.fullmatch(address):
+                raise UsageError(
+                    f"{address!r} is no address of a server",
+                    hint="write HOST:PORT, as hai.example.org:7450",
+                )
+        if not (self.token.isascii() and self.token.isprintable()):
+            raise UsageError(
+                "the token holds characters that no token has",
+                hint="store it again with `hai init`, or correct HAI_TOKEN",
+            )
 
 
 def config_path() -> Path:
@@ -64,7 +80,7 @@ def load(name: str | None = None, server: str | None = None) -> Profile:
     wanted = server or (_first_set(SERVER_VARIABLES) if name is None else "")
     if wanted and wanted != profile.server:
         profile = _elsewhere(document, wanted)
-    if name is None and (token := _first_set(TOKEN_VARIABLES)):
+    if name is None and (token := _first_set(TOKEN_VARIABLES).strip()):
         profile = replace(profile, token=token)
     if not profile.server:
         raise UsageError(
@@ -139,8 +155,9 @@ def _read() -> _Document:
     except FileNotFoundError:
         return _Document("", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"cannot read {path}: {error}", hint="correct the file, or remove it and run `hai init`"
+            f"cannot read {path}: {why}", hint="correct the file, or remove it and run `hai init`"
         ) from error
     tables = data.get("profiles", {})
     if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):

@@ -54,6 +54,8 @@ _HINTS: Mapping[str, str] = {
     "INTERNAL": "this is a fault of the server; its log says more",
 }
 
+_NO_TOKEN = "`hai init --server HOST:PORT` stores one, HAI_TOKEN gives one"
+
 _TOKEN_MESSAGES: Mapping[str, str] = {
     "UNAUTHENTICATED": "the server at {address} does not accept the token",
     "TOKEN_EXPIRED": "the token for the server at {address} has expired",
@@ -61,8 +63,10 @@ _TOKEN_MESSAGES: Mapping[str, str] = {
 }
 
 
-def to_error(error: AioRpcError, address: str) -> HaiError:
-    """The same failure as an error of this package; `address` names the server in it."""
+def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiError:
+    """The same failure as an error of this package; `address` names the server in it, `token`: one was sent."""
+    if error.code() is StatusCode.UNAUTHENTICATED and not token:
+        return Unauthenticated(f"there is no token for the server at {address}", hint=_NO_TOKEN)
     info, violations = _details(error)
     kind = _KINDS.get(error.code(), ServerError)
     reason = info.reason or _reason(error, kind)
@@ -82,7 +86,8 @@ def _message(
 ) -> str:
     details = (error.details() or "").strip()
     if kind is Unreachable and not from_server:
-        cause = details.rpartition(": ")[2]  # before it: the layers of gRPC that passed it on
+        # Before the cause stand the layers of gRPC that passed it on.
+        cause = details.rpartition(": ")[2].rstrip("]")
         return f"cannot reach the server at {address}: {cause or 'the connection was lost'}"
     if kind is TimedOut and not from_server:
         return f"the server at {address} did not answer in time"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hai.client.connection import Transport
 from hai.client.errors import TimedOut
 from hai.client.resolve import Kind, Resolver
-from hai.client.resume import resumed
+from hai.client.resume import Lost, resumed
 from hai.client.states import reached, task_state
 from hai.v1.task_pb2 import (
     TASK_OUTCOME_UNSPECIFIED,
@@ -138,18 +138,31 @@ class Tasks:
         return (await self._transport.unary(self._stub.ListTaskEvents, request, retry=True)).events
 
     def watch(
-        self, filter: str = "", after_version: int = 0, *, patience: float | None = None
+        self,
+        filter: str = "",
+        after_version: int = 0,
+        *,
+        patience: float | None = None,
+        lost: Lost | None = None,
     ) -> AsyncGenerator[WatchTasksResponse, None]:
         """Changes from a version on; goes on from the last one seen when the server comes back.
 
         Without `patience` it waits for ever; with it, it raises Unreachable after so many seconds.
+        `lost` hears that the server stays away.
         """
 
         def reopen(version: int) -> AsyncGenerator[WatchTasksResponse, None]:
             request = WatchTasksRequest(filter=filter, after_version=version)
             return self._transport.stream(self._stub.WatchTasks, request)
 
-        return resumed(reopen, after_version, lambda r: r.version, patience=patience, endless=True)
+        return resumed(
+            reopen,
+            after_version,
+            lambda r: r.version,
+            patience=patience,
+            endless=True,
+            lost=lost,
+        )
 
     async def stop(
         self, id: int, outcome: TaskOutcome.ValueType = TASK_OUTCOME_UNSPECIFIED
@@ -197,23 +210,32 @@ class Tasks:
         request = ListQueueRequest(group=group)
         return (await self._transport.unary(self._stub.ListQueue, request, retry=True)).tasks
 
-    async def wait(self, id: int, until: str = "finished", timeout: float | None = None) -> Task:
-        """Follow a task until it is in a state, or finished. Raises TimedOut after `timeout` seconds."""
+    async def wait(
+        self,
+        id: int,
+        until: str = "finished",
+        timeout: float | None = None,
+        lost: Lost | None = None,
+    ) -> Task:
+        """Follow a task until it is in a state, or finished. Raises TimedOut after `timeout` seconds.
+
+        `lost` hears that the server stays away.
+        """
         state = task_state(until)
         try:
             async with asyncio.timeout(timeout):
-                return await self._until(id, state)
+                return await self._until(id, state, lost)
         except TimeoutError as error:
             raise TimedOut(
                 f"task {id} was not {until} after {timeout:g} s",
                 hint=f"`hai status {id}` shows where it stands; wait longer with a larger timeout",
             ) from error
 
-    async def _until(self, id: int, state: TaskState.ValueType) -> Task:
+    async def _until(self, id: int, state: TaskState.ValueType, lost: Lost | None) -> Task:
         task = await self.get(id)
         if reached(task, state):
             return task
-        async with aclosing(self.watch(f"id:{id}", task.version)) as answers:
+        async with aclosing(self.watch(f"id:{id}", task.version, lost=lost)) as answers:
             async for answer in answers:
                 for task in answer.tasks:
                     if reached(task, state):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai_tui.cli.session import call
+from hai_tui.cli.session import call, told_when_lost
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note
 from hai_tui.cli.task_view import status
@@ -19,6 +19,7 @@ from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+    from hai.client.resume import Lost
     from hai.v1.log_service_pb2 import LogLine
     from hai.v1.task_pb2 import Task
 
@@ -49,7 +50,7 @@ def follow(settings: Settings, id: int, lines: Lines) -> int:
     """Print until the task ends; the task's exit code. Ctrl-C leaves the task running."""
 
     async def work(client: Client) -> int:
-        await print_lines(client, id, lines, follow=True)
+        await print_lines(client, id, lines, follow=True, lost=told_when_lost(settings))
         task = await client.tasks.get(id)
         note(settings, text("follow.end", id=id, status=status(task)))
         return task_exit_code(task)
@@ -61,7 +62,9 @@ def follow(settings: Settings, id: int, lines: Lines) -> int:
         return 130
 
 
-async def print_lines(client: Client, id: int, lines: Lines, *, follow: bool) -> None:
+async def print_lines(
+    client: Client, id: int, lines: Lines, *, follow: bool, lost: Lost | None = None
+) -> None:
     """Print the lines that there are, and with `follow` those that come."""
     stream = client.logs.tail(
         id,
@@ -70,6 +73,7 @@ async def print_lines(client: Client, id: int, lines: Lines, *, follow: bool) ->
         tail_lines=lines.tail,
         since=lines.since,
         follow=follow,
+        lost=lost,
     )
     async for batch in stream:
         wanted = (x for x in batch.lines if not lines.grep or lines.grep.search(x.text))

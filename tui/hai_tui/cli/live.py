@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hai.v1.task_pb2 import Task
 from hai_tui.cli.messages import to_dict
+from hai_tui.cli.session import told_when_lost
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import table
 from hai_tui.cli.table import cells
@@ -23,7 +24,7 @@ async def watch_tasks(client: Client, settings: Settings, filter: str) -> int:
     await client.tasks.list(filter=filter, page_size=1)  # says at once what a watch would wait out
     if settings.decorated and settings.output in ("table", "wide"):
         return await _on_screen(client, settings, filter)
-    async for changes in client.tasks.watch(filter):
+    async for changes in client.tasks.watch(filter, lost=told_when_lost(settings)):
         _print(settings, changes.tasks)
         sys.stdout.flush()
     return 0

@@ -7,9 +7,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import note
+from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+    from hai.client.errors import HaiError
 
 
 Answer = TypeVar("Answer")
@@ -21,6 +24,11 @@ def connect(profile: str | None) -> AbstractAsyncContextManager[Client]:
     from hai.client.profile import load
 
     return Client(load(profile))
+
+
+def told_when_lost(settings: Settings) -> Callable[[HaiError], None]:
+    """For streams that outlive their server: says that it stays away, so that nobody wonders."""
+    return lambda error: note(settings, text("follow.lost", error=error.message))
 
 
 def call(settings: Settings, work: Callable[[Client], Awaitable[Answer]]) -> Answer:

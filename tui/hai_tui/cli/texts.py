@@ -135,6 +135,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "已停止跟随；任务 {id} 仍在运行（hai logs {id} -f，hai stop {id}）",
     ),
     "follow.end": ("task {id} ended: {status}", "任务 {id} 已结束：{status}"),
+    "follow.lost": (
+        "{error}; going on once it answers (Ctrl-C leaves)",
+        "{error}；恢复后继续（Ctrl-C 退出）",
+    ),
     "interrupted": ("interrupted", "已中断"),
     "none.tasks": ("no tasks match", "没有符合条件的任务"),
     "none.queue": ("nothing waits", "没有排队的任务"),

@@ -73,7 +73,9 @@ def logs(
     async def resolve(client: Client) -> tuple[int, Lines]:
         id = await client.tasks.resolve(task, kind)
         run = await _previous(client, id) if previous else options["run"] or 0
-        if not following:
+        if following:
+            await client.tasks.get(id)  # says at once what a stream would wait out
+        else:
             await _has(client, id, run, options["ranks"])
         return id, _lines(settings, run, options)
 

@@ -177,6 +177,7 @@ def set_profile(settings: Settings, /, name: str, new_token: bool, **changes: An
     changed = replace(stored, **given, token=_read_token() if new_token else stored.token)
     if not changed.server:
         raise click.UsageError(f"profile {name!r} is new: give its --server")
+    changed.check()
     profiles.save(changed, make_current=False)
     note(settings, f"profile {name} is stored")
     return 0

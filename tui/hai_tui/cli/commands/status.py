@@ -11,7 +11,7 @@ from hai_tui.cli.follow import task_exit_code
 from hai_tui.cli.goodput_view import sentences
 from hai_tui.cli.human import Span
 from hai_tui.cli.reference import one_task
-from hai_tui.cli.session import call
+from hai_tui.cli.session import call, told_when_lost
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, show, show_one
 from hai_tui.cli.start_view import sentences as start_sentences
@@ -69,7 +69,7 @@ def status(
     async def work(client: Client) -> int:
         id = await client.tasks.resolve(task, kind)
         if wait:
-            await client.tasks.wait(id, wait, timeout)
+            await client.tasks.wait(id, wait, timeout, told_when_lost(settings))
         found = await client.tasks.get(id)
         if found.waiting.reason:
             waiting = (await client.tasks.explain(id)).waiting
