@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 from hai_backend.domain.errors import Invalid, Violation
 
+_CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
 _CHOICES = {"image_check": ("", "off", "warn", "require")}
 
 
@@ -112,7 +113,8 @@ def load(home: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -
     ]
     if violations:
         raise Invalid(tuple(violations), reason="BAD_SETTINGS")
-    return replace(Settings(home=home), **wanted)
+    certificates = {key: str(home / wanted[key]) for key in _CERTIFICATES if wanted.get(key)}
+    return replace(Settings(home=home), **{**wanted, **certificates})
 
 
 def _kinds() -> dict[str, Any]:

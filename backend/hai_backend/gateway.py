@@ -15,7 +15,7 @@ from hai_backend.home import HTTP_PORT, last_port
 from hai_backend.proxy.addresses import Addresses, addresses_of
 from hai_backend.proxy.door import Door, Receive, nobody, passed_on_to
 from hai_backend.services.forwarding import Elsewhere
-from hai_backend.services.server import LOOPBACK, Endpoint, Listening, build_server
+from hai_backend.services.server import LOOPBACK, Endpoint, Listening, build_server, tls_context
 
 _EVERYWHERE = ("0.0.0.0", "[::]", "")
 
@@ -60,15 +60,7 @@ def addresses(settings: Settings, door: Door) -> Addresses:
 
 def tls_of_door(settings: Settings) -> ssl.SSLContext | None:
     """The server's certificate, for browsers. Raises Invalid."""
-    if not settings.tls_cert:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
-    except OSError as error:
-        message = f"cannot be used: {error}"
-        raise Invalid((Violation("tls_cert", message),), reason="BAD_SETTINGS") from error
-    return context
+    return tls_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
 
 
 def way_of_browsers(leader: str, settings: Settings) -> Receive:

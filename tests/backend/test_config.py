@@ -37,3 +37,9 @@ def test_how_long_ranks_may_take_to_attach(
     tmp_path: Path, given: dict[str, object], seconds: float
 ) -> None:
     assert config.load(tmp_path, given, {}).build_seconds == seconds
+
+
+def test_certificates_lie_below_the_home(tmp_path: Path) -> None:
+    read = config.load(tmp_path, {"tls_cert": "a.pem", "tls_key": "/b.pem"}, {})
+    assert (read.tls_cert, read.tls_key, read.tls_ca) == (str(tmp_path / "a.pem"), "/b.pem", "")
+    assert read.authority == read.tls_cert

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,25 @@ async def test_a_call_that_is_not_idempotent_is_made_once(scripted, refuse) -> N
         with pytest.raises(errors.Unreachable):
             await client.tasks.suspend(7)
     assert len(scripted.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(None, "cannot read the certificate file", id="no file"),
+        pytest.param("", "there is no certificate", id="empty"),
+        pytest.param("-----BEGIN PRIVATE KEY-----", "there is no certificate", id="another thing"),
+    ],
+)
+async def test_a_file_without_an_authority_is_told(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
+    path = tmp_path / "ca.pem"
+    if text is not None:
+        path.write_text(text)
+    async with Client(Profile("x", "hai.example.org:1", "t", ca=str(path))) as client:
+        with pytest.raises(errors.UsageError, match=said):
+            await client.server.info()
 
 
 async def test_a_refusal_is_not_repeated(scripted, refuse) -> None:

@@ -1,49 +1,202 @@
-"""TLS from end to end: the client and the agents check the server's certificate, and plaintext is refused."""
+"""TLS from end to end, with an authority of the test's own: clients, agents and pods check who answers.
+
+What is wrong with a certificate is told in one sentence, and plain text is refused.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hai.client.client import Client
-from hai.client.errors import Unreachable
+from hai.client.errors import Unreachable, Untrusted
+from hai.client.profile import Profile
 from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai_backend.launch.process import sweep
-from hai_backend.testing.server import running_server
+from hai_backend.testing.here import pod_table
+from hai_backend.testing.pods import pods_as_processes
+from hai_backend.testing.server import RunningServer, ServerProcess, running_server
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="openssl makes the certificate"
+    shutil.which("openssl") is None, reason="openssl makes the certificates"
 )
+HERE = "IP:127.0.0.1,DNS:localhost"
+Serve = Callable[..., AbstractAsyncContextManager[RunningServer]]
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    subprocess.run([*make, *subject, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
+class Authority:
+    """Signs certificates; `file` is what those who trust it hold."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.file, self._key = folder / f"{name}.pem", folder / f"{name}.key"
+        self._folder = folder
+        _openssl("req", "-x509", *_NEW, *_name(name), "-keyout", self._key, "-out", self.file)
+
+    def sign(self, name: str, names: str, days: int = 2) -> dict[str, str]:
+        """Settings of a server with a certificate for these names. Less than 0 days: it has expired."""
+        key, cert, asked, more = (
+            self._folder / f"{name}.{suffix}" for suffix in ("key", "crt", "csr", "ext")
+        )
+        more.write_text(f"subjectAltName={names}")
+        _openssl("req", *_NEW, *_name(name), "-keyout", key, "-out", asked)
+        signer = ["-CA", self.file, "-CAkey", self._key, "-CAcreateserial", "-days", str(days)]
+        _openssl("x509", "-req", "-in", asked, "-out", cert, "-extfile", more, *signer)
+        return {"tls_cert": str(cert), "tls_key": str(key), "tls_ca": str(self.file)}
 
 
-async def test_a_task_runs_over_tls_and_plaintext_gets_no_answer(tmp_path: Path) -> None:
-    cert, key = certificate(tmp_path)
-    program = tmp_path / "hello.py"
+_NEW = ("-newkey", "rsa:2048", "-nodes")
+
+
+def _name(name: str) -> tuple[str, str]:
+    return "-subj", f"/CN={name}"
+
+
+def _openssl(*words: str | Path) -> None:
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "ours")
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "theirs")
+
+
+def hello(directory: Path) -> TaskSpec:
+    program = directory / "hello.py"
     program.write_text("print('hello')")
+    return TaskSpec(version=2, name="hello", spec=ProgramSpec(entrypoint=str(program)))
+
+
+async def runs(server: RunningServer, ca: Path, directory: Path) -> bool:
+    async with Client(replace(server.profile, ca=str(ca))) as client:
+        task = await client.tasks.create(hello(directory))
+        task = await client.tasks.wait(task.id, timeout=60)
+        return bool(task.outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED)
+
+
+async def test_a_task_runs_over_tls_and_plaintext_gets_no_answer(
+    ours: Authority, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     try:
-        async with running_server(home, nodes=1, tls_cert=str(cert), tls_key=str(key)) as server:
-            secure = replace(server.profile, ca=str(cert))
-            async with Client(secure) as client:
-                spec = TaskSpec(version=2, name="hello", spec=ProgramSpec(entrypoint=str(program)))
-                task = await client.tasks.create(spec)
-                task = await client.tasks.wait(task.id, timeout=30)
-                assert task.outcome == TaskOutcome.TASK_OUTCOME_SUCCEEDED
+        async with running_server(home, nodes=1, **ours.sign("server", HERE)) as server:
+            assert await runs(server, ours.file, tmp_path)
             async with Client(server.profile) as plain:
-                with pytest.raises(Unreachable, match=r"127\.0\.0\.1"):
+                with pytest.raises(Unreachable, match=r"127\.0\.0\.1") as refused:
                     await plain.server.info()
+            assert "--ca" in refused.value.hint
     finally:
         sweep(home)
+
+
+async def test_agents_in_pods_check_the_server_too(ours: Authority, tmp_path: Path) -> None:
+    async with pods_as_processes(tmp_path, 1) as cluster:
+        table = pod_table(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
+        settings = {"kubernetes": table, **ours.sign("server", HERE)}
+        async with running_server(tmp_path / "home", **settings) as server:
+            assert await runs(server, ours.file, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cert", "trusted", "said"),
+    [
+        pytest.param((HERE, 2), "theirs", "authority that is not trusted here", id="other authority"),
+        pytest.param((HERE, -1), "ours", "has a certificate that has expired", id="expired"),
+        pytest.param(("DNS:a.org", 2), "ours", "has a certificate for other names", id="other name"),
+    ],
+)  # fmt: skip
+async def test_what_is_wrong_with_a_certificate_is_told(
+    ours: Authority,
+    theirs: Authority,
+    tmp_path: Path,
+    cert: tuple[str, int],
+    trusted: str,
+    said: str,
+) -> None:
+    ca = {"ours": ours.file, "theirs": theirs.file}[trusted]
+    settings = ours.sign("server", *cert)
+    async with running_server(tmp_path / "home", nodes=1, **settings) as server:
+        profile = replace(server.profile, ca=str(ca))
+        for again in (lambda c: c.tasks.list(), lambda c: anext(c.tasks.watch())):
+            async with Client(profile) as client:
+                with pytest.raises(Untrusted, match=said) as refused:
+                    await again(client)
+                assert refused.value.hint
+        printed = await asyncio.to_thread(_list, profile, tmp_path)
+    assert printed.returncode == 5
+    assert said in printed.stderr
+    assert "ssl" not in printed.stderr.lower()
+
+
+def _list(profile: Profile, directory: Path) -> subprocess.CompletedProcess[str]:
+    """`hai list` as that profile says."""
+    config = directory / "config.toml"
+    config.write_text(
+        f'[profiles.x]\nserver = "{profile.server}"\ntoken = "{profile.token}"\nca = "{profile.ca}"\n'
+    )
+    config.chmod(0o600)
+    environment = {**os.environ, "HAI_CONFIG": str(config), "HAI_PROFILE": "x"}
+    command = [sys.executable, "-m", "hai_tui.cli.main", "list"]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+async def test_an_agent_that_does_not_trust_the_server_starts_nothing_and_says_so(
+    ours: Authority, theirs: Authority, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    settings = {**ours.sign("server", HERE), "tls_ca": str(theirs.file)}
+    try:
+        async with (
+            running_server(home, nodes=1, build_within=3.0, **settings) as server,
+            Client(replace(server.profile, ca=str(ours.file))) as client,
+        ):
+            task = await client.tasks.create(hello(tmp_path))
+            (log,) = await _appears(home, "run/*/agent.log", "not trusted here")
+            assert "the server has a certificate of an authority" in log
+            await client.tasks.wait(task.id, until="suspended", timeout=30)
+            assert await _printed(client, task.id) == []
+    finally:
+        sweep(home)
+
+
+async def _appears(home: Path, pattern: str, words: str) -> list[str]:
+    async with asyncio.timeout(20):
+        while True:
+            texts = [path.read_text() for path in home.glob(pattern)]  # noqa: ASYNC240
+            if any(words in text for text in texts):
+                return texts
+            await asyncio.sleep(0.05)  # nobody tells us of another process's file
+
+
+async def _printed(client: Client, id: int) -> list[str]:
+    return [line.text async for answer in client.logs.tail(id) for line in answer.lines]
+
+
+@pytest.mark.parametrize("wrong", ["tls_cert", "tls_key"])
+def test_a_server_says_which_files_are_wrong(ours: Authority, tmp_path: Path, wrong: str) -> None:
+    good, other = ours.sign("server", HERE), ours.sign("other", HERE)
+    settings = {**good, wrong: other[wrong]}
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "hai.toml").write_text("".join(f'{k} = "{v}"\n' for k, v in settings.items()))
+    server = ServerProcess(home)
+    with pytest.raises(RuntimeError, match=r"is no certificate of the key in .*mismatch"):
+        server.start()
+    assert server.process is not None
+    assert server.process.wait(10) == 2

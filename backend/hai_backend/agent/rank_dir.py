@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ class RankDir:
     def servers(self) -> tuple[ServerAddress, ...]:
         """Read server.json, two levels up: addresses may change when a server is started again, or another leads."""
         facts = self._server_facts()
-        addresses, ca = str(facts["address"]).split(","), str(facts.get("ca", ""))
+        addresses, ca = str(facts["address"]).split(","), self._authority(facts)
         return tuple(ServerAddress(address.strip(), ca) for address in addresses)
 
     def fence_after(self) -> float:
@@ -79,8 +80,17 @@ class RankDir:
             return 0.0  # a server of this machine is being started
 
     def _server_facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = json.loads((self.path.parent.parent / "server.json").read_bytes())
+        facts: dict[str, Any] = json.loads((self._home / "server.json").read_bytes())
         return facts
+
+    def _authority(self, facts: Mapping[str, Any]) -> str:
+        """The file may lie beside server.json, where only its name is told."""
+        ca = str(facts.get("ca", ""))
+        return str(self._home / ca) if ca else ""
+
+    @property
+    def _home(self) -> Path:
+        return self.path.parent.parent
 
     def socket_address(self) -> Path:
         """Where the agent listens: LocalSocket links to a short path when ours is too long for a socket."""
@@ -89,7 +99,7 @@ class RankDir:
     def write_profile(self, token: str) -> None:
         """For `hai` in a dev container: the servers of now, in the format of hai.client.profile (a test compares)."""
         facts = self._server_facts()
-        server, ca = str(facts["address"]), str(facts.get("ca", ""))
+        server, ca = str(facts["address"]), self._authority(facts)
         fields = {"server": server, "token": token, "ca": ca, "insecure": not ca}
         lines = (f"{name} = {json.dumps(value)}" for name, value in fields.items())
         text = "\n".join(('current = "cluster"', "[profiles.cluster]", *lines, ""))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
+from hai.client.trust import trouble
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
 from hai_backend.agent import journal
@@ -101,7 +102,7 @@ class Session:
             self._turn = (self._turn + 1) % len(servers)
             await self._attach(servers[self._turn - 1])
         except grpc.aio.AioRpcError as error:
-            self._say(f"the stream ended: {error.code().name}: {error.details()}")
+            self._say(_why(error))
             if given_up(error):
                 raise GivenUp(str(error.details())) from error
         except (OSError, json.JSONDecodeError, KeyError) as error:
@@ -185,6 +186,15 @@ class Session:
     async def _something_or(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._something.wait(), seconds)
+
+
+def _why(error: grpc.aio.AioRpcError) -> str:
+    wrong = trouble(error.details() or "")[0]
+    return (
+        f"the server {wrong}"
+        if wrong
+        else f"the stream ended: {error.code().name}: {error.details()}"
+    )
 
 
 async def local_address(server: str) -> str:

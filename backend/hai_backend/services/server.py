@@ -6,6 +6,7 @@ unless the operator says `insecure`.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from grpc_reflection.v1alpha import reflection
 from hai.v1 import (
     agent_service_pb2_grpc,
     artifact_service_pb2_grpc,
+    audit_service_pb2_grpc,
     container_service_pb2_grpc,
     dataset_service_pb2_grpc,
     environment_service_pb2_grpc,
@@ -32,6 +34,7 @@ from hai.v1 import (
     storage_service_pb2_grpc,
     task_service_pb2_grpc,
     tunnel_service_pb2_grpc,
+    usage_service_pb2_grpc,
     user_service_pb2_grpc,
     workspace_service_pb2_grpc,
 )
@@ -70,6 +73,8 @@ class Servicers:
     images: image_service_pb2_grpc.ImageServiceServicer
     workspaces: workspace_service_pb2_grpc.WorkspaceServiceServicer
     logs: log_service_pb2_grpc.LogServiceServicer
+    usage: usage_service_pb2_grpc.UsageServiceServicer
+    audit: audit_service_pb2_grpc.AuditServiceServicer
     server: server_service_pb2_grpc.ServerServiceServicer
     tunnels: tunnel_service_pb2_grpc.TunnelServiceServicer
     containers: container_service_pb2_grpc.ContainerServiceServicer
@@ -159,6 +164,8 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
             servicers.workspaces,
         ),
         (log_service_pb2_grpc.add_LogServiceServicer_to_server, servicers.logs),
+        (usage_service_pb2_grpc.add_UsageServiceServicer_to_server, servicers.usage),
+        (audit_service_pb2_grpc.add_AuditServiceServicer_to_server, servicers.audit),
         (tunnel_service_pb2_grpc.add_TunnelServiceServicer_to_server, servicers.tunnels),
         (container_service_pb2_grpc.add_ContainerServiceServicer_to_server, servicers.containers),
         (server_service_pb2_grpc.add_ServerServiceServicer_to_server, servicers.server),
@@ -188,6 +195,7 @@ def _credentials(endpoint: Endpoint) -> grpc.ServerCredentials | None:
     if bool(endpoint.cert) != bool(endpoint.key):
         raise _invalid("tls", "a certificate needs a key and the other way round; set both or none")
     if endpoint.cert:
+        tls_context(endpoint.cert, endpoint.key)
         pair = (_read(endpoint.key), _read(endpoint.cert))
         return grpc.ssl_server_credentials([pair])
     if not endpoint.insecure and not endpoint.address.startswith(LOOPBACK):
@@ -197,6 +205,19 @@ def _credentials(endpoint: Endpoint) -> grpc.ServerCredentials | None:
             "set tls_cert and tls_key, listen on 127.0.0.1, or allow it with --insecure",
         )
     return None
+
+
+def tls_context(cert: str, key: str) -> ssl.SSLContext:
+    """The certificate and its key, in files. Raises Invalid when they are none, or do not belong together."""
+    for path in (cert, key):
+        _read(path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key)
+    except ssl.SSLError as error:
+        why = (error.reason or "no PEM").lower().replace("_", " ")
+        raise _invalid("tls", f"{cert} is no certificate of the key in {key}: {why}") from error
+    return context
 
 
 def _read(path: str) -> bytes:

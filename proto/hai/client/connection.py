@@ -14,7 +14,7 @@ import grpc
 from grpc import aio
 
 from hai.client.backoff import delays
-from hai.client.errors import HaiError, TimedOut, Unreachable, UsageError
+from hai.client.errors import HaiError, TimedOut, Unreachable, Untrusted, UsageError
 from hai.client.profile import Profile
 from hai.client.roving import Roving
 
@@ -25,6 +25,8 @@ Answer = TypeVar("Answer")
 DEADLINE_SECONDS = 10.0
 ATTEMPTS = 4
 MESSAGE_BYTES = 16 * 1024 * 1024
+
+_CORRECT_CA = "correct `ca` in the profile"
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
@@ -109,7 +111,7 @@ class Connection:
             except aio.AioRpcError as error:
                 failure = self._error(error)
                 last = attempt >= ATTEMPTS or delay >= ends - loop.time()
-                if last or not retry or not isinstance(failure, Unreachable):
+                if last or not retry or not _passes(failure):
                     raise failure from error
             await asyncio.sleep(delay)
             await self._channel.connect()
@@ -182,11 +184,18 @@ def on_loopback(server: str) -> bool:
         return False
 
 
+def _passes(failure: HaiError) -> bool:
+    """Whether another attempt may do better."""
+    return isinstance(failure, Unreachable) and not isinstance(failure, Untrusted)
+
+
 def _read_ca(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        found = Path(path).read_bytes()
     except OSError as error:
         raise UsageError(
-            f"cannot read the certificate file {path}: {error.strerror}",
-            hint="correct `ca` in the profile",
+            f"cannot read the certificate file {path}: {error.strerror}", hint=_CORRECT_CA
         ) from error
+    if b"-----BEGIN CERTIFICATE-----" not in found:
+        raise UsageError(f"there is no certificate (PEM) in {path}", hint=_CORRECT_CA)
+    return found

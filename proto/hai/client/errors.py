@@ -8,6 +8,7 @@ HaiError
 ├── Conflict          the thing is not in a state for that, or the name is taken
 ├── LimitReached      a quota or limit is reached
 ├── Unreachable       no server answers, or it says that it cannot work now
+│   └── Untrusted     its certificate does not show that it is the one that was meant
 ├── TimedOut          no answer within the deadline, or a wait ran out
 ├── ServerError       a fault in the server, or a server of another version
 ├── Ambiguous         a name fits several tasks; carries the candidates
@@ -110,6 +111,12 @@ class Unreachable(HaiError):
     """No server answers, or it says that it cannot work now."""
 
     default_reason = "UNREACHABLE"
+
+
+class Untrusted(Unreachable):
+    """The server's certificate does not show that it is the one that was meant; asking again does not help."""
+
+    default_reason = "UNTRUSTED"
 
 
 class TimedOut(HaiError):

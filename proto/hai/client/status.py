@@ -14,6 +14,7 @@ from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 
+from hai.client import trust
 from hai.client.errors import (
     Conflict,
     Denied,
@@ -25,6 +26,7 @@ from hai.client.errors import (
     TimedOut,
     Unauthenticated,
     Unreachable,
+    Untrusted,
     Violation,
 )
 
@@ -54,6 +56,8 @@ _HINTS: Mapping[str, str] = {
     "INTERNAL": "this is a fault of the server; its log says more",
 }
 
+_PERHAPS_TLS = "try again; a server with TLS needs `ca` in the profile (`hai init --ca FILE`)"
+
 _NO_TOKEN = "`hai init --server HOST:PORT` stores one, HAI_TOKEN gives one"
 
 _TOKEN_MESSAGES: Mapping[str, str] = {
@@ -68,10 +72,13 @@ def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiErro
     if error.code() is StatusCode.UNAUTHENTICATED and not token:
         return Unauthenticated(f"there is no token for the server at {address}", hint=_NO_TOKEN)
     info, violations = _details(error)
+    wrong, way_out = trust.trouble(error.details() or "")
+    if wrong and not info.reason:
+        return Untrusted(f"the server at {address} {wrong}", hint=way_out)
     kind = _KINDS.get(error.code(), ServerError)
     reason = info.reason or _reason(error, kind)
     message = _message(error, kind, reason, address, from_server=bool(info.reason))
-    hint = _HINTS.get(reason, "")
+    hint = _PERHAPS_TLS if _hung_up(error) else _HINTS.get(reason, "")
     if kind is Invalid:
         return Invalid(message, violations, reason=reason, hint=hint)
     return kind(message, reason=reason, hint=hint)
@@ -79,6 +86,11 @@ def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiErro
 
 def _reason(error: AioRpcError, kind: type[HaiError]) -> str:
     return "UNIMPLEMENTED" if error.code() is StatusCode.UNIMPLEMENTED else kind.default_reason
+
+
+def _hung_up(error: AioRpcError) -> bool:
+    """A server with TLS does so to who speaks plain text."""
+    return (error.details() or "").endswith("Socket closed")
 
 
 def _message(

@@ -136,6 +136,7 @@ def main(
     settings = Settings(connect, clock)
     _open_what_is_closed()
     _print_every_letter()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # we say what failed, in one sentence
     try:
         code = _run(arguments, settings)
         sys.stdout.flush()

@@ -35,7 +35,7 @@ def server_files(settings: ClusterSettings) -> dict[str, str]:
         "fence_after": settings.fence_after,
     }
     if settings.ca_pem:
-        facts["ca"] = f"{_HOME}/{_CA}"
+        facts["ca"] = _CA
     made = {"server.json": json.dumps(facts, sort_keys=True)}
     return {**made, _CA: settings.ca_pem} if settings.ca_pem else made
 

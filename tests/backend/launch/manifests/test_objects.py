@@ -106,8 +106,8 @@ def test_the_script_leaves_a_home_that_the_agent_reads(
     directory = RankDir(tmp_path / pod["spec"]["containers"][0]["command"][1].lstrip("/"))
     assert (directory.identity().token, directory.identity().gpu_indices) == ("token-0", None)
     assert directory.servers() == (
-        ServerAddress("hai-0.hai:50051", "/hai/home/ca.pem"),
-        ServerAddress("hai-1.hai:50051", "/hai/home/ca.pem"),
+        ServerAddress("hai-0.hai:50051", str(tmp_path / "hai/home/ca.pem")),
+        ServerAddress("hai-1.hai:50051", str(tmp_path / "hai/home/ca.pem")),
     )
     assert (directory.path / "agent.json").stat().st_mode & 0o777 == 0o600
     assert directory.path.stat().st_mode & 0o777 == 0o700
