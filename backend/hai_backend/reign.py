@@ -45,6 +45,7 @@ from hai_backend.loops.scheduling import Scheduling
 from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.loops.timers import Timers
 from hai_backend.loops.tunnels import Tunnels
+from hai_backend.loops.usage import Usage
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.proxy.addresses import Addresses
 from hai_backend.proxy.front import Front
@@ -134,6 +135,7 @@ class Reign:
             recall=self.checkpoints.recall,
         )
         self.performer.ledger = self.checkpoints.ledger = self.ledger
+        self.usage = Usage(store, self.ledger, self.cluster, self.clock)
         self.environments = Environments(root, store, self.directory, self.ledger, self.clock)
         self.pinning = EnvironmentPinning(self.environments, visible=self._shared.sees(root))
         self.cluster.suspend_on = self.ledger.suspend_on
@@ -177,6 +179,7 @@ class Reign:
     def govern(self) -> None:
         """Let the loops run."""
         self._run(self.scheduling.run())
+        self._run(self.usage.run())
         self._run(self.environments.begin())
         self._run(learning.recall(self.store, self.scheduling.learn))
 
@@ -213,6 +216,7 @@ class Reign:
             scheduling=self.scheduling,
             cluster=self.cluster,
             logs=self.logs,
+            usage=self.usage,
             goodput=self._goodput,
             workspaces=self.workspaces,
             environments=self.environments,
@@ -275,6 +279,7 @@ class Reign:
             environment=self.pinning,
             workspace=self.pins.path,
             report=self.checkpoints.report,
+            used=self.usage.heard,
             tunnels=self.tunnels,
             base_url=addresses.base_url if (addresses := self._tools.addresses) else _no_prefix,
             services_said=self._services_said,

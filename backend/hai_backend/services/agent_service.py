@@ -18,6 +18,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared import Seen, checkpoints_of, container_of
 from hai_backend.domain.spec import ServiceSpec, TaskType
 from hai_backend.domain.task import RunState, Task
+from hai_backend.domain.usage import Use, measured
 from hai_backend.launch.base import RankKey
 from hai_backend.loops import program
 from hai_backend.loops.checkpoints import Report
@@ -65,6 +66,7 @@ class AgentPorts:
     environment: EnvironmentPinning
     workspace: Callable[[Task], str]  # where its program begins; empty: nobody said
     report: Callable[[RankKey, Report], None]  # its program has a checkpoint
+    used: Callable[[RankKey, Use], None]  # it was measured
     tunnels: Tunnels
     base_url: Callable[[int, str], str]  # of a service of a task, as browsers see it
     services_said: Callable[[Task, RankKey, pb.ServicesReported], None]
@@ -220,6 +222,9 @@ class AgentService(rpc.AgentServiceServicer):
                 session.tell(await self._prioritise(key, request.priority.priority))
             case "step_reported":
                 self._agree(key, request.step_reported.step)
+            case "heartbeat":
+                if (use := _use(request.heartbeat)) is not None:
+                    self._p.used(key, use)
             case "checkpoint":
                 self._p.report(key, _report(request.checkpoint))
             case "services":
@@ -281,6 +286,11 @@ def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
 def _report(saved: pb.CheckpointSaved) -> Report:
     since = saved.program_seconds if saved.HasField("program_seconds") else None
     return Report(saved.seconds, saved.count or 1, since)
+
+
+def _use(beat: pb.Heartbeat) -> Use | None:
+    gpu = beat.gpu_utilisation if beat.HasField("gpu_utilisation") else None
+    return measured(beat.cpus, beat.memory_bytes, gpu, beat.gpu_memory_bytes)
 
 
 _EVENTS: dict[str | None, Any] = {

@@ -15,10 +15,12 @@ from hai_backend.loops.clock import Clock
 from hai_backend.loops.hub import Hub
 from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.loops.tunnels import Tunnels
+from hai_backend.loops.usage import Usage
 from hai_backend.registry.client import RegistryClient
 from hai_backend.sched.policy import Policy
 from hai_backend.services.artifact_service import ArtifactService
 from hai_backend.services.artifacts import Artifacts
+from hai_backend.services.audit_service import AuditService
 from hai_backend.services.capacity import Capacity
 from hai_backend.services.container_service import ContainerRooms, ContainerService
 from hai_backend.services.containers import Browsers, NoBrowsers
@@ -51,6 +53,7 @@ from hai_backend.services.switchboard import Here, Switchboard
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.task_service import TaskRooms, TaskService
 from hai_backend.services.tunnel_service import TunnelRooms, TunnelService
+from hai_backend.services.usage_service import UsageService
 from hai_backend.services.user_service import UserService
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
@@ -75,6 +78,7 @@ class Parts:
     scheduling: Scheduling
     cluster: Cluster
     logs: Logs
+    usage: Usage
     goodput: Callable[[Task], Goodput]
     workspaces: Workspaces
     environments: Environments
@@ -153,6 +157,8 @@ def servicers(parts: Parts) -> Servicers:
             parts.workspaces, Pushing(parts.workspaces, parts.store.confirm)
         ),
         logs=LogService(parts.logs, parts.ledger, access),
+        usage=UsageService(parts.store, parts.usage, access, parts.cluster, parts.clock),
+        audit=AuditService(parts.store),
         tunnels=TunnelService(_tunnel_rooms(parts, access)),
         containers=ContainerService(_container_rooms(parts, access)),
         server=ServerService(parts.name, parts.launcher, parts.clock),

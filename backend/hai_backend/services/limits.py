@@ -33,6 +33,8 @@ UNFINISHED_TASKS = 10_000
 PRIORITY_SECONDS = 10.0  # between two changes of one task's priority by its user
 BUNDLE_BYTES = 1024 * 1024  # one message of a stream
 LOG_PAGE_BYTES = 256 * 1024  # a page of a log that is read towards its beginning
+USAGE_POINTS = 500  # of one series
+USAGE_POINTS_IN_ALL = 20_000  # of all series in one answer
 PAGE_BYTES = 3 * 1024 * 1024  # one page; clients take 4 MiB
 
 

@@ -161,6 +161,8 @@ _TABLE = {
         "WatchWorkspace": _LOOK,
     },
     "LogService": {"TailLogs": _LOOK},
+    "UsageService": {"ListTaskUsage": _LOOK, "ListClusterUsage": _LOOK},
+    "AuditService": {"ListAuditRows": _LOOK_AT_ALL},
     "ServerService": {"GetServerInfo": _OPEN},
     "TunnelService": {"OpenTunnel": _STEER},
     "ContainerService": {

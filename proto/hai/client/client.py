@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from hai.client.artifacts import Artifacts
+from hai.client.audit import Audit
 from hai.client.connection import Connection, Transport
 from hai.client.containers import Containers
 from hai.client.datasets import Datasets
@@ -19,6 +20,7 @@ from hai.client.server import Server
 from hai.client.storage import Storage
 from hai.client.tasks import Tasks
 from hai.client.tunnels import Tunnels
+from hai.client.usage import Usage
 from hai.client.users import Users
 from hai.client.workspaces import Workspaces
 
@@ -42,6 +44,8 @@ class Client:
         self.images = Images(self._transport)
         self.workspaces = Workspaces(self._transport)
         self.logs = Logs(self._transport)
+        self.usage = Usage(self._transport)
+        self.audit = Audit(self._transport)
         self.tunnels = Tunnels(self._transport)
         self.server = Server(self._transport)
 

@@ -21,9 +21,12 @@ from hai.client.fake_others import FakeNodeService, FakeServerService, FakeUserS
 from hai.client.fake_ports import FakePortService
 from hai.client.fake_storage import FakeStorageService
 from hai.client.fake_tasks import FakeLogService, FakeTaskService
+from hai.client.fake_usage import FakeAuditService, FakeUsageService
 from hai.client.fake_world import World, finish, make_node, start_run, suspend_run
 from hai.client.profile import Profile
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+from hai.v1.audit_service_pb2 import AuditRow
+from hai.v1.audit_service_pb2_grpc import AuditServiceStub
 from hai.v1.container_service_pb2_grpc import ContainerServiceStub
 from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
 from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
@@ -38,6 +41,8 @@ from hai.v1.storage_service_pb2_grpc import StorageServiceStub
 from hai.v1.task_pb2 import TASK_OUTCOME_SUCCEEDED, Task, TaskOutcome
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
 from hai.v1.tunnel_service_pb2_grpc import TunnelServiceStub
+from hai.v1.usage_service_pb2 import ClusterPoint, UsagePoint
+from hai.v1.usage_service_pb2_grpc import UsageServiceStub
 from hai.v1.user_pb2 import ROLE_ADMIN, User
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 
@@ -62,6 +67,8 @@ class FakeTransport:
             StorageServiceStub: FakeStorageService(world),
             ImageServiceStub: FakeImageService(world),
             TunnelServiceStub: FakeTunnelService(world),
+            UsageServiceStub: FakeUsageService(world),
+            AuditServiceStub: FakeAuditService(world),
             UserServiceStub: FakeUserService(world),
             ServerServiceStub: FakeServerService(world),
         }
@@ -145,6 +152,22 @@ class FakeClient(Client):
         )
         self.world.lines.setdefault(id, []).append(line)
         self.world.wake()
+
+    def measure(self, id: int, *, rank: int = 0, **values: Any) -> None:
+        """Let a rank of the current run have used so much in this minute; values are those of a UsagePoint."""
+        point = UsagePoint(time=self.world.minute(), count=6, **values)
+        run = self.world.task(id).run_count or 1
+        self.world.usage.setdefault(id, []).append((rank, run, point))
+
+    def measure_cluster(self, **values: Any) -> None:
+        """Let the cluster have been so busy in this minute; values are those of a ClusterPoint."""
+        self.world.cluster_usage.append(ClusterPoint(time=self.world.minute(), **values))
+
+    def audited(self, method: str, resource: str = "", code: str = "OK", **values: Any) -> None:
+        """Let somebody (the user, unless said otherwise) have called something."""
+        row = AuditRow(time=self.world.time(), method=method, resource=resource, code=code)
+        row.MergeFrom(AuditRow(actor=values.pop("actor", self.world.user), **values))
+        self.world.audit.append(row)
 
     def advance(self, seconds: float) -> None:
         """Move the clock."""

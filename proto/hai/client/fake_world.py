@@ -11,6 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.client.errors import NotFound, Unreachable
 from hai.v1.artifact_pb2 import Artifact, ArtifactDirection
+from hai.v1.audit_service_pb2 import AuditRow
 from hai.v1.dataset_pb2 import Dataset
 from hai.v1.environment_pb2 import Environment
 from hai.v1.environment_service_pb2 import EnvironmentDescription
@@ -35,6 +36,7 @@ from hai.v1.task_pb2 import (
     TaskEvent,
     TaskOutcome,
 )
+from hai.v1.usage_service_pb2 import ClusterPoint, UsagePoint
 from hai.v1.user_pb2 import Grant, Quota, Share, Token, User
 
 Kept = TypeVar("Kept", bound=Message)
@@ -77,6 +79,9 @@ class World:
     images: dict[str, Image] = field(default_factory=dict)
     registries: dict[str, Registry] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)  # by reference with a tag
+    usage: dict[int, list[tuple[int, int, UsagePoint]]] = field(default_factory=dict)  # rank, run
+    cluster_usage: list[ClusterPoint] = field(default_factory=list)
+    audit: list[AuditRow] = field(default_factory=list)  # oldest first
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
 
     def time(self) -> Timestamp:
@@ -84,6 +89,10 @@ class World:
         result = Timestamp()
         result.FromMicroseconds(round(self.now * 1e6))
         return result
+
+    def minute(self) -> Timestamp:
+        """Where the minute of the scripted moment begins."""
+        return Timestamp(seconds=int(self.now) // 60 * 60)
 
     def task(self, id: int) -> Task:
         """The task itself, not a copy."""

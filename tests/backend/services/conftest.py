@@ -17,6 +17,7 @@ from grpc import aio
 from hai.v1 import task_spec_pb2
 from hai.v1.agent_service_pb2 import ServicesReported
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
+from hai.v1.audit_service_pb2_grpc import AuditServiceStub
 from hai.v1.container_service_pb2_grpc import ContainerServiceStub
 from hai.v1.dataset_service_pb2_grpc import DatasetServiceStub
 from hai.v1.environment_service_pb2_grpc import EnvironmentServiceStub
@@ -29,6 +30,7 @@ from hai.v1.server_service_pb2_grpc import ServerServiceStub
 from hai.v1.storage_service_pb2_grpc import StorageServiceStub
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
 from hai.v1.tunnel_service_pb2_grpc import TunnelServiceStub
+from hai.v1.usage_service_pb2_grpc import UsageServiceStub
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.errors import HaiError, NotFound
@@ -50,6 +52,7 @@ from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.loops.tunnels import Tunnels
+from hai_backend.loops.usage import Usage
 from hai_backend.services import watching
 from hai_backend.services.agent_service import AgentPorts, AgentService
 from hai_backend.services.assemble import Parts, serve
@@ -145,6 +148,7 @@ class Platform:
         self.hub = Hub()
         self.tunnels = Tunnels(self.hub)
         self.board = ServiceBoard(self.clock)
+        self.usage = Usage(self.store, self.ledger, self.cluster, self.clock)
 
     async def start(self) -> None:
         await self.directory.load()
@@ -174,6 +178,7 @@ class Platform:
             scheduling=self.scheduling,
             cluster=self.cluster,
             logs=self.logs,
+            usage=self.usage,
             goodput=lambda task: goodput(task, History(), self.clock.now()),
             workspaces=self.workspaces,
             environments=self.environments,
@@ -204,6 +209,7 @@ class Platform:
             environment=EnvironmentPinning(self.environments),
             workspace=self.pins.path,
             report=lambda key, report: None,
+            used=self.usage.heard,
             tunnels=self.tunnels,
             base_url=lambda task_id, service: "/",
             services_said=self._services_said,
@@ -256,6 +262,8 @@ class Caller:
         self.server = self._bound(ServerServiceStub(channel))
         self.tunnels = self._bound(TunnelServiceStub(channel))
         self.containers = self._bound(ContainerServiceStub(channel))
+        self.usage = self._bound(UsageServiceStub(channel))
+        self.audit = self._bound(AuditServiceStub(channel))
 
     def _bound(self, stub: Any) -> Any:
         return _Bound(stub, self._metadata)

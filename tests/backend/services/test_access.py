@@ -459,6 +459,11 @@ TABLE: Mapping[str, Row] = {
         "StorageService": STORAGE,
         "WorkspaceService": WORKSPACES,
         "LogService": {"TailLogs": Row(a_task, SEE_TASK)},
+        "UsageService": {
+            "ListTaskUsage": Row(lambda t: {"task_id": t.task}, SEE_TASK),
+            "ListClusterUsage": Row(nothing, LOOK),
+        },
+        "AuditService": {"ListAuditRows": Row(nothing, SEE_ALL)},
         "ServerService": {"GetServerInfo": Row(nothing, OPEN)},
         "TunnelService": {"OpenTunnel": Row(an_opening, REACH_IN)},
         "ContainerService": CONTAINERS,

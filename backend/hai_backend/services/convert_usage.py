@@ -1,0 +1,61 @@
+"""Series of use on the wire: means out of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from hai.v1 import usage_service_pb2 as pb
+from hai_backend.domain.usage import GroupLoad, Load, RankUse
+from hai_backend.services.convert_time import timestamp
+
+
+def rank_usage(buckets: Iterable[RankUse]) -> list[pb.RankUsage]:
+    """Series of buckets that come by rank, run and time."""
+    return [
+        pb.RankUsage(rank=rank, run=run, points=map(_point, series))
+        for (rank, run), series in groupby(buckets, key=lambda one: (one.rank, one.run))
+    ]
+
+
+def cluster_points(buckets: Iterable[GroupLoad]) -> list[pb.ClusterPoint]:
+    """One series of all groups together."""
+    by_time = sorted(buckets, key=lambda one: one.start)
+    return [
+        _cluster_point(start, [one.load for one in at_once])
+        for start, at_once in groupby(by_time, key=lambda one: one.start)
+    ]
+
+
+def _point(bucket: RankUse) -> pb.UsagePoint:
+    use = bucket.use
+    point = pb.UsagePoint(
+        time=timestamp(bucket.start),
+        count=use.count,
+        cpus=use.cpus / use.count,
+        cpus_max=use.cpus_max,
+        memory_bytes=round(use.memory_bytes / use.count),
+        memory_bytes_max=round(use.memory_bytes_max),
+    )
+    if use.gpu_count:
+        point.gpu_utilisation = use.gpu_utilisation / use.gpu_count
+        point.gpu_utilisation_max = use.gpu_utilisation_max
+        point.gpu_memory_bytes = round(use.gpu_memory_bytes / use.gpu_count)
+        point.gpu_memory_bytes_max = round(use.gpu_memory_bytes_max)
+    return point
+
+
+def _cluster_point(start: int, loads: Sequence[Load]) -> pb.ClusterPoint:
+    """A group counts with its own minutes: one that came later is not thinned by the others'."""
+    point = pb.ClusterPoint(
+        time=timestamp(start),
+        nodes=sum(one.nodes / one.count for one in loads),
+        busy_nodes=sum(one.busy_nodes / one.count for one in loads),
+        gpus=sum(one.gpus / one.count for one in loads),
+        booked_gpus=sum(one.booked_gpus / one.count for one in loads),
+        waiting_tasks=sum(one.waiting_tasks / one.count for one in loads),
+    )
+    measured = sum(one.gpus_measured for one in loads)
+    if measured:
+        point.gpu_utilisation = sum(one.gpu_utilisation for one in loads) / measured
+    return point
