@@ -66,6 +66,17 @@ class Terminal:
             pass
         return self._last - began
 
+    async def cost(self, keys: str) -> tuple[float, float]:
+        """Seconds from a key to the last thing painted because of it, and CPU seconds of all threads until then."""
+        used = self.thread_seconds()
+        waited = await self.answered(keys)
+        return waited, self.thread_seconds() - used
+
+    def thread_seconds(self) -> float:
+        """What living threads have used: finer than `cpu_seconds`, which counts hundredths of a second."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(each.read_text().split()[0]) for each in threads) / 1e9
+
     async def _next(self, seconds: float) -> bool:
         self._heard.clear()
         try:

@@ -18,6 +18,7 @@ from hai.v1.task_pb2 import (
     Run,
     Task,
 )
+from hai_tui.feed.facts import Facts
 from hai_tui.filter import KEYS, FilterError, parse
 
 NOW = 1_800_000_000.0
@@ -66,8 +67,8 @@ WAITS = Task(id=9, name="eval", user="ada", state=TASK_STATE_WAITING_INIT)
     ],
 )
 def test_matches(line: str, ids: set[int]) -> None:
-    wanted = parse(line, me="ada")
-    assert {t.id for t in (FAILED, RUNS, WAITS) if wanted.matches(t, NOW)} == ids
+    found = parse(line, me="ada").among(map(Facts, (FAILED, RUNS, WAITS)), NOW)
+    assert {facts.id for facts in found} == ids
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_what_is_asked_of_the_server(line: str, server: str) -> None:
 )
 def test_any_line_is_a_filter_or_an_error(line: str) -> None:
     with suppress(FilterError):
-        parse(line).matches(FAILED, NOW)
+        parse(line).among([Facts(FAILED)], NOW)
 
 
 async def test_the_server_takes_what_it_is_asked(client) -> None:
@@ -125,7 +126,11 @@ async def test_the_server_takes_what_it_is_asked(client) -> None:
         pytest.param("", "status:failed", True, id="the first term"),
         pytest.param("bert", "ber", False, id="a word shrinks"),
         pytest.param("-ber", "-bert", False, id="a negated word grows"),
-        pytest.param("1", "12", False, id="a number may be another id"),
+        pytest.param("1", "12", True, id="part of an id grows"),
+        pytest.param("name:be", "name:ber", True, id="part of a name grows"),
+        pytest.param("name:be", "name:ber,x", False, id="another name"),
+        pytest.param("user:b", "user:bo", False, id="another user"),
+        pytest.param("be*", "be*r", False, id="a star"),
         pytest.param("status:run", "status:running", False, id="a value grows"),
         pytest.param("a b", "a", False, id="a term less"),
     ],

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hai.v1.task_pb2 import Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
+from hai_tui.feed.facts import Facts
 from hai_tui.feed.shown import Shown
 from hai_tui.feed.task_model import TaskModel
 from hai_tui.feed.ticks import Gathered
+from hai_tui.filter import Filter, parse
 
 tasks = st.builds(
     Task, id=st.integers(1, 6), version=st.integers(1, 40), name=st.sampled_from("abc")
@@ -56,6 +59,16 @@ def test_places_in_the_queue_are_those_of_the_last_look() -> None:
     assert model.take_queue([]) == {1}
 
 
+@dataclass(frozen=True)
+class Thing:
+    id: int
+    value: int
+
+
+def above(least: int) -> Callable[[list[Thing]], list[Thing]]:
+    return lambda things: [thing for thing in things if thing.value >= least]
+
+
 steps = st.lists(
     st.dictionaries(st.integers(1, 9), st.integers(0, 3), max_size=5), min_size=1, max_size=8
 )
@@ -63,17 +76,17 @@ steps = st.lists(
 
 @given(steps, st.booleans(), st.integers(0, 3))
 def test_looking_at_changes_gives_the_order_of_looking_at_everything(steps, reverse, least) -> None:
-    things: dict[int, int] = {}
-    kept: Shown[int] = Shown()
-    kept.choose(things, lambda value: value >= least)
-    kept.sort_by(things, lambda value: value, reverse)
+    things: dict[int, Thing] = {}
+    kept: Shown[Thing] = Shown()
+    kept.choose(things, above(least))
+    kept.sort_by(things, lambda thing: thing.value, reverse)
     for changes in steps:
-        things |= changes
+        things |= {id: Thing(id, value) for id, value in changes.items()}
         order = list(kept.look_at(things, changes))
-        wanted = [id for id, value in things.items() if value >= least]
-        assert order == sorted(wanted, key=lambda id: (things[id], -id), reverse=reverse)
-    narrow = [id for id in order if things[id] > least]
-    assert kept.choose(things, lambda value: value > least, narrower=True) == narrow
+        wanted = [thing.id for thing in above(least)(list(things.values()))]
+        assert order == sorted(wanted, key=lambda id: (things[id].value, -id), reverse=reverse)
+    narrow = [id for id in order if things[id].value > least]
+    assert kept.choose(things, above(least + 1), narrower=True) == narrow
 
 
 def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:
@@ -87,3 +100,17 @@ def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:
     assert given == [{0}, {1, 2, 3, 4}]
     timers.pop()()
     assert len(given) == 2
+
+
+names = st.text("ab", max_size=3)
+
+
+@given(st.lists(names, max_size=6), st.text("ab 7", max_size=5))
+def test_a_filter_that_grows_finds_what_it_finds_at_once(named, line) -> None:
+    everything = [Facts(Task(id=id, name=name)) for id, name in enumerate(named)]
+    found, before = everything, Filter()
+    for end in range(len(line) + 1):
+        wanted = parse(line[:end])
+        found = wanted.among(found if wanted.narrows(before) else everything, 0.0)
+        before = wanted
+    assert found == before.among(everything, 0.0)

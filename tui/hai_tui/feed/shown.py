@@ -1,4 +1,4 @@
-"""Which tasks a list shows and in what order. Pure; after a change only what changed is looked at again.
+"""Which things a list shows and in what order. Pure; after a change only what changed is looked at again.
 
 Everything is kept in order whether it is shown or not, so that another filter only has to leave things out.
 """
@@ -6,21 +6,30 @@ Everything is kept in order whether it is shown or not, so that another filter o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-T = TypeVar("T")
+
+class Thing(Protocol):
+    """Has a number."""
+
+    @property
+    def id(self) -> int:
+        """Its own."""
+
+
+T = TypeVar("T", bound=Thing)
 
 
 class Shown(Generic[T]):
-    """Keeps what each thing is sorted by, and which ones match."""
+    """Keeps what each thing is sorted by, and which ones are chosen."""
 
     def __init__(self) -> None:
         self._keys: dict[int, Any] = {}
         self._all: list[int] = []
-        self._matching: set[int] = set()
+        self._chosen: set[int] = set()
         self._order: list[int] = []
         self._key: Callable[[T], Any] = lambda thing: 0
-        self._matches: Callable[[T], bool] = lambda thing: True
+        self._filter: Callable[[list[T]], list[T]] = lambda things: things
         self._reverse = False
 
     def sort_by(self, things: Mapping[int, T], key: Callable[[T], Any], reverse: bool) -> list[int]:
@@ -28,35 +37,41 @@ class Shown(Generic[T]):
         self._key, self._reverse = key, reverse
         self._keys = {id: (key(thing), -id) for id, thing in things.items()}
         self._all = list(self._keys)
-        self._matching = {id for id, thing in things.items() if self._matches(thing)}
+        self._chosen = {thing.id for thing in self._filter(list(things.values()))}
         return self._arrange(moved=True)
 
     def choose(
-        self, things: Mapping[int, T], matches: Callable[[T], bool], *, narrower: bool = False
+        self,
+        things: Mapping[int, T],
+        filter: Callable[[list[T]], list[T]],
+        *,
+        narrower: bool = False,
     ) -> list[int]:
         """Another filter; one that is narrower is only asked of what is shown."""
-        self._matches = matches
+        self._filter = filter
         among = self._order if narrower else self._all
-        self._order = [id for id in among if matches(things[id])]
-        self._matching = set(self._order)
+        self._order = [thing.id for thing in filter([things[id] for id in among])]
+        self._chosen = set(self._order)
         return self._order
 
     def look_at(self, things: Mapping[int, T], changed: Iterable[int]) -> list[int]:
         """The order after changes of some things, or new ones."""
+        looked_at = [things[id] for id in changed]
+        chosen = {thing.id for thing in self._filter(looked_at)}
         moved = other = False
-        for id in changed:
-            thing = things[id]
-            key, matches = (self._key(thing), -id), self._matches(thing)
+        for thing in looked_at:
+            id, key = thing.id, (self._key(thing), -thing.id)
             if id not in self._keys:
                 self._all.append(id)
             moved = moved or self._keys.get(id) != key
-            other = other or matches is not (id in self._matching)
+            other = other or (id in chosen) is not (id in self._chosen)
             self._keys[id] = key
-            (self._matching.add if matches else self._matching.discard)(id)
+        self._chosen -= {thing.id for thing in looked_at}
+        self._chosen |= chosen
         return self._arrange(moved=moved) if moved or other else self._order
 
     def _arrange(self, *, moved: bool) -> list[int]:
         if moved:
             self._all.sort(key=self._keys.__getitem__, reverse=self._reverse)
-        self._order = [id for id in self._all if id in self._matching]
+        self._order = [id for id in self._all if id in self._chosen]
         return self._order

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from hai.v1.task_pb2 import Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
+from hai_tui.feed.facts import Facts
 
 
 class TaskModel:
@@ -19,6 +20,7 @@ class TaskModel:
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
+        self._facts: dict[int, Facts] = {}
         self.version = 0
         self.loaded = False  # the first answer of the watch is here
         self._waits: dict[int, Waiting] = {}
@@ -27,6 +29,11 @@ class TaskModel:
     def tasks(self) -> Mapping[int, Task]:
         """What is known, unordered."""
         return MappingProxyType(self._tasks)
+
+    @property
+    def facts(self) -> Mapping[int, Facts]:
+        """The same, as lists ask for it."""
+        return MappingProxyType(self._facts)
 
     def get(self, id: int) -> Task | None:
         """One task, if it was heard of."""
@@ -69,4 +76,5 @@ class TaskModel:
         if known is not None and known.version >= task.version:
             return False
         self._tasks[task.id] = task
+        self._facts[task.id] = Facts(task)
         return True

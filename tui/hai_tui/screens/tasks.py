@@ -27,6 +27,7 @@ from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
+    from hai_tui.feed.facts import Facts
 
 _OLDER = 1000
 """Older tasks that a filter asks the server for, at most."""
@@ -40,14 +41,14 @@ class TasksPage(TaskPageBase):
 
     def __init__(self, *words: str) -> None:
         super().__init__()
-        self._filter = Filter("", (), "")
+        self._filter = Filter()
         self._begin_with = " ".join(words)
         self._error = ""
         self._asking = False
         self._restless = False
         self._versions: dict[int, int] = {}
         self._sort = ("id", True)
-        self._shown: Shown[Task] = Shown()
+        self._shown: Shown[Facts] = Shown()
 
     @property
     def table(self) -> VirtualTable:
@@ -108,7 +109,7 @@ class TasksPage(TaskPageBase):
         model = self.hai.session.tasks
         if model is None or not self.query(VirtualTable):
             return
-        self._show(self._shown.look_at(model.tasks, ids))
+        self._show(self._shown.look_at(model.facts, ids))
         self._flash(ids)
 
     def _flash(self, ids: set[int]) -> None:
@@ -138,7 +139,7 @@ class TasksPage(TaskPageBase):
         if table.sorted_by != self._sort or not order:
             table.sorted_by = self._sort
             table.refresh()
-        table.show(order)
+        table.reorder(order)
         self.write_status()
 
     def sort_again(self) -> None:
@@ -147,14 +148,14 @@ class TasksPage(TaskPageBase):
         by = {column.key: column for column in self.table.columns}
         column = by.get(self._sort[0]) or by["id"]
         key = column.sort or (lambda task: task.id)
-        self._show(self._shown.sort_by(model.tasks if model else {}, key, self._sort[1]))
+        facts = model.facts if model else {}
+        self._show(self._shown.sort_by(facts, lambda of: key(of.task), self._sort[1]))
 
     def _match_again(self, *, narrower: bool) -> None:
         """The filter is another."""
-        model, now, wanted = self.hai.session.tasks, self.hai.now(), self._filter
-        tasks = model.tasks if model else {}
-        order = self._shown.choose(tasks, lambda t: wanted.matches(t, now), narrower=narrower)
-        self._show(order)
+        model, now, among = self.hai.session.tasks, self.hai.now, self._filter.among
+        facts = model.facts if model else {}
+        self._show(self._shown.choose(facts, lambda all: among(all, now()), narrower=narrower))
 
     def write_status(self) -> None:
         """Counts, filter, marks; or what is wrong with the filter."""

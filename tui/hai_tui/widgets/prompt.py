@@ -9,6 +9,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.geometry import Size
+from textual.reactive import Reactive
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label
 
@@ -34,6 +36,7 @@ class _Line(Input):
         Binding("down", "recall(-1)", show=False),
         Binding("escape", "cancel", show=False),
     ]
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0))  # a key must not lay out the whole screen
     question: Question | None = None
     _place = -1
 

@@ -1,8 +1,7 @@
 """A table of any number of rows: only visible cells are ever formatted.
 
-Rows are ids; what stands in them is asked of `row_of` when it is drawn. Cursor, marks and scroll
-position belong to ids, not to places, so that they stay where the user put them while rows come,
-go and change order. (Textual's own DataTable takes seconds at 10 000 rows.)
+Rows are ids; what stands in them is asked of `row_of` when it is drawn, and a line is drawn again
+only when something else stands there. (Textual's own DataTable takes seconds at 10 000 rows.)
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
@@ -20,9 +18,13 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from hai_tui.theme import tones
-from hai_tui.widgets.columns import GAP, Cell, Column, fit, fitting, total
+from hai_tui.widgets.columns import GAP, Column, fitting, total
+from hai_tui.widgets.row_lines import MARGIN, RowLines
+from hai_tui.widgets.rows import Rows
 
-_MARGIN = 2  # cells before the first column: cursor and mark
+AGES_SECONDS = 1.0
+"""Ages are looked at so often; only lines that say something else then are drawn."""
+_STYLES = ("header", "cursor", "marked", "fresh", "empty")
 Id = Hashable
 
 
@@ -38,9 +40,7 @@ class VirtualTable(ScrollView, can_focus=True):
     VirtualTable > .table--fresh { background: $accent 20%; }
     VirtualTable > .table--empty { color: $foreground 70%; }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "table--header", "table--cursor", "table--marked", "table--fresh", "table--empty",
-    }  # fmt: skip
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{name}" for name in _STYLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", show=False),
         Binding("down,j", "move(1)", show=False),
@@ -94,25 +94,25 @@ class VirtualTable(ScrollView, can_focus=True):
     ) -> None:
         super().__init__(id=id)
         self._columns, self._row_of, self._clock = tuple(columns), row_of, clock
-        self._ids: list[Any] = []
-        self._places: dict[Any, int] = {}
+        self._rows = Rows()
         self._shown: tuple[Column, ...] = ()
-        self._cursor = 0
-        self._steered = False  # the user has moved: from then on the cursor keeps to its id
-        self._pivot: Any = None
-        self.marked: set[Any] = set()
         self.fresh: set[Any] = set()
         self.sorted_by: tuple[str, bool] = ("", False)
         self.all_columns = False
         self.empty = empty
         self._styles: dict[str, Style] = {}  # looked up when the theme or the focus has changed
-        self._tones: dict[str, Style] = {}
-        self._now = 0.0
+        self._lines: RowLines | None = None
+        self._drawn: dict[int, Strip] = {}  # by line of the screen
 
     @property
     def ids(self) -> Sequence[Any]:
         """All rows, in order."""
-        return self._ids
+        return self._rows.ids
+
+    @property
+    def marked(self) -> set[Any]:
+        """The rows that are marked."""
+        return self._rows.marked
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -122,18 +122,22 @@ class VirtualTable(ScrollView, can_focus=True):
     @property
     def cursor_id(self) -> Any:
         """The row under the cursor; None without rows."""
-        return self._ids[self._cursor] if self._ids else None
+        return self._rows.cursor_id
 
     @property
     def chosen(self) -> list[Any]:
         """The marked rows in order, else the one under the cursor."""
-        if self.marked:
-            return [id for id in self._ids if id in self.marked]
-        return [self.cursor_id] if self._ids else []
+        return self._rows.chosen
 
     def shows(self, key: str) -> bool:
         """True when that column fits now."""
         return any(column.key == key for column in self._shown)
+
+    def on_mount(self) -> None:
+        """Ages go on by themselves."""
+        self.set_interval(AGES_SECONDS, self._look_at_ages)
+
+    # What is shown.
 
     def set_columns(self, columns: Sequence[Column]) -> None:
         """Show other columns."""
@@ -141,77 +145,94 @@ class VirtualTable(ScrollView, can_focus=True):
         self._lay_out()
 
     def show(self, ids: Sequence[Any]) -> None:
-        """Show these rows; cursor, marks and scroll position stay with their ids."""
-        if ids == self._ids:
-            return
-        before, old_cursor = self.cursor_id, self._cursor
-        anchor, offset = self._anchor()
-        self._ids = list(ids)
-        self._places = {id: place for place, id in enumerate(self._ids)}
-        self.marked &= self._places.keys()
-        self._cursor = self._place_of(before, old_cursor) if self._steered else 0
-        self._lay_out()
-        if self._steered and anchor is not None:
-            self._scroll_y(self._place_of(anchor, old_cursor) - offset)
-        if self.cursor_id != before:
-            self.post_message(self.Moved(self, self.cursor_id))
+        """Show these rows, which may say other things than before."""
+        self.reorder(ids)
         self.refresh()
+
+    def reorder(self, ids: Sequence[Any]) -> None:
+        """Show these rows, of which none says anything else; cursor, marks and scroll position stay with their ids."""
+        rows = self._rows
+        if ids == rows.ids:
+            return
+        top, before, cursor = round(self.scroll_target_y), self._seen(), rows.cursor_id
+        anchor, offset = rows.anchor(top, self.size.height - 1)
+        place = rows.cursor
+        rows.replace(ids)
+        self._measure()
+        if rows.steered and anchor is not None:
+            self._scroll_y(rows.place(anchor, place) - offset)
+        if rows.cursor_id != cursor:
+            self.post_message(self.Moved(self, rows.cursor_id))
+        for line, (old, new) in enumerate(zip(before, self._seen(), strict=True)):
+            if old != new:
+                self._draw_again(line)
 
     def changed(self, ids: Iterable[Any]) -> None:
         """Draw these rows again where they are visible."""
         top, height = self.scroll_offset.y, self.size.height
         for id in ids:
-            place = self._places.get(id, -1)
-            if top <= place < top + height:
-                self.refresh(Region(0, place - top + 1, self.size.width, 1))
+            if top <= (place := self._rows.place(id)) < top + height:
+                self._draw_again(place - top)
 
     def go(self, id: Any) -> bool:
         """Put the cursor on a row; False when it is not shown."""
-        if id in self._places:
-            self._move_to(self._places[id])
-        return id in self._places
+        place = self._rows.place(id)
+        if place >= 0:
+            self._move_to(place)
+        return place >= 0
 
-    def _anchor(self) -> tuple[Any, int]:
-        """The row whose place on the screen stays, and its distance from the top."""
-        if not self._ids:
-            return None, 0
-        top = min(round(self.scroll_target_y), len(self._ids) - 1)
-        if top <= self._cursor < top + max(1, self.size.height - 1):
-            return self.cursor_id, self._cursor - top
-        return self._ids[top], 0
+    def _seen(self) -> list[tuple[Any, bool]]:
+        """What stands on each line below the titles, and where the cursor is."""
+        rows, top, height = self._rows, self.scroll_offset.y, max(0, self.size.height - 1)
+        ids = rows.ids[top : top + height]
+        seen = [(id, place == rows.cursor) for place, id in enumerate(ids, start=top)]
+        return seen + [(None, not rows.ids)] * (height - len(seen))
 
-    def _place_of(self, id: Any, otherwise: int) -> int:
-        return self._places.get(id, max(0, min(otherwise, len(self._ids) - 1)))
+    def _draw_again(self, line: int) -> None:
+        self.refresh(Region(0, line + 1, self.size.width, 1))
+
+    def _look_at_ages(self) -> None:
+        if not self._styles or not self.is_on_screen:
+            return
+        lines = self._look()
+        for y in range(1, self.size.height):
+            if y in self._drawn and self._line(lines, y) != self._drawn[y]:
+                self._draw_again(y - 1)
 
     def _scroll_y(self, y: float) -> None:
         self.scroll_to(y=max(0, y), animate=False, force=True)
 
     def _lay_out(self) -> None:
-        width = max(0, self.scrollable_content_region.width - _MARGIN)
+        width = max(0, self.scrollable_content_region.width - MARGIN)
         self._shown = fitting(self._columns, width, all=self.all_columns)
-        size = Size(total(self._shown) + _MARGIN, len(self._ids) + 1)
+        self._measure()
+        self.refresh()
+
+    def _measure(self) -> None:
+        size = Size(total(self._shown) + MARGIN, len(self.ids) + 1)
         if size != self.virtual_size:  # not by the attribute: that lays out the whole screen anew
             self.set_reactive(VirtualTable.virtual_size, size)
             self._scroll_update(size)
-        self.refresh()
 
     def on_resize(self) -> None:
         """Other columns may fit."""
         self._lay_out()
-        if self._ids:
+        if self.ids:
             self._show_cursor()
+
+    # What keys and the mouse do.
 
     def action_move(self, lines: int) -> None:
         """Move the cursor."""
-        self._move_to(self._cursor + lines)
+        self._move_to(self._rows.cursor + lines)
 
     def action_page(self, pages: int) -> None:
         """Move by a screen."""
-        self._move_to(self._cursor + pages * max(1, self.size.height - 2))
+        self._move_to(self._rows.cursor + pages * max(1, self.size.height - 2))
 
     def action_move_to(self, place: int) -> None:
         """To the first (0) or last (-1) row."""
-        self._move_to(len(self._ids) - 1 if place < 0 else place)
+        self._move_to(len(self.ids) - 1 if place < 0 else place)
 
     def action_side(self, cells: int) -> None:
         """Scroll sideways."""
@@ -219,32 +240,30 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def action_open(self) -> None:
         """Open the row under the cursor."""
-        if self._ids:
+        if self.ids:
             self.post_message(self.Opened(self, self.cursor_id))
 
     def action_mark(self) -> None:
         """Mark or unmark the row, and go on to the next."""
-        if self._ids:
-            self.marked ^= {self.cursor_id}
-            self._pivot = self.cursor_id
+        if self.ids:
+            self._rows.toggle_mark()
             self._marks_changed()
             self.action_move(1)
 
     def action_mark_range(self) -> None:
         """Mark from the row marked last to the cursor."""
-        if self._ids:
-            first, last = sorted((self._place_of(self._pivot, self._cursor), self._cursor))
-            self.marked |= set(self._ids[first : last + 1])
+        if self.ids:
+            self._rows.mark_range()
             self._marks_changed()
 
     def unmark(self) -> None:
         """Mark nothing."""
-        self.marked = set()
+        self.marked.clear()
         self._marks_changed()
 
     def mark_all(self) -> None:
         """Mark every row."""
-        self.marked = set(self._ids)
+        self._rows.mark_all()
         self._marks_changed()
 
     def _marks_changed(self) -> None:
@@ -252,22 +271,22 @@ class VirtualTable(ScrollView, can_focus=True):
         self.post_message(self.Marked(self))
 
     def _move_to(self, place: int) -> None:
-        if not self._ids:
+        if not self.ids:
             return
-        self._steered = True
-        before, self._cursor = self._cursor, max(0, min(place, len(self._ids) - 1))
+        before = self._rows.cursor
+        self._rows.move_to(place)
         self._show_cursor()
-        top = self.scroll_offset.y
-        for row in (before, self._cursor):
-            self.refresh(Region(0, row - top + 1, self.size.width, 1))
+        for row in (before, self._rows.cursor):
+            self._draw_again(row - self.scroll_offset.y)
         self.post_message(self.Moved(self, self.cursor_id))
 
     def _show_cursor(self) -> None:
         top, height = round(self.scroll_target_y), max(1, self.size.height - 1)
-        if self._cursor < top:
-            self._scroll_y(self._cursor)
-        elif self._cursor >= top + height:
-            self._scroll_y(self._cursor - height + 1)
+        cursor = self._rows.cursor
+        if cursor < top:
+            self._scroll_y(cursor)
+        elif cursor >= top + height:
+            self._scroll_y(cursor - height + 1)
 
     def on_click(self, event: events.Click) -> None:
         """A title sorts; a row takes the cursor; twice opens it."""
@@ -276,28 +295,33 @@ class VirtualTable(ScrollView, can_focus=True):
                 self.post_message(self.HeaderClicked(self, column.key))
             return
         place = self.scroll_offset.y + event.y - 1
-        if place < len(self._ids):
+        if place < len(self.ids):
             self._move_to(place)
             if event.chain == 2:
                 self.action_open()
 
     def _column_at(self, x: int) -> Column | None:
-        left = _MARGIN
+        left = MARGIN
         for column in self._shown:
             if left <= x < left + column.width + GAP:
                 return column
             left += column.width + GAP
         return None
 
+    # Drawing.
+
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Lines of the screen; styles are looked up once for all of them."""
+        """Lines of the screen; how they look is found out once for all of them."""
         if not self._styles:
-            names = ("header", "cursor", "marked", "fresh", "empty")
-            self._styles = {n: self.get_component_rich_style(f"table--{n}") for n in names}
+            self._styles = {n: self.get_component_rich_style(f"table--{n}") for n in _STYLES}
             self._styles["row"] = self.rich_style
-            self._tones = tones(self.app.current_theme)
-        self._now = self._clock()
+        self._lines = self._look()
         return super().render_lines(crop)
+
+    def _look(self) -> RowLines:
+        width, left = self.size.width, self.scroll_offset.x
+        shades = tones(self.app.current_theme)
+        return RowLines(self._styles, shades, self._shown, width, left, self._clock())
 
     def notify_style_update(self) -> None:
         """Another theme, or the focus came or went."""
@@ -306,58 +330,19 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One line of the screen."""
-        left, top = self.scroll_offset
-        strip = self._header() if y == 0 else self._line(top + y - 1)
-        return strip.crop_extend(left, left + self.size.width, self._styles["row"])
+        assert self._lines is not None
+        self._drawn[y] = self._line(self._lines, y)
+        return self._drawn[y]
 
-    def _header(self) -> Strip:
-        style = self._styles["header"]
-        return self._strip([Segment("  ", style), *self._titles(style)], style)
-
-    def _titles(self, style: Style) -> list[Segment]:
-        key, reverse = self.sorted_by
-        segments = []
-        for column in self._shown:
-            sign = ("▼" if reverse else "▲") if column.key == key else ""
-            segments.append(Segment(fit(column.title + sign, column.width, column.right), style))
-            segments.append(Segment(" " * GAP, style))
-        return segments
-
-    def _strip(self, segments: list[Segment], style: Style) -> Strip:
-        return Strip(segments).extend_cell_length(self.size.width + self.scroll_offset.x, style)
-
-    def _line(self, place: int) -> Strip:
-        if place >= len(self._ids):
-            told = self.empty if not self._ids and place == 1 else ""
-            return Strip([Segment(f"  {told}", self._styles["empty"])])
-        id = self._ids[place]
-        row = self._row_of(id)
-        base = self._style_of(place, id)
-        marks = ("›" if place == self._cursor else " ") + ("✓" if id in self.marked else " ")
-        return self._strip(self._cells(marks, row, base), base)
-
-    def _cells(self, marks: str, row: Any, base: Style) -> list[Segment]:
-        """Cells of one style beside one another are one segment: fewer to cut, to compare and to send."""
-        segments, plain, gap = [], [marks], " " * GAP
-        for column in self._shown if row is not None else ():
-            cell = column.cell(row, self._now)
-            tone = cell.tone if isinstance(cell, Cell) else "plain"
-            told = cell.text if isinstance(cell, Cell) else cell
-            drawn = fit(told, column.width, column.right)
-            if tone == "plain":
-                plain.append(drawn)
-            else:
-                segments += [
-                    Segment("".join(plain), base),
-                    Segment(drawn, base + self._tones[tone]),
-                ]
-                plain.clear()
-            plain.append(gap)
-        return [*segments, Segment("".join(plain), base)]
-
-    def _style_of(self, place: int, id: Any) -> Style:
-        if place == self._cursor:
-            return self._styles["cursor"]
-        if id in self.marked:
-            return self._styles["marked"]
-        return self._styles["fresh" if id in self.fresh else "row"]
+    def _line(self, lines: RowLines, y: int) -> Strip:
+        rows, place = self._rows, self.scroll_offset.y + y - 1
+        if y == 0:
+            return lines.header(self.sorted_by)
+        if place >= len(rows.ids):
+            return lines.blank(self.empty if not rows.ids and place == 1 else "")
+        id, cursor = rows.ids[place], place == rows.cursor
+        marked = id in rows.marked
+        style = (
+            "cursor" if cursor else "marked" if marked else "fresh" if id in self.fresh else "row"
+        )
+        return lines.row(self._row_of(id), style, cursor=cursor, marked=marked)
