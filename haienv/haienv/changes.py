@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from haienv.layout import CURRENT, LABEL, RECORD, USED, Home
 from haienv.lock import parse, pins_of
 from haienv.names import check_name
 from haienv.records import Label, to_toml
-from haienv.registry import Environment, children, of_owner, read
+from haienv.registry import Environment, children, everything, layer_at, missing, of_owner, read
 from haienv.sharing import check, open_layer, show
 from haienv.transaction import (
     building,
@@ -168,8 +168,11 @@ def _unchanged(home: Home, environment: Environment) -> Environment:
 def roll_back(home: Home, environment: Environment) -> Environment:
     """The layer before the last change."""
     previous = mine(home, environment).label.previous
-    if not previous or not (home.layer(home.user, previous) / RECORD).exists():
+    layer = layer_at(home, home.user, previous) if previous else None
+    if layer is None:
         raise NotFound(f"{environment} has no earlier layer", "gc deletes them after some days")
+    if fault := missing(home, home.layer(home.user, previous), layer.parents):
+        raise Broken(f"the earlier layer of {environment} cannot be used: {fault}")
     switch(home, environment, previous)
     return _there(home, environment.name)
 
@@ -203,8 +206,13 @@ def rename(home: Home, environment: Environment, name: str) -> Environment:
     return _there(home, name)
 
 
-def remove(home: Home, environment: Environment, force: bool = False) -> None:
-    """Not listed from one moment to the next; then its files go, unless something else needs them."""
+def remove(
+    home: Home, environment: Environment, force: bool = False, busy: Set[str] = frozenset()
+) -> None:
+    """Not listed from one moment to the next; then its files go, unless something else needs them.
+
+    `busy`: layers that programs run in; they are left to gc.
+    """
     mine(home, environment)
     below = dependants(home, environment)
     if below and not force:
@@ -212,7 +220,7 @@ def remove(home: Home, environment: Environment, force: bool = False) -> None:
             f"{environment} is extended by {', '.join(map(str, below))}",
             "remove those first; with --force its name goes, and its files when they do",
         )
-    layers = {environment.layer_id, environment.label.previous} - {""}
+    layers = {environment.layer_id, environment.label.previous} - {"", *busy}
     with committing(home):
         for layer_id in layers:  # if we die below, these are orphans, and doctor takes them
             (home.layer(home.user, layer_id) / USED).unlink(missing_ok=True)
@@ -239,15 +247,14 @@ def drop_layers(home: Home, layer_ids: Iterable[str]) -> list[Path]:
 
 
 def used_layers(home: Home) -> set[str]:
-    """The caller's layers that an environment of anybody has, had before, or stands on."""
-    from haienv.registry import everything
-
+    """The caller's layers that an environment of anybody has, had before, or stands on now or then."""
     used: set[str] = set()
     for each in everything(home):
+        before = layer_at(home, each.owner, each.label.previous) if each.label.previous else None
         if each.owner == home.user:
             used |= {each.layer_id, each.label.previous}
-        if each.layer is not None:
-            used |= {p.layer for p in each.layer.parents if p.owner == home.user}
+        for layer in filter(None, (each.layer, before)):
+            used |= {p.layer for p in layer.parents if p.owner == home.user}
     return used
 
 

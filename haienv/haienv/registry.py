@@ -115,10 +115,19 @@ def _with_layer(home: Home, known: Environment) -> Environment:
         layer = layer_from(read_text(found.path / RECORD))
     except (Unreadable, Malformed) as error:
         return replace(found, fault=f"{RECORD}: {error}")
-    return replace(found, layer=layer, fault=_missing(home, found.path, layer.parents))
+    return replace(found, layer=layer, fault=missing(home, found.path, layer.parents))
 
 
-def _missing(home: Home, path: Path, parents: Sequence[Parent]) -> str:
+def layer_at(home: Home, owner: str, layer_id: str) -> Layer | None:
+    """What a layer is, whether an environment has it or not; None: it cannot be read."""
+    try:
+        return layer_from(read_text(home.layer(owner, layer_id) / RECORD))
+    except (Unreadable, Malformed):
+        return None
+
+
+def missing(home: Home, path: Path, parents: Sequence[Parent]) -> str:
+    """Why a layer cannot be used; empty: it can."""
     if not os.access(path / "bin" / "python", os.X_OK):
         return f"its Python {path / 'bin' / 'python'} cannot be run on this machine"
     for parent in parents:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from haienv.errors import EnvError, NotFound, Refused
+from haienv.layout import Home
 from haienv.lock import Lock, Pin, parse
 from haienv.records import Label, to_toml
 from haienv.registry import Environment
@@ -56,28 +57,44 @@ def ask(work: Callable[[Client], Awaitable[Answer]]) -> Answer:
 
 def used_by(environment: Environment) -> list[int]:
     """Unfinished tasks that use an environment; none where no server is known, or it has other files."""
+
+    async def work(client: Client) -> list[int]:
+        found = await client.environments.get(environment.name, environment.owner)
+        return list(found.used_by)
+
+    return _told_of(environment.root, work, [])
+
+
+def layers_in_use(home: Home) -> frozenset[str]:
+    """The caller's layers that programs of tasks run in, or that hidden environments of others stand on."""
+
+    async def work(client: Client) -> frozenset[str]:
+        return frozenset(await client.environments.layers_in_use())
+
+    return _told_of(home.root, work, frozenset())
+
+
+def _told_of(root: Path, work: Callable[[Client], Awaitable[Answer]], nothing: Answer) -> Answer:
+    """What the server says of these files; `nothing` where no server is known, or it has others."""
     from hai.client import errors
     from hai.client.profile import load
 
     try:
         load()
     except errors.HaiError:
-        return []
+        return nothing
 
-    async def work(client: Client) -> list[int]:
-        if await client.environments.root() != str(environment.root):
-            return []
-        found = await client.environments.get(environment.name, environment.owner)
-        return list(found.used_by)
+    async def session(client: Client) -> Answer:
+        return await work(client) if await client.environments.root() == str(root) else nothing
 
     try:
-        return ask(work)
+        return ask(session)
     except ServerSays as error:
         alone = error.code == 5 and "HAIENV_HOME" not in os.environ  # a root of this account only
         if error.code == 3 or alone:
-            return []
+            return nothing
         if error.code == 5:
-            error.hint = "whether tasks use it is not known; --force removes it all the same"
+            error.hint = "what tasks use is not known; --force goes on all the same"
         raise
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hai.client.profile import Profile
+from hai.v1.environment_pb2 import Environment
 from hai_backend.testing.server import ServerProcess
 from haienv.layout import Home
 from haienv.registry import read
@@ -93,6 +94,27 @@ def test_without_a_server_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatc
     assert haienv("pull one --json").error["reason"] == "UNREACHABLE"
 
 
+@pytest.fixture
+def server_knows(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Environment], None]:
+    """A server whose root is the test's, and what it says of an environment."""
+    from hai.client.fake import FakeClient
+
+    known: list[Environment] = []
+
+    class Fake(FakeClient):
+        """Knows what it is told."""
+
+        def __init__(self, _: object) -> None:
+            super().__init__()
+            self.world.user = "ann"
+            self.world.environments |= {("ann", each.name): each for each in known}
+
+    monkeypatch.setattr("hai.client.fake_environments.ROOT", str(haienv.home.root))
+    monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
+    monkeypatch.setattr("hai.client.client.Client", Fake)
+    return known.append
+
+
 @pytest.mark.parametrize(
     ("used", "force", "code"),
     [
@@ -102,26 +124,51 @@ def test_without_a_server_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_what_tasks_use_is_not_removed(
-    haienv: Any, monkeypatch: pytest.MonkeyPatch, used: list[int], force: str, code: int
+    haienv: Any, server_knows: Any, used: list[int], force: str, code: int
 ) -> None:
-    from hai.client.fake import FakeClient
-    from hai.v1.environment_pb2 import Environment
-
-    class Fake(FakeClient):
-        """A server whose root is the test's."""
-
-        def __init__(self, _: object) -> None:
-            super().__init__()
-            known = Environment(name="one", owner="ann", used_by=used)
-            self.world.environments["ann", "one"] = known
-            monkeypatch.setattr("hai.client.fake_environments.ROOT", str(haienv.home.root))
-
     haienv.ok("create one --no_extend")
-    monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
-    monkeypatch.setattr("hai.client.client.Client", Fake)
+    server_knows(Environment(name="one", owner="ann", used_by=used))
     result = haienv(f"remove one --yes {force}")
     assert result.code == code, result.err
     assert ("7, 9" in result.err) == (code == 1)
+
+
+def test_what_programs_run_in_stays_until_they_end(haienv: Any, server_knows: Any) -> None:
+    """A run keeps its layer: gc, and the removal of a name that no task has, leave the files."""
+    haienv.ok("create one --no_extend fast==1.0")
+    first = haienv.get("one").path
+    haienv.ok("install one plain")
+    haienv.ok("install one tool")
+    server_knows(Environment(name="two", owner="ann", used_by=[7], layer=first.name))
+    told = haienv.ok("gc --days 0 --yes --json").json
+    assert (told["layers"], told["in_use"], first.is_dir()) == ([], [str(first)], True)
+    haienv.ok("clone one three")
+    third = haienv.get("three").path
+    server_knows(Environment(name="four", owner="ann", used_by=[8], layer=third.name))
+    haienv.ok("remove one three --yes --force")
+    assert third.is_dir()
+    haienv.ok("doctor --fix")
+    assert third.is_dir()
+
+
+def test_gc_takes_nothing_while_nobody_can_tell(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    haienv.ok("create one --no_extend")
+    first = haienv.get("one").path
+    haienv.ok("install one plain")
+    haienv.ok("install one tool")
+    second = haienv.get("one").label.previous
+    haienv.ok("config set one description x")
+    monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
+    monkeypatch.setenv("HAI_TOKEN", "x")
+    refused = haienv("gc --days 0 --yes --json")
+    assert (refused.code, refused.error["reason"]) == (5, "UNREACHABLE")
+    assert "--force" in refused.error["hint"]
+    assert first.is_dir()
+    haienv.ok("gc --days 0 --yes --force")
+    assert not first.is_dir()
+    assert haienv.home.layer("ann", second).is_dir()
 
 
 def test_a_shared_root_is_not_changed_while_nobody_can_tell(

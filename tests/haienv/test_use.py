@@ -127,6 +127,33 @@ def test_gc_takes_what_nothing_uses_any_more(haienv: Any) -> None:
     haienv.ok("upgrade one --rollback")
 
 
+def test_gc_leaves_what_a_roll_back_needs(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0")
+    haienv.ok("create top --extend base plain")
+    first = haienv.get("base").path
+    haienv.ok("install base tool")
+    haienv.ok("upgrade top")
+    haienv.ok("install base plain==1.0")
+    haienv.ok("gc --days 0 --yes")
+    assert first.is_dir()
+    haienv.ok("upgrade top --rollback")
+    assert haienv.run("top", "import fast; print(fast.VERSION)") == "1.0"
+
+
+def test_no_roll_back_to_what_stands_on_nothing(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0")
+    haienv.ok("create top --extend base plain")
+    haienv.ok("install base tool")
+    haienv.ok("upgrade top")
+    before = haienv.get("top").layer_id
+    first = haienv.home.layer("ann", haienv.get("base").label.previous)
+    first.rename(first.with_name("away"))
+    refused = haienv("upgrade top --rollback")
+    assert refused.code == 1
+    assert "base[ann]" in refused.err
+    assert haienv.get("top").layer_id == before
+
+
 def test_a_kernel_runs_through_haienv(haienv: Any, make_wheel: Any, tmp_path: Path) -> None:
     haienv.monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     haienv.ok("create one --no_extend fast")

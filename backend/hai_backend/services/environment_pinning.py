@@ -14,7 +14,6 @@ class EnvironmentPinning:
     def __init__(self, environments: Environments, *, visible: bool = True) -> None:
         self._environments = environments
         self._visible = visible
-        self._layers: dict[int, tuple[int, str]] = {}  # task -> run and layer
 
     async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
         """None: the task names no environment."""
@@ -37,16 +36,17 @@ class EnvironmentPinning:
 
     async def _layer(self, task_id: int, run: int, called: EnvironmentName) -> str:
         """Ranks ask side by side: whose answer is there first counts for all."""
-        known = self._layers.get(task_id)
+        pinned = self._environments.pinned
+        known = pinned.get(task_id)
         if known is not None and known[0] == run:
             return known[1]
         found = await self._environments.one(called)
         ready = found is not None and found.state is EnvironmentState.READY
-        known = self._layers.get(task_id)
+        known = pinned.get(task_id)
         if known is None or known[0] != run:
-            known = self._layers[task_id] = (run, found.layer if found and ready else "")
+            known = pinned[task_id] = (run, found.layer if found and ready else "")
         return known[1]
 
     def forget(self, task_id: int) -> None:
         """The task has ended."""
-        self._layers.pop(task_id, None)
+        self._environments.pinned.pop(task_id, None)

@@ -22,6 +22,7 @@ from hai_backend.services.convert_environment import (
     said_of,
 )
 from hai_backend.services.environment_building import EnvironmentBuilding, Order
+from hai_backend.services.environment_uses import layers_in_use, require_unused
 from hai_backend.services.environments import Environments
 from hai_backend.services.wrapping import Context
 
@@ -46,7 +47,12 @@ class EnvironmentService(EnvironmentServiceServicer):
     ) -> pb.ListEnvironmentsResponse:
         found = await self._environments.visible(caller.current())
         shown = [self._to_proto(e) for e in found if request.owner in ("", e.owner)]
-        return pb.ListEnvironmentsResponse(environments=shown, root=str(self._environments.root))
+        used = await self._in_use() if request.layers_in_use else ()
+        root = str(self._environments.root)
+        return pb.ListEnvironmentsResponse(environments=shown, root=root, layers_in_use=used)
+
+    async def _in_use(self) -> list[str]:
+        return sorted(await layers_in_use(self._environments, caller.current().name))
 
     async def GetEnvironment(
         self, request: pb.GetEnvironmentRequest, context: Context
@@ -68,6 +74,7 @@ class EnvironmentService(EnvironmentServiceServicer):
         if found.owner != identity.name and not identity.administers:
             raise Denied(f"{found.called} belongs to {found.owner}; only its owner may remove it")
         await self._environments.require_removable(found, identity)
+        await require_unused(self._environments, found)
         if await self._environments.has_files(found.called):
             await self._building.remove(self._owner(found), found.called)
         await self._environments.forget(found)

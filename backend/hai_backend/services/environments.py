@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from hai_backend.auth.permissions import Identity
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState, sees
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.right import Right
+from hai_backend.domain.task import Task
 from hai_backend.environments import reading
 from hai_backend.environments.reading import Seen, Trusted
 from hai_backend.loops.clock import Clock
@@ -26,6 +27,7 @@ from hai_backend.services.rules import nearest
 from hai_backend.store.base import Store
 
 Known = Mapping[EnvironmentName, Environment]
+
 
 _UNFINISHED = (EnvironmentState.BUILDING, EnvironmentState.FAILED)
 _GONE = "its files are gone; `haienv remove` takes it off the list"
@@ -43,6 +45,7 @@ class Environments:
         self._ledger = ledger
         self._clock = clock
         self._looking = asyncio.Lock()
+        self.pinned: dict[int, tuple[int, str]] = {}  # what ranks were told: task -> run and layer
 
     async def begin(self) -> None:
         """The server has started: what it was building is lost; the list is corrected."""
@@ -138,8 +141,11 @@ class Environments:
 
     def used_by(self, called: EnvironmentName) -> list[int]:
         """Unfinished tasks, by id; they name their environments with the owner."""
-        tasks = self._ledger.unfinished().values()
-        return sorted(t.id for t in tasks if t.spec.options.py_venv == str(called))
+        return sorted(t.id for t in self.tasks() if t.spec.options.py_venv == str(called))
+
+    def tasks(self) -> Iterable[Task]:
+        """Those that have not finished."""
+        return self._ledger.unfinished().values()
 
     def _seen(self, records: Known) -> dict[EnvironmentName, Seen]:
         trusted = self._trust()

@@ -145,6 +145,18 @@ def sure(question: str, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
+def busy_layers(here: Home, force: bool) -> frozenset[str]:
+    """Layers that programs run in; with --force none where nobody can be asked."""
+    from haienv.remote import ServerSays, layers_in_use
+
+    try:
+        return layers_in_use(here)
+    except ServerSays:
+        if not force:
+            raise
+        return frozenset()
+
+
 def index_options(function: Any) -> Any:
     """Where packages come from."""
     for option in (

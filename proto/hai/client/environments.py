@@ -41,14 +41,17 @@ class Environments:
 
     async def list(self, owner: str = "") -> Sequence[Environment]:
         """Of an owner, or all, by owner and name."""
-        return (await self._listed(owner)).environments
+        return (await self._listed(ListEnvironmentsRequest(owner=owner))).environments
 
     async def root(self) -> str:
         """The directory of all environments on the cluster's storage."""
-        return (await self._listed("")).root
+        return (await self._listed(ListEnvironmentsRequest())).root
 
-    async def _listed(self, owner: str) -> ListEnvironmentsResponse:
-        request = ListEnvironmentsRequest(owner=owner)
+    async def layers_in_use(self) -> Sequence[str]:
+        """Layers of the caller's that programs of tasks run in, or that environments of others stand on."""
+        return (await self._listed(ListEnvironmentsRequest(layers_in_use=True))).layers_in_use
+
+    async def _listed(self, request: ListEnvironmentsRequest) -> ListEnvironmentsResponse:
         return await self._transport.unary(self._stub.ListEnvironments, request, retry=True)
 
     async def get(self, name: str, owner: str = "") -> Environment:

@@ -24,7 +24,10 @@ class FakeEnvironmentService:
     ) -> pb.ListEnvironmentsResponse:
         kept = [e for _, e in sorted(self._world.environments.items())]
         shown = [e for e in kept if request.owner in ("", e.owner)]
-        return pb.ListEnvironmentsResponse(environments=shown, root=ROOT)
+        used = [e.layer for e in kept if e.used_by and e.layer and e.owner == self._world.user]
+        answer = pb.ListEnvironmentsResponse(environments=shown, root=ROOT)
+        answer.layers_in_use.extend(used if request.layers_in_use else ())
+        return answer
 
     async def GetEnvironment(self, request: pb.GetEnvironmentRequest) -> Environment:
         return copy(self._find(request.name, request.owner))

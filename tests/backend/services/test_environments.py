@@ -31,6 +31,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.environments import reading
 from hai_backend.environments.folders import Folder
 from hai_backend.environments.reading import Unreadable
+from hai_backend.services import environment_uses
 from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.tasks import events as ev
 from hai_backend.testing.environments import as_parent, fake_haienv, lock_of, make_environment
@@ -457,6 +458,74 @@ async def test_all_ranks_of_a_run_take_one_layer_and_the_next_run_the_newest(pla
     later = replace(running, run=replace(running.run, number=2))
     second = as_parent(platform.environments.root, "ada", "torch")["layer"]
     assert (await pinning(later)).layer == second != first
+
+
+async def in_use(platform: Any, user: str) -> list[str]:
+    caller = await platform.caller(user)
+    request = pb.ListEnvironmentsRequest(layers_in_use=True)
+    return list((await caller.environments.ListEnvironments(request)).layers_in_use)
+
+
+async def test_layers_that_programs_run_in_are_told_to_their_owner(
+    platform: Any, expect_refusal: Any
+) -> None:
+    root = platform.environments.root
+    make(platform, "system", "base", visibility="public")
+    base = as_parent(root, "system", "base")
+    make(platform, "ada", "torch", parents=[base])
+    layer = as_parent(root, "ada", "torch")["layer"]
+    task = await submitted(platform, "ada", "torch")
+    assert await in_use(platform, "ada") == []  # it waits: it will take what torch is then
+    placed = ev.RunPlaced(("n0",), Priority.NORMAL, "fits")
+    running = await platform.ledger.apply(task.id, placed)
+    await EnvironmentPinning(platform.environments)(running)
+    make(platform, "ada", "torch", lock=lock_of("# newer"))
+    (root / "ada" / "torch").rename(root / "ada" / "torch.old")
+    make(platform, "ada", "torch", lock=lock_of("# newest"))
+    assert await in_use(platform, "ada") == [layer]
+    assert await in_use(platform, "bob") == []
+    platform.environments.pinned.clear()  # the server was started again
+    assert await in_use(platform, "ada") == []
+    started = replace(running, run=replace(running.run, environment_lock=hash_of(root, layer)))
+    uses = environment_uses._use(started, {})
+    assert uses is not None
+    assert environment_uses._in_use(root, "ada", [uses], []) == {layer}
+    assert environment_uses._in_use(root, "system", [uses], []) == {base["layer"]}
+
+
+def hash_of(root: Path, layer: str) -> str:
+    return hashlib.sha256((root / "ada" / ".layers" / layer / "lock.txt").read_bytes()).hexdigest()
+
+
+async def test_a_parent_of_somebody_hidden_is_in_use(platform: Any) -> None:
+    make(platform, "ada", "base", visibility="public")
+    base = as_parent(platform.environments.root, "ada", "base")
+    make(platform, "bob", "top", parents=[base], lock=lock_of("# top"))
+    make(platform, "ada", "base", lock=lock_of("# newer"), visibility="public")
+    assert await in_use(platform, "ada") == [base["layer"]]
+
+
+async def test_one_that_programs_run_in_stays_under_whatever_name(
+    platform: Any, expect_refusal: Any
+) -> None:
+    root = platform.environments.root
+    make(platform, "ada", "torch")
+    task = await submitted(platform, "ada", "torch")
+    placed = ev.RunPlaced(("n0",), Priority.NORMAL, "fits")
+    await EnvironmentPinning(platform.environments)(await platform.ledger.apply(task.id, placed))
+    (root / "ada" / "torch").rename(root / "ada" / "torch.old")
+    make(platform, "ada", "torch", lock=lock_of("# newer"))
+    ada = await platform.caller("ada")
+    request = pb.DeleteEnvironmentRequest(**which("torch.old"))
+    async with expect_refusal() as why:
+        await ada.environments.DeleteEnvironment(request)
+    assert why[0].reason == "ENVIRONMENT_IN_USE"
+    make(platform, "ada", "clone")
+    (root / "ada" / "clone" / "current").unlink()
+    (root / "ada" / "clone" / "current").symlink_to(
+        os.readlink(root / "ada" / "torch.old" / "current")
+    )
+    await ada.environments.DeleteEnvironment(request)
 
 
 async def test_what_the_server_cannot_read_is_left_to_agents(platform: Any) -> None:

@@ -13,6 +13,7 @@ from haienv.cli.frame import (
     FILE,
     EnvCommand,
     Settings,
+    busy_layers,
     index_options,
     installer,
     names,
@@ -217,23 +218,29 @@ def rename(settings: Settings, name: str, to: str) -> int:
 def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -> int:
     """Remove environments. What others extend, and what unfinished tasks use, is kept."""
     from haienv import changes
-    from haienv.remote import used_by
 
     here = home()
-    found = [own(name)[1] for name in names]
+    found = [changes.mine(here, own(name)[1]) for name in names]
+    if not force:
+        _refuse_used(found)
+    busy = busy_layers(here, force)
+    sure(f"Remove {', '.join(map(str, found))}?", yes)
     for each in found:
-        changes.mine(here, each)
-        if not force and (tasks := used_by(each)):
+        changes.remove(here, each, force, busy)
+    settings.answer({"removed": [str(each) for each in found]}, "")
+    settings.note(f"removed {', '.join(map(str, found))}")
+    return 0
+
+
+def _refuse_used(found: Sequence[Environment]) -> None:
+    from haienv.remote import used_by
+
+    for each in found:
+        if tasks := used_by(each):
             raise Refused(
                 f"{each} is used by unfinished tasks: {', '.join(map(str, tasks))}",
                 "wait for them, stop them, or --force",
             )
-    sure(f"Remove {', '.join(map(str, found))}?", yes)
-    for each in found:
-        changes.remove(here, each, force)
-    settings.answer({"removed": [str(each) for each in found]}, "")
-    settings.note(f"removed {', '.join(map(str, found))}")
-    return 0
 
 
 @click.command("pip", cls=EnvCommand, context_settings={"ignore_unknown_options": True})
