@@ -1,6 +1,6 @@
 """Where the runs of one plan really go: nodes are counted again with what is on them now, and GPUs are chosen.
 
-A plan is computed beside the ledger, so it may be late. The sums are those of the scheduler (sched.pool); a book is
+A plan is computed beside the ledger, so it may be late. The sums are those of the scheduler (sched.amounts); a book is
 good for one plan and follows each start that it lets pass.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.task import Rank, Task, holders
-from hai_backend.sched.pool import Amount, ask_of, covers, minus, size_of
+from hai_backend.sched.amounts import Amount, ask_of, covers, minus, size_of
 
 Gpus = tuple[int, ...]
 

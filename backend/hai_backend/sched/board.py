@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from hai_backend.domain.node import Group as Settings
 from hai_backend.domain.node import Node
-from hai_backend.domain.plan import Decision, Plan, Stop, Wait, WaitReason
+from hai_backend.domain.plan import Decision, Plan, Wait
 from hai_backend.domain.snapshot import (
     Ending,
     QuotaRow,
@@ -24,18 +24,18 @@ from hai_backend.domain.snapshot import (
     Standing,
 )
 from hai_backend.sched import explain
+from hai_backend.sched.admission import Admission
 from hai_backend.sched.appraise import like
-from hai_backend.sched.check import fault
 from hai_backend.sched.group import Group
 from hai_backend.sched.group_policy import in_force
 from hai_backend.sched.history import History
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import Holder, Spot
 from hai_backend.sched.quota import Quotas
 from hai_backend.sched.rules import Rules
 from hai_backend.sched.seating import Seating
 from hai_backend.sched.shares import Shares
-from hai_backend.sched.ties import connected
+from hai_backend.sched.spots import Holder, Spot
+from hai_backend.sched.ties import Ties
 
 _ENDINGS = 20_000  # that a snapshot tells of
 
@@ -54,10 +54,9 @@ class Board:
         self._endings: deque[Ending] = deque(maxlen=_ENDINGS)
         self._seatings: dict[str, Seating] = {}
         self._stale: dict[str, None] = {}  # groups to be built anew
-        self._ties: dict[int, set[str]] = {}  # groups that a run connects: nodes of it were moved
+        self._ties = Ties()
         self._twins: list[SchedTask] = []  # holders whose id another task has too
-        self._refused: dict[int, Wait] = {}  # bad rows
-        self._stops: dict[int, Stop] = {}
+        self._admission = Admission()
         self._now = -inf
 
     @staticmethod
@@ -78,6 +77,7 @@ class Board:
             self._stale.update(dict.fromkeys(self._groups))
         self._stale.update(dict.fromkeys(rules.differ(self._rules)))
         self._rules = rules
+        self._admission.inactive_users = rules.inactive_users
 
     def see_nodes(self, nodes: Iterable[Node]) -> None:
         """All nodes as they are now. Of two with one name nobody knows which is meant: neither counts."""
@@ -141,9 +141,8 @@ class Board:
         if task is None:
             return
         del self._members[task.group][number]
-        self._refused.pop(number, None)
-        self._stops.pop(number, None)
-        tied = self._ties.pop(number, {task.group})
+        self._admission.forget(number)
+        tied = self._ties.untie(task)
         if not tied.isdisjoint(self._stale):
             self._stale.update(dict.fromkeys(tied))
             return
@@ -151,42 +150,19 @@ class Board:
             self._edit(group).changed = True
         self._groups[task.group].exit(number)
 
-    def _tie(self, task: SchedTask) -> set[str]:
-        """The groups that a run connects, because a node of it was moved; without such a node: none."""
-        groups = {self._nodes[name].group for name in task.placed if name in self._nodes}
-        if groups <= {task.group}:
-            return set()
-        tied = self._ties[task.id] = groups | {task.group}
-        return tied
-
     def _enter(self, task: SchedTask) -> None:
-        for group in self._tie(task) - self._stale.keys():
+        for group in self._ties.tie(task, self._nodes) - self._stale.keys():
             self._edit(group).changed = True
-        if task.standing is Standing.QUEUED and not self._competes(task):
+        if task.standing is Standing.QUEUED and not self._admission.competes(task):
             return
-        if task.standing is Standing.RUNNING and self._stopped(task):
+        if task.standing is Standing.RUNNING and self._admission.stopped(task):
             task = replace(task, standing=Standing.LEAVING, leaves_free=True)
         self._edit(task.group).enter(task, self._now)
-
-    def _competes(self, task: SchedTask) -> bool:
-        """False: a queued row is bad, or of a user who is not active."""
-        self._refused.pop(task.id, None)
-        if wrong := fault(task):
-            self._refused[task.id] = Wait(task.id, WaitReason.INVALID, wrong)
-        return not wrong and not self._stopped(task)
-
-    def _stopped(self, task: SchedTask) -> bool:
-        if task.user not in self._rules.inactive_users:
-            self._stops.pop(task.id, None)
-            return False
-        self._stops[task.id] = Stop(task.id, f"user {task.user} is not active")
-        return True
 
     def _see_twins(self, tasks: Iterable[SchedTask]) -> None:
         for task in tasks:
             if task.standing is Standing.QUEUED:
-                text = "two tasks have this id"
-                self._refused[task.id] = Wait(task.id, WaitReason.INVALID, text)
+                self._admission.refuse(task.id, "two tasks have this id")
             else:
                 self._twins.append(replace(task, standing=Standing.LEAVING, leaves_free=False))
 
@@ -201,11 +177,8 @@ class Board:
         """Build stale groups anew, all empty ones first: a run may hold nodes that have moved to another group."""
         if not self._stale:
             return
-        self._ties = {}
-        for task in self._tasks.values():
-            if task.placed:
-                self._tie(task)
-        names = sorted(connected(self._stale, self._ties.values()))
+        self._ties.renew(self._tasks.values(), self._nodes)
+        names = sorted(self._ties.connected(self._stale))
         nodes = _by_group(self._nodes.values(), names)
         quotas = _by_group(self._rules.quotas, names)
         shares = _by_group(self._rules.shares, names)
@@ -225,7 +198,7 @@ class Board:
         for task in self._members.get(name, {}).values():
             if task.standing is not Standing.QUEUED:
                 self._enter(task)
-            elif self._competes(task):
+            elif self._admission.competes(task):
                 queued.append(task)
         self._groups[name].fill(queued, self._now)
 
@@ -269,9 +242,12 @@ class Board:
         """Pass over every group in which something has changed, or time has come. Deterministic and total."""
         self._now = now
         self._rebuild()
-        decisions: list[Decision] = [self._stops[number] for number in sorted(self._stops)]
-        due = (n for n, group in self._groups.items() if group.changed or group.wake_at() <= now)
-        for group in [self._edit(name) for name in sorted(connected(due, self._ties.values()))]:
+        stops = self._admission.stops
+        decisions: list[Decision] = [stops[number] for number in sorted(stops)]
+        due = (
+            n for n, group in self._groups.items() if group.changed or group.alarms.next() <= now
+        )
+        for group in [self._edit(name) for name in sorted(self._ties.connected(due))]:
             decisions += self._pass(group)
         return Plan(0, tuple(decisions), self._wake_at())
 
@@ -283,7 +259,7 @@ class Board:
 
     def _wake_at(self) -> float | None:
         waiting = [g for g in self._groups.values() if g.waiting or g.aside]
-        return min((g.wake_at() for g in waiting if g.wake_at() < inf), default=None)
+        return min((g.alarms.next() for g in waiting if g.alarms.next() < inf), default=None)
 
     def waits(self, group: str = "") -> Iterator[Wait]:
         """Why each task waits that the last pass left in the queue: bad rows first, then by group in order.
@@ -291,8 +267,8 @@ class Board:
         `group`: only of that one.
         """
         members = self._members.get(group, {})
-        refused = (n for n in self._refused if not group or n in members)
-        yield from (self._refused[number] for number in sorted(refused))
+        refused = self._admission.refused
+        yield from (refused[n] for n in sorted(refused) if not group or n in members)
         for name in sorted(self._seatings.keys() & {group} if group else self._seatings):
             yield from self._seatings[name].answers().values()
 
@@ -304,8 +280,10 @@ class Board:
     def wait(self, number: int) -> Wait | None:
         """Why one task waits, without its place; None: it does not, or no pass has seen it."""
         task = self._tasks.get(number)
-        if number in self._refused or task is None or task.group not in self._seatings:
-            return self._refused.get(number)
+        if (refused := self._admission.refused.get(number)) is not None:
+            return refused
+        if task is None or task.group not in self._seatings:
+            return None
         return explain.brief(self._seatings[task.group], number)
 
 

@@ -9,7 +9,9 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
-from hai_backend.sched.pool import Need, Pool, covers, ranks_in, size_of
+from hai_backend.sched.amounts import covers, ranks_in, size_of
+from hai_backend.sched.pool import Pool
+from hai_backend.sched.spots import Need
 
 Verdict = tuple[WaitReason, str]
 """Why a task waits, and the sentence for its user."""

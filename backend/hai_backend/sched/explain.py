@@ -15,9 +15,10 @@ from hai_backend.sched import quota
 from hai_backend.sched.appraise import level_name
 from hai_backend.sched.check import not_yet, wanted
 from hai_backend.sched.fit import slots
-from hai_backend.sched.pool import Grip, Need, Pool, Spot
+from hai_backend.sched.pool import Pool
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT, Limit
+from hai_backend.sched.spots import Grip, Need, Spot
 
 if TYPE_CHECKING:
     from hai_backend.sched.seating import Seating

@@ -11,18 +11,10 @@ from __future__ import annotations
 from collections.abc import Container
 
 from hai_backend.sched import topology
-from hai_backend.sched.pool import (
-    Amount,
-    Grip,
-    Holder,
-    Need,
-    Pool,
-    Spot,
-    covers,
-    plus,
-    put,
-    ranks_in,
-)
+from hai_backend.sched.amounts import Amount, covers, plus, ranks_in
+from hai_backend.sched.places import put
+from hai_backend.sched.pool import Pool
+from hai_backend.sched.spots import Grip, Holder, Need, Spot
 
 
 def seat(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | None:

@@ -6,30 +6,28 @@ policy) makes the board build the group anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
-from itertools import islice
 from math import inf
-from zlib import crc32
 
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Standing
-from hai_backend.domain.spec import TaskType
-from hai_backend.sched import pool as places
+from hai_backend.sched import places
+from hai_backend.sched.alarms import Alarms
 from hai_backend.sched.appraise import claim, merit_at, run_level, running_worth
 from hai_backend.sched.check import Feasibility, not_yet
 from hai_backend.sched.history import History, bin_of
+from hai_backend.sched.ladder import Ladder
+from hai_backend.sched.lessons import Lessons
+from hai_backend.sched.needs import Needs
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import Amount, Grip, Holder, Need, Pool, Spot, ask_of, size_of
-from hai_backend.sched.preempt import Ladder
+from hai_backend.sched.pool import Pool
 from hai_backend.sched.queue import Queue, Waiting, natural_key
-from hai_backend.sched.quota import UNIT, Quotas, units_of
+from hai_backend.sched.quota import UNIT, Quotas
 from hai_backend.sched.shares import Shares
+from hai_backend.sched.spots import Grip, Holder, Need, Spot
 from hai_backend.sched.wishes import Wishes
-
-_RELEARNT = 40  # tasks that are ranked again in one pass
 
 
 @dataclass(slots=True, eq=False)
@@ -54,25 +52,20 @@ class Group:
     pool: Pool = field(init=False)
     feasible: Feasibility = field(init=False)
     wishes: Wishes = field(init=False)
-    largest: Amount = (0, 0, 0)
-    _needs: dict[object, Need] = field(default_factory=dict)
-    _alarms: list[tuple[float, int]] = field(default_factory=list)
-    _asked: set[tuple[float, int]] = field(default_factory=set)  # those of `wake_once`
+    needs: Needs = field(init=False)
+    alarms: Alarms = field(default_factory=Alarms)
+    _lessons: Lessons = field(init=False)
     _classes: dict[tuple[object, ...], tuple[Need, Priority, float]] = field(default_factory=dict)
-    _relearn_at: float = -inf
-    _outdated: Iterator[int] = field(
-        default_factory=lambda: iter(())
-    )  # tasks whose ranks are older than what was learned last
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.packed)
-        self.wishes = Wishes(self)
         for node in self.nodes.values():
-            self.largest = _larger(self.largest, size_of(node))
             if node.usable:
                 self.pool.add(node)
         self.feasible = Feasibility(self.name, self.exists, self.nodes, self.pool)
-        self.history.refresh()
+        self.needs = Needs(self.packed, self.nodes.values())
+        self.wishes = Wishes(self)
+        self._lessons = Lessons(self.name, self.history, self.policy.relearn_seconds)
 
     def open(self, node: Node, on: Iterable[Holder]) -> None:
         """A known node may be used again; `on` names who is on it, once for each rank."""
@@ -96,28 +89,6 @@ class Group:
         self.wishes.touch_all()
         self.changed = True
 
-    def need(self, task: SchedTask) -> Need:
-        """What the task asks for; equal for equal tasks."""
-        ask = self.ask(task)
-        spread = ask is not None and task.task_type is TaskType.JUPYTER
-        shape = (task.node_count, ask, task.zone, task.assigned_nodes, spread)
-        found = self._needs.get(shape)
-        if found is None:
-            found = self._needs[shape] = Need(
-                count=task.node_count,
-                whole=ask is None,
-                ask=ask or (0, 0, 0),
-                zone=task.zone,
-                only=task.assigned_nodes,
-                units=units_of(task.node_count, ask, self.largest),
-                spread=spread,
-            )
-        return found
-
-    def ask(self, task: SchedTask) -> Amount | None:
-        """What a rank takes of a node; None: all of it."""
-        return ask_of(task.gpu, task.cpu, task.memory, packed=self.packed)
-
     def enter(self, task: SchedTask, now: float) -> None:
         """A task that is new here, or has changed."""
         self.changed = True
@@ -128,7 +99,7 @@ class Group:
         else:
             waiting = self._line_up(task, now)
             self.queue.add(waiting)
-            self._wake(waiting.until, task.id, now)
+            self.alarms.set(waiting.until, task.id, now)
 
     def exit(self, task: int) -> None:
         """A task is gone, or about to enter anew."""
@@ -156,11 +127,11 @@ class Group:
             self.shares.keep(user, units)
 
     def _hold(self, task: SchedTask, now: float) -> None:
-        ask = self.ask(task)
+        ask = self.needs.ask(task)
         gone = task.standing is Standing.LEAVING and task.leaves_free
         holder = Holder(task, Grip.LEAVING if gone else Grip.HELD, ask=ask)
         holder.wanted_by = task.suspended_for
-        holder.units = units_of(len(task.placed), ask, self.largest)
+        holder.units = self.needs.units(len(task.placed), ask)
         if task.standing is Standing.RUNNING:
             self._appraise(holder, now)
         self.holders[task.id] = holder
@@ -168,8 +139,8 @@ class Group:
 
     def keep(self, task: SchedTask) -> None:
         """Count a task on its nodes that can not be told from another one."""
-        holder = Holder(task, Grip.HELD, ask=self.ask(task))
-        holder.units = units_of(len(task.placed), holder.ask, self.largest)
+        holder = Holder(task, Grip.HELD, ask=self.needs.ask(task))
+        holder.units = self.needs.units(len(task.placed), holder.ask)
         self._settle(holder)
 
     def _settle(self, holder: Holder) -> None:
@@ -183,9 +154,9 @@ class Group:
 
     def _appraise(self, holder: Holder, now: float) -> None:
         task = holder.task
-        weight = max(1, units_of(task.node_count, holder.ask, self.largest)) / UNIT
+        weight = max(1, self.needs.units(task.node_count, holder.ask)) / UNIT
         holder.worth = running_worth(task, weight, self.history, self.policy, now)
-        self._wake(holder.worth.until, task.id, now)
+        self.alarms.set(holder.worth.until, task.id, now)
 
     def _enladder(self, holder: Holder) -> None:
         if holder.worth is not None:
@@ -209,12 +180,11 @@ class Group:
             else:
                 ready.append(self._line_up(task, now))
         self.queue.fill(ready)
-        self._alarms += [(w.until, w.task.id) for w in ready if now < w.until < inf]
-        heapify(self._alarms)
+        self.alarms.set_all(((waiting.until, waiting.task.id) for waiting in ready), now)
 
     def _set_aside(self, task: SchedTask, now: float) -> None:
         self.aside[task.id] = task
-        self._wake(inf if task.held else task.not_before, task.id, now)
+        self.alarms.set(inf if task.held else task.not_before, task.id, now)
 
     def _line_up(self, task: SchedTask, now: float) -> Waiting:
         need, level, merit = self._class(task)
@@ -242,7 +212,7 @@ class Group:
         )
         found = self._classes.get(facts)
         if found is None:
-            need = self.need(task)
+            need = self.needs.of(task)
             weight = need.units / UNIT
             merit = merit_at(task, task.run_seconds, weight, self.history, self.policy)
             found = self._classes[facts] = (need, self.wishes.level(task), merit)
@@ -255,7 +225,7 @@ class Group:
         turn = self.wishes.has_turn(waiting)
         as_level, merit, until, lifted = claim(waiting.task, level, merit, self.policy, now, turn)
         if until != waiting.until:
-            self._wake(until, waiting.task.id, now)
+            self.alarms.set(until, waiting.task.id, now)
         waiting.until, waiting.lifted = until, lifted
         if (as_level, merit, level) == (waiting.level, waiting.merit, waiting.own_level):
             return
@@ -265,32 +235,15 @@ class Group:
         self.queue.add(waiting)
         self.wishes.touch(waiting.task.user)
 
-    def _wake(self, at: float, task: int, now: float) -> None:
-        """Look at a task again then; not at all when that is past or never."""
-        if now < at < inf:
-            heappush(self._alarms, (at, task))
-
-    def wake_once(self, at: float, task: int, now: float) -> None:
-        """The same, for who asks again and again."""
-        if (at, task) not in self._asked:
-            self._asked.add((at, task))
-            self._wake(at, task, now)
-
     def tier(self, waiting: Waiting) -> int:
         """What orders equal levels before their ranks do."""
         return self.shares.tier(waiting) if self.shares else 0
 
-    def wake_at(self) -> float:
-        """When time alone will change something for somebody."""
-        return self._alarms[0][0] if self._alarms else inf
-
     def advance(self, now: float) -> None:
         """Ask again what has run out, learn what has ended, and bring the users' own wishes up to date."""
         self._relearn(now)
-        while self._alarms and self._alarms[0][0] <= now:
-            alarm = heappop(self._alarms)
-            self._asked.discard(alarm)
-            self._again(alarm[1], now)
+        for task in self.alarms.due(now):
+            self._again(task, now)
         self.wishes.fulfil(now)
 
     def _again(self, task: int, now: float) -> None:
@@ -311,22 +264,12 @@ class Group:
         self.enter(task, now)
 
     def _relearn(self, now: float) -> None:
-        """Now and then ranks follow what was learned; some tasks in each pass, so that no pass is long."""
-        if self._relearn_at == -inf:
-            self._relearn_at = now + self.policy.relearn_seconds * self._stagger()
-        if self.history.unread and now >= self._relearn_at:
-            self.history.outdate()
-            self._relearn_at = now + self.policy.relearn_seconds * self._stagger()
-        if self.history.renew(_RELEARNT):
+        if self._lessons.learnt(now):
             self._classes.clear()
-            self._outdated = iter([*self.holders, *self.waiting])
+            self._lessons.teach([*self.holders, *self.waiting])
             return
-        for task in islice(self._outdated, _RELEARNT):
+        for task in self._lessons.pupils():
             self._rank_again(task, now)
-
-    def _stagger(self) -> float:
-        """Groups do not all learn in the same pass."""
-        return 0.75 + crc32(self.name.encode()) % 64 / 128
 
     def _rank_again(self, task: int, now: float) -> None:
         holder, waiting = self.holders.get(task), self.waiting.get(task)
@@ -334,7 +277,3 @@ class Group:
             self._refile(holder, lambda: self._appraise(holder, now))
         elif waiting is not None:
             self.rate(waiting, now)
-
-
-def _larger(one: Amount, other: Amount) -> Amount:
-    return (max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]))

@@ -8,15 +8,15 @@ from math import inf
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
-from hai_backend.sched import preempt
 from hai_backend.sched.appraise import level_name, run_level, since, turn_at
 from hai_backend.sched.group import Group
+from hai_backend.sched.outranking import taken_at
 from hai_backend.sched.policy import Ranking
-from hai_backend.sched.pool import Grip, Holder, Spot
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT
 from hai_backend.sched.seating import Seating
 from hai_backend.sched.shares import Tier
+from hai_backend.sched.spots import Grip, Holder, Spot
 
 _BETTER: Mapping[Ranking, str] = {
     Ranking.LEARNED: "history of tasks like it gives it better odds to end soon",
@@ -112,7 +112,7 @@ def _taken_at(holder: Holder, waiting: Waiting, group: Group) -> float:
         return -inf
     if holder.worth is None:
         return inf
-    return preempt.taken_at(holder, waiting, group.policy, group.shares)
+    return taken_at(holder, waiting, group.policy, group.shares)
 
 
 def rule(other: Waiting, waiting: Waiting, seating: Seating) -> str:

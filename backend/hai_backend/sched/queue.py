@@ -17,7 +17,7 @@ from itertools import chain
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched.appraise import since
-from hai_backend.sched.pool import Need
+from hai_backend.sched.spots import Need
 
 Key = tuple[float, ...]
 """Level (negative), merit (negative), begin of the wait, first submission, id: smallest first, never equal.

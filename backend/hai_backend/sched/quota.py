@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.snapshot import QuotaRow, SchedTask
+from hai_backend.sched.amounts import Amount
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import Amount
 
 if TYPE_CHECKING:
     from hai_backend.sched.queue import Waiting

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from hai_backend.sched.amounts import Amount, covers, minus, plus
 from hai_backend.sched.appraise import Guard, slice_seconds
-from hai_backend.sched.pool import Amount, Grip, Holder, Spot, covers, minus, plus
-from hai_backend.sched.preempt import loss, spared
+from hai_backend.sched.group import Group
+from hai_backend.sched.losses import loss
+from hai_backend.sched.outranking import spared
 from hai_backend.sched.queue import Verdict, Waiting
-
-if TYPE_CHECKING:
-    from hai_backend.sched.group import Group
+from hai_backend.sched.spots import Grip, Holder, Spot
 
 _TRIED = 64  # nodes that are looked at for one rank
 
@@ -91,7 +90,7 @@ class _Clearing:
 
     def _seat(self, holder: Holder) -> bool:
         """Reserve what it takes on the fullest node that has room."""
-        need = self._group.need(holder.task)
+        need = self._group.needs.of(holder.task)
         for spot in self._fullest(need.ask[0]):
             free = self._left.get(spot, spot.free)
             if covers(free, need.ask) and self._group.pool.suits(spot, need):

@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 from hai_backend.domain.snapshot import SchedTask
+from hai_backend.sched.amounts import plus, ranks_in
 from hai_backend.sched.appraise import like
+from hai_backend.sched.group import Group
 from hai_backend.sched.history import History
+from hai_backend.sched.outranking import taken_at
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import Grip, Holder, Spot, plus, ranks_in
-from hai_backend.sched.preempt import taken_at
 from hai_backend.sched.queue import Waiting
-
-if TYPE_CHECKING:
-    from hai_backend.sched.group import Group
+from hai_backend.sched.spots import Grip, Holder, Spot
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hai_backend.domain.plan import Decision, Start, Suspend, Wait
-from hai_backend.sched import explain, fit, preempt, quota, relocate, reserve
-from hai_backend.sched import pool as places
+from hai_backend.sched import explain, fit, places, preempt, quota, relocate, reserve
 from hai_backend.sched.appraise import level_name
 from hai_backend.sched.check import wanted
 from hai_backend.sched.group import Group
-from hai_backend.sched.pool import Grip, Holder, Need
+from hai_backend.sched.losses import loss
 from hai_backend.sched.queue import Verdict, Waiting
+from hai_backend.sched.spots import Grip, Holder, Need
 
 
 @dataclass(slots=True, eq=False)
@@ -142,7 +142,7 @@ class Seating:
         places.remove(keeper)
         if refusal is not None:  # expected ends move with time
             later = self.now + self.group.policy.minimum_seconds
-            self.group.wake_once(later, waiting.task.id, self.now)
+            self.group.alarms.set_once(later, waiting.task.id, self.now)
         return Verdict.NEXT if refusal is None else Verdict.LANE
 
     def _start(self, waiting: Waiting, newcomer: Holder) -> bool:
@@ -204,6 +204,6 @@ class Seating:
             return f"{whose}; its user group has more of its part to come than that of this run"
         if worth.level == level:
             return f"{whose}; it ranks higher within {level_name(level)} than this run does now"
-        lost = preempt.loss(victim.task, self.group.policy, self.now)
+        lost = loss(victim.task, self.group.policy, self.now)
         counts = f"counts as {level_name(worth.level)} and loses least ({lost:.0f} node-seconds)"
         return f"{whose}; this run {counts}"

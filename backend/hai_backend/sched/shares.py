@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from enum import IntEnum
 
 from hai_backend.domain.snapshot import ShareRow
-from hai_backend.sched.pool import Holder
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT
+from hai_backend.sched.spots import Holder
 
 
 class Tier(IntEnum):

@@ -9,12 +9,12 @@ from enum import StrEnum
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Snapshot
-from hai_backend.sched import preempt
 from hai_backend.sched.appraise import run_level
+from hai_backend.sched.losses import loss, work_lost
 from hai_backend.sched.obstacles import QuotaUse, quota_use
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import Grip, Holder
 from hai_backend.sched.probing import Look, look, part
+from hai_backend.sched.spots import Grip, Holder
 
 NEVER = frozenset(
     {
@@ -111,8 +111,8 @@ def _victims(found: Look, now: float) -> Iterator[Victim]:
             task.user,
             task.placed,
             run_level(task, policy),
-            preempt.work_lost(task, now),
-            preempt.loss(task, policy, now),
+            work_lost(task, now),
+            loss(task, policy, now),
             asked=number not in asked,
             reason=asked[number].reason if number in asked else "",
         )

@@ -126,7 +126,7 @@ class Wishes:
         if now >= at:
             self._group.rate(waiting, now)
         else:
-            self._group.wake_once(at, waiting.task.id, now)
+            self._group.alarms.set_once(at, waiting.task.id, now)
 
     def _resolve(self, user: str, autos: Iterable[Waiting], now: float) -> None:
         for waiting, level in auto_levels(user, autos, self._group.quotas):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.spec import ResourceSpec
-from hai_backend.sched.pool import Amount, covers, ranks_in, size_of
+from hai_backend.sched.amounts import Amount, covers, ranks_in, size_of
 from hai_backend.sched.quota import units_of
 from hai_backend.services.ports import Cluster
 

@@ -15,6 +15,7 @@ from hai_backend.domain.snapshot import Ending, SchedTask, Snapshot
 from hai_backend.sched import Board, Policy
 from hai_backend.sched.appraise import like
 from hai_backend.sched.history import History
+from hai_backend.sched.lessons import stagger
 from hai_backend.sched.policy import Ranking
 from hai_backend.sched.rules import Rules
 from hai_backend.sched.testing import NOW, leaving, node, nodes, queued, quota, running, snap
@@ -176,8 +177,7 @@ def learns(name: str) -> list[float]:
             board.decide(at)
             assert at < NOW + 5000
         found.append(at - begin)
-    stagger = board._groups[name]._stagger()
-    assert found == pytest.approx([1000 * stagger] * 2, abs=21)
+    assert found == pytest.approx([1000 * stagger(name)] * 2, abs=21)
     return found
 
 
@@ -229,7 +229,7 @@ def test_a_board_tells_why_one_task_waits() -> None:
 def test_what_nobody_waits_for_wakes_nobody() -> None:
     board = board_of(snap(nodes(1), running(9, "n00", since=60)))
     (group,) = board._groups.values()
-    assert group.wake_at() == NOW + 840
+    assert group.alarms.next() == NOW + 840
     assert board.decide(NOW + 1).wake_at is None
     assert board_of(snap()).decide(NOW).wake_at is None
 
@@ -273,7 +273,7 @@ def test_parts_are_weighed_against_the_largest_node_in_each_respect() -> None:
     sizes = [(1, 2, 3), (9, 1, 1), (2, 9, 2), (3, 3, 9)]
     found = [node(f"n{i}", gpus=g, cpus=c, memory_bytes=m) for i, (g, c, m) in enumerate(sizes)]
     board = board_of(snap(*found, queued(1, held=True)))
-    assert board._groups["default"].largest == (9, 9, 9)
+    assert board._groups["default"].needs.largest == (9, 9, 9)
 
 
 MOVED = [node("a", group="other"), running(9, "a", TOP), queued(1, group="other")]
@@ -367,7 +367,7 @@ def test_learning_is_due_at_its_moment_and_not_before() -> None:
         snap(nodes(1), *busy(1), queued(1), queued(2, user="v", name="quick")), LEARNED
     )
     board.learn(QUICK)
-    due = NOW + LEARNED.relearn_seconds * board._groups["default"]._stagger()
+    due = NOW + LEARNED.relearn_seconds * stagger("default")
     for at, order in ((due - 1, [1, 2]), (due, [2, 1])):
         for _ in range(3):
             board.see(busy(1), (), at)

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hai_backend.sched import pool as places
-from hai_backend.sched.pool import (
-    GB,
-    UNLIMITED,
-    Amount,
-    Grip,
-    Holder,
-    Need,
-    Pool,
-    ask_of,
-    covers,
-    ranks_in,
-    size_of,
-)
+from hai_backend.sched import places
+from hai_backend.sched.amounts import GB, UNLIMITED, Amount, ask_of, covers, ranks_in, size_of
+from hai_backend.sched.pool import Pool
+from hai_backend.sched.spots import SEVERAL, Grip, Holder, Need
 from hai_backend.sched.testing import node, queued
 
 GPU = Need(1, whole=False, ask=(1, 0, 0))
@@ -117,7 +107,7 @@ def test_a_node_that_is_left_for_two_tasks_is_left_for_none_alone() -> None:
     for task in (1, 2):
         places.put(found.spots["a"], Holder(queued(task), Grip.LEAVING, wanted_by=task))
     (kind,) = (kind for kind in found.kinds.values() if kind.zone == "A")
-    assert found.spots["a"].claim == places.SEVERAL
+    assert found.spots["a"].claim == SEVERAL
     assert {claim: len(spots) for claim, spots in kind.leavings.items()} == {1: 0, -1: 1}
 
 

@@ -12,8 +12,9 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Suspension
 from hai_backend.sched import Board, Policy
 from hai_backend.sched.group import Group
+from hai_backend.sched.losses import loss, work_lost
+from hai_backend.sched.outranking import spared, taken_at
 from hai_backend.sched.policy import Ranking
-from hai_backend.sched.preempt import loss, spared, taken_at, work_lost
 from hai_backend.sched.queue import Verdict, Waiting
 from hai_backend.sched.testing import NOW, nodes, queued, running, share, snap
 

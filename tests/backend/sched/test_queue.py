@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_backend.domain.priority import Priority
-from hai_backend.sched.pool import Need
 from hai_backend.sched.queue import Queue, Verdict, Waiting, natural_key
+from hai_backend.sched.spots import Need
 from hai_backend.sched.testing import NOW, queued
 
 NEEDS = (Need(1), Need(2), Need(3))

@@ -9,10 +9,10 @@ import pytest
 
 from hai_backend.domain.priority import Priority
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.pool import Grip, Holder, Need
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT, Limit, Quotas, allows, auto_levels, has_room, units_of
 from hai_backend.sched.shares import Shares, Tier
+from hai_backend.sched.spots import Grip, Holder, Need
 from hai_backend.sched.testing import queued, quota, share
 
 LOW, NORMAL, HIGH, AUTO = Priority.LOW, Priority.NORMAL, Priority.HIGH, Priority.AUTO

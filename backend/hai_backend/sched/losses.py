@@ -1,0 +1,40 @@
+"""What is lost when a run is suspended."""
+
+from __future__ import annotations
+
+from math import frexp, isfinite
+
+from hai_backend.domain.snapshot import SchedTask
+from hai_backend.sched.appraise import restart_seconds
+from hai_backend.sched.ladder import worth_of
+from hai_backend.sched.policy import Policy
+from hai_backend.sched.spots import Holder
+
+
+def loss(task: SchedTask, policy: Policy, now: float) -> float:
+    """Node-seconds lost when the task is suspended now. Odd clocks count as no work lost."""
+    return work_lost(task, now) + len(task.placed) * restart_seconds(task, policy)
+
+
+def work_lost(task: SchedTask, now: float) -> float:
+    """Node-seconds of work since the last checkpoint, or start; none of a program that saves when it is asked."""
+    since = max((t for t in (task.saved_at, task.run_started_at) if t is not None), default=now)
+    seconds = 0.0 if task.yields else now - since
+    return len(task.placed) * (max(0.0, seconds) if isfinite(seconds) else 0.0)
+
+
+Losses = dict[Holder, tuple[float, float]]
+"""For each run what counts of its suspension (node-seconds), and its merit for ties."""
+
+
+def losses_of_lower(step: list[Holder], policy: Policy, now: float) -> Losses:
+    """Of runs of a lower level."""
+    return {holder: (loss(holder.task, policy, now), 0.0) for holder in step}
+
+
+def losses_of_equals(step: list[Holder], now: float) -> Losses:
+    """Of runs of the newcomer's own level: work lost counts in steps of two."""
+    return {
+        holder: (2.0 ** frexp(work_lost(holder.task, now))[1], worth_of(holder).merit)
+        for holder in step
+    }
