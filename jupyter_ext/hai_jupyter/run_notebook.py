@@ -7,6 +7,7 @@ What cells print also goes to the log.
 When the platform suspends the task, the notebook is saved at once, the running cell gets `--grace` seconds to end or to
 yield by itself (`hai.go_suspend()` works in a cell), and the task yields. A kernel's memory does not survive that: the
 next run begins with the first cell and says so; cells find `hai.get_whole_life_state()` and their checkpoints as usual.
+A cell tagged `hai:once` that an earlier run has done is not run again, and keeps its outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import hai.task as task
-from hai_jupyter import nbfiles
+from hai_jupyter import nbfiles, resuming
 from hai_jupyter.task_kernel import TaskKernelManager
 
 FAILED, UNUSABLE = 1, 2
@@ -35,12 +36,15 @@ FAILED, UNUSABLE = 1, 2
 class Runner(NotebookClient):
     """Executes, and tells the log and the output notebook what happens."""
 
-    def __init__(self, notebook: Any, out: Path, **options: Any) -> None:
+    def __init__(
+        self, notebook: Any, out: Path, kept: frozenset[int] = frozenset(), **options: Any
+    ) -> None:
         super().__init__(notebook, **options)
         self._out = out
-        self._total = sum(1 for cell in notebook.cells if cell.cell_type == "code")
+        self._kept = kept
+        self._total = sum(1 for c in notebook.cells if c.cell_type == "code" and c.source.strip())
         self.done = 0
-        self.on_cell_start = self._start
+        self.on_cell_execute = self._execute
         self.on_cell_executed = self._executed
 
     def save(self, state: str) -> None:
@@ -58,13 +62,27 @@ class Runner(NotebookClient):
             print(text, end="" if text.endswith("\n") else "\n", flush=True)
         return super().output(outs, msg, display_id, cell_index)
 
-    def _start(self, cell: Any, cell_index: int) -> None:
-        if cell.cell_type == "code":
-            first = next(iter(cell.source.strip().splitlines()), "")
-            print(f"--- cell {self.done + 1} of {self._total}: {first[:80]}", flush=True)
+    async def async_execute_cell(
+        self, cell: Any, cell_index: int, *arguments: Any, **options: Any
+    ) -> Any:
+        """Not those that an earlier run has done for good."""
+        if cell_index not in self._kept:
+            return await super().async_execute_cell(cell, cell_index, *arguments, **options)
+        self._say(cell, "not again: ")
+        self.done += 1
+        return cell
+
+    def _execute(self, cell: Any, cell_index: int) -> None:
+        self._say(cell)
+
+    def _say(self, cell: Any, what: str = "") -> None:
+        first = next(iter(cell.source.strip().splitlines()), "")
+        print(f"--- cell {self.done + 1} of {self._total}: {what}{first[:80]}", flush=True)
 
     def _executed(self, cell: Any, cell_index: int, execute_reply: Any) -> None:
-        self.done += 1
+        if execute_reply["content"]["status"] == "ok":
+            self.done += 1
+            resuming.mark_done(cell)
         self.save("running")
 
 
@@ -78,10 +96,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, yaml.YAMLError) as error:
         print(f"{wanted.notebook}: {error}", file=sys.stderr)
         return UNUSABLE
-    _tell_of_last_run(out)
     runner = Runner(
         notebook,
         out,
+        resuming.take_over(notebook, out),
         timeout=None,
         kernel_name=_kernel(notebook),
         kernel_manager_class=TaskKernelManager,
@@ -118,7 +136,10 @@ async def _leave(runner: Runner, work: asyncio.Future[Any], grace: float) -> Non
     """Save, give the running cell its time, and yield; in the cluster this returns only if all cells have run."""
     task.receive_suspend_command()
     runner.save("suspended")
-    print(f"suspend: saved after {runner.done} cells; they run again in the next run", flush=True)
+    print(
+        f"suspend: saved after {runner.done} cells; the next run begins with the first one",
+        flush=True,
+    )
     await asyncio.wait({work}, timeout=grace)
     if not work.done():
         runner.save("suspended")
@@ -150,19 +171,6 @@ def inject(notebook: Any, parameters: dict[str, Any]) -> None:
     cell = nbfiles.code_cell(source, metadata={"tags": ["injected-parameters"]})
     tagged = (i for i, c in enumerate(notebook.cells) if "parameters" in c.metadata.get("tags", []))
     notebook.cells.insert(next(tagged, -1) + 1, cell)
-
-
-def _tell_of_last_run(out: Path) -> None:
-    if not out.exists():
-        return
-    try:
-        before = nbfiles.read(out).metadata.get("hai", {})
-    except ValueError:
-        before = {}
-    done, state = before.get("cells_done", "?"), before.get("state", "unknown")
-    print(
-        f"an earlier run was {state} after {done} cells; beginning with the first one", flush=True
-    )
 
 
 def _kernel(notebook: Any) -> str:

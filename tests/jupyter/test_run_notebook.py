@@ -13,6 +13,7 @@ import nbformat
 import pytest
 
 from hai_jupyter import nbfiles
+from hai_jupyter.resuming import ONCE, mark_done, take_over
 from hai_jupyter.run_notebook import inject
 
 NB: Any = nbformat
@@ -96,6 +97,45 @@ def test_a_suspend_saves_what_has_run_and_gives_the_running_cell_its_time(tmp_pa
     assert texts(found) == ["first\n", "slow\n"]
     again = subprocess.run(command(source, out, "-p", "1=2"), capture_output=True, text=True)
     assert (again.returncode, "not names" in again.stderr) == (2, True)
+
+
+def test_cells_tagged_once_are_not_run_again_after_a_run_that_did_not_end_well(
+    tmp_path: Path,
+) -> None:
+    count = "n = int(open('n').read() or 0) + 1; open('n', 'w').write(str(n)); print('ran', n)"
+    gate = "import os\nassert os.path.exists('gate')"
+    source = write(tmp_path / "a.ipynb", "print('each')", count, gate, tags={1: "hai:once"})
+    out = tmp_path / "out.ipynb"
+    (tmp_path / "n").touch()
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command(source, out), cwd=tmp_path, capture_output=True, text=True)
+
+    assert run().returncode == 1
+    assert nbfiles.read(out).metadata.hai.cells_done == 2
+    (tmp_path / "gate").touch()
+    again = run()
+    assert again.returncode == 0, again.stderr
+    assert "an earlier run was failed after 2 cells" in again.stdout
+    assert "cell 2 of 3: not again: n =" in again.stdout
+    assert texts(nbfiles.read(out)) == ["each\n", "ran 1\n"]
+    assert nbfiles.read(out).metadata.hai.cells_done == 3
+    assert run().returncode == 0  # it had finished: all of it again
+    assert texts(nbfiles.read(out)) == ["each\n", "ran 2\n"]
+
+
+def test_a_cell_that_was_changed_or_has_no_tag_is_run_again(tmp_path: Path) -> None:
+    out = write(tmp_path / "out.ipynb", "a", "b", "c", tags={0: ONCE, 2: ONCE})
+    before = nbfiles.read(out)
+    for cell in before.cells[:2]:
+        mark_done(cell)
+    nbfiles.write(before, out)
+    notebook = nbfiles.read(write(tmp_path / "in.ipynb", "a", "b", "c", tags={0: ONCE, 2: ONCE}))
+    assert take_over(notebook, out) == {0}
+    notebook.cells[0].source = "changed"
+    assert take_over(notebook, out) == frozenset()
+    out.write_text("half of a notebook")
+    assert take_over(notebook, out) == frozenset()
 
 
 def test_only_python_takes_parameters() -> None:
