@@ -8,9 +8,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import asdict
 from typing import Any, NoReturn, Protocol
 
 import grpc
+import structlog
 from google.protobuf.message import Message
 from google.rpc import status_pb2
 from grpc import aio
@@ -18,7 +20,7 @@ from grpc import aio
 from hai_backend.auth import permissions
 from hai_backend.auth.permissions import Identity
 from hai_backend.auth.tokens import bearer
-from hai_backend.domain.errors import Denied, Invalid, Violation
+from hai_backend.domain.errors import Denied, HaiError, Invalid, Violation
 from hai_backend.loops.clock import Clock
 from hai_backend.services import audit, caller, errors
 from hai_backend.services.admission import Admission
@@ -26,6 +28,8 @@ from hai_backend.services.limits import DEFAULTS, CallLimits
 from hai_backend.services.methods import RULES, Door, Rule
 from hai_backend.services.wrapping import Closing, Context, Handler, Unary, Undecodable, wrap
 from hai_backend.store.base import AuditRow
+
+log = structlog.get_logger()
 
 Observe = Callable[[str, str, float], None]  # method, code, seconds
 Record = Callable[[Sequence[AuditRow]], Awaitable[None]]  # returns when the rows are durable
@@ -114,7 +118,7 @@ class Gate:
             self._observe(method, code, self._monotonic() - began)
             if identity is not None and _is_recorded(rule, code, request, identity):
                 what = "; ".join(told) or audit.what(request)
-                await self._record([self._row(method, identity, request, answer, code, what)])
+                await self._keep(self._row(method, identity, request, answer, code, what))
         if refusal is not None:
             await abort(context, refusal)
         return answer
@@ -146,7 +150,7 @@ class Gate:
             self._observe(method, code, self._monotonic() - began)
             if identity is not None and rule is not None and rule.mutates:
                 row = self._row(method, identity, None, None, code, "; ".join(told))
-                await self._record([row])
+                await self._keep(row)
             self._running.discard(handling)
         if refusal is not None:
             await abort(context, refusal)
@@ -183,6 +187,13 @@ class Gate:
         raise errors.Expired(
             f"the call took longer than {self._limits.call_seconds:g} s; it may still take effect"
         )
+
+    async def _keep(self, row: AuditRow) -> None:
+        """What has happened is answered as it was, also when its row cannot be stored: the log has it then."""
+        try:
+            await self._record([row])
+        except HaiError as error:
+            log.error("audit row not stored", why=str(error), **asdict(row))
 
     def _row(
         self,

@@ -135,6 +135,25 @@ async def test_every_change_is_audited_without_secrets(
     assert "hold=True" in text
 
 
+@pytest.fixture
+def no_room_for_audit(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, before the gate is built."""
+
+    async def full(*_: Any) -> None:
+        raise Unavailable("writing hai.db failed: database or disk is full")
+
+    monkeypatch.setattr(type(store), "add_audit", full)
+
+
+async def test_a_refusal_keeps_its_words_when_its_row_cannot_be_stored(
+    no_room_for_audit: None, platform: Any
+) -> None:
+    ada = await platform.caller("ada")
+    with pytest.raises(aio.AioRpcError) as caught:
+        await ada.users.CreateUser(user_service_pb2.CreateUserRequest())
+    assert caught.value.code() is C.PERMISSION_DENIED
+
+
 async def test_a_change_goes_on_when_its_caller_hangs_up(
     platform: Any, make_spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
