@@ -91,6 +91,7 @@ async def _fill(fake: FakeClient) -> None:
     for rank, text in ((0, "step 1"), (1, "step 1"), (0, "loss 0.5")):
         fake.advance(1)
         fake.print(1, text, rank=rank)
+    _measure(fake)
     fake.world.tasks[2].user = "bob"
     fake.world.tasks[1].goodput.CopyFrom(GOODPUT)
     waits = fake.world.tasks[2].waiting
@@ -98,6 +99,22 @@ async def _fill(fake: FakeClient) -> None:
     fake.world.digests["registry.example/lab/main:1"] = "sha256:" + "1" * 64
     await fake.users.set_quota(Quota(subject="alice", group="default", priority=-1, nodes=8))
     await fake.users.set_quota(Quota(subject="alice", group="default", priority=30, nodes=2))
+
+
+def _measure(fake: FakeClient) -> None:
+    """Six minutes of an hour ago, with a hole; and two calls."""
+    then, gib = fake.world.now, 1 << 30
+    for minute in (0, 1, 2, 4, 5):
+        fake.world.now = then - 3600 + minute * 60
+        memory = {"memory_bytes": minute * gib, "memory_bytes_max": 6 * gib}
+        gpu = {"gpu_utilisation": minute / 5, "gpu_utilisation_max": 1.0, "gpu_memory_bytes": gib}
+        fake.measure(1, cpus=minute, cpus_max=minute + 1, **memory)
+        fake.measure(1, rank=1, cpus=8, cpus_max=8, gpu_memory_bytes_max=gib, **memory, **gpu)
+        load = {"busy_nodes": minute % 3, "booked_gpus": 8, "waiting_tasks": 1}
+        fake.measure_cluster(nodes=2, gpus=16, **load)
+    fake.world.now = then
+    fake.audited("StopTask", "2", "PERMISSION_DENIED", actor="bob", what="id=2")
+    fake.audited("CordonNode", "n1", what="name='n1' reason='fan'")
 
 
 def _fail(fake: FakeClient, id: int, exit_code: int) -> None:

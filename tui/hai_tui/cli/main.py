@@ -32,6 +32,7 @@ ENTRIES = (
     Entry("logs", "logs:logs", "tasks"),
     Entry("why", "queue:why", "tasks"),
     Entry("events", "queue:events", "tasks"),
+    Entry("usage", "usage:usage", "tasks"),
     Entry("stop", "steer:stop", "tasks"),
     Entry("suspend", "steer:suspend", "tasks"),
     Entry("resume", "steer:resume", "tasks"),
@@ -74,6 +75,7 @@ ENTRIES = (
     Entry("share", "shares:share", "admin"),
     Entry("right", "rights:right", "admin"),
     Entry("registry", "registries:registry", "admin"),
+    Entry("audit", "audit:audit", "admin"),
     Entry("admin", "admin:admin", "admin"),
 )
 """Every command: its name, where it lives, and under which heading `hai --help` lists it."""

@@ -15,7 +15,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def one_task(function: Callable[..., Any]) -> Callable[..., Any]:
     """Arguments `task` and `kind`."""
     argument = click.argument("task", metavar="TASK", shell_complete=complete_tasks)
-    return argument(_kind(function))
+    return argument(kind_of_task(function))
 
 
 def many_tasks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,10 +23,10 @@ def many_tasks(function: Callable[..., Any]) -> Callable[..., Any]:
     argument = click.argument(
         "tasks", metavar="TASK...", nargs=-1, required=True, shell_complete=complete_tasks
     )
-    return argument(_kind(function))
+    return argument(kind_of_task(function))
 
 
-_kind: Decorator = click.option(
+kind_of_task: Decorator = click.option(
     "-t",
     "--type",
     "kind",
@@ -34,3 +34,4 @@ _kind: Decorator = click.option(
     default="auto",
     help="Take TASK as an id, a name or a yaml file; auto guesses.",
 )
+"""Argument `kind`: how a word for a task is read."""
