@@ -132,6 +132,15 @@ def test_up_shows_why_the_server_did_not_start(home: Path) -> None:
     assert not profiles.names()
 
 
+def test_up_starts_nothing_whose_profile_cannot_be_stored(home: Path, hai, monkeypatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    done = hai("up", "--home", str(home))
+    assert done.code == 1
+    assert "no profile can be stored" in done.err
+    assert "HAI_CONFIG" in done.err
+    assert not (home / "argv.json").exists(), "no server was started"
+
+
 def test_up_gives_up_and_leaves_nothing(home: Path) -> None:
     up = hai("up", "--home", str(home), "--timeout", "0")
     assert up.returncode == 1

@@ -87,6 +87,7 @@ def _flag(name: str) -> str:
 def _start(
     settings: Settings, home: Path, flags: list[str], foreground: bool, timeout: float
 ) -> int:
+    _check_profiles()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     note(settings, text("up.starting", home=home))
     log = home / "server.log"
@@ -103,6 +104,19 @@ def _start(
     _keep(_profile(settings, home, found))
     _tell(settings, found)
     return _stay(child) if foreground else 0
+
+
+def _check_profiles() -> None:
+    """A server whose profile cannot be stored would run unseen, so this is known before it starts."""
+    from hai.client.profile import config_path
+
+    path = config_path().absolute()
+    place = next(each for each in (path, *path.parents) if each.exists())
+    if not os.access(place, os.W_OK):
+        raise click.ClickException(
+            f"no profile can be stored in {path}, {place} is not writable: "
+            "no server was started; HAI_CONFIG chooses another file"
+        )
 
 
 def _spawn(argv: list[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
