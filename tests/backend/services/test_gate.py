@@ -248,7 +248,7 @@ def test_streams_are_counted_while_they_are_open() -> None:
         pytest.param(Endpoint("127.0.0.1:0", cert="/nowhere"), "needs a key", id="half a pair"),
         pytest.param(
             Endpoint("127.0.0.1:0", cert="/no/c", key="/no/k"),
-            "cannot read /no/k",
+            "cannot read /no/c",
             id="no such file",
         ),
     ],
