@@ -133,7 +133,7 @@ def test_up_shows_why_the_server_did_not_start(home: Path) -> None:
 
 
 def test_up_starts_nothing_whose_profile_cannot_be_stored(home: Path, hai, monkeypatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     done = hai("up", "--home", str(home))
     assert done.code == 1
     assert "no profile can be stored" in done.err
