@@ -501,6 +501,19 @@ async def test_environments(client: Client) -> None:
     assert list(await environments.list()) == []
 
 
+async def test_workspaces(client: Client) -> None:
+    for name in ("train", "eval"):
+        assert (await client.workspaces.create(name)).revision == 0
+    with pytest.raises(errors.Conflict):
+        await client.workspaces.create("eval")
+    assert [w.name for w in await client.workspaces.list()] == ["eval", "train"]
+    assert not (await client.workspaces.revisions("eval")).revisions
+    await client.workspaces.delete("eval")
+    assert [w.name for w in await client.workspaces.list("*")] == ["train"]
+    with pytest.raises(errors.NotFound):
+        await client.workspaces.get("eval")
+
+
 async def test_messages(client: Client) -> None:
     me = (await client.users.whoami()).user.name
     await client.users.create(User(name="bob", role=ROLE_USER, active=True))

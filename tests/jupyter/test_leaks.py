@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.services.admission import Admission
 from hai_backend.testing.server import RunningServer, running_server
+from hai_backend.testing.streams import counted_streams
 from tests.jupyter.conftest import Page
 from tests.jupyter.lab import start_lab, write_profile
 
 
 @pytest.fixture
-def streams(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+def streams() -> Iterator[Callable[[], int]]:
     """Streams that servers made in this test hold open for their users. Ask for it before `platform`."""
-    made: list[Admission] = []
-    begin = Admission.__init__
-
-    def remembered(self: Admission, *args: Any) -> None:
-        begin(self, *args)
-        made.append(self)
-
-    monkeypatch.setattr(Admission, "__init__", remembered)
-    return lambda: sum(sum(each._streams.values()) for each in made)
+    with counted_streams() as count:
+        yield count
 
 
 @pytest.fixture

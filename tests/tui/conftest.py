@@ -15,8 +15,8 @@ from textual.pilot import Pilot
 from hai.client.client import Client
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
-from hai_backend.services.admission import Admission
 from hai_backend.testing.server import RunningServer, ServerProcess, running_server
+from hai_backend.testing.streams import counted_streams
 from hai_tui.app import HaiApp, Options
 
 _VARIABLES = [
@@ -118,7 +118,7 @@ def drive() -> Drive:
         app = HaiApp(Options(chosen=profile, **options))
         async with app.run_test(size=size, notifications=True) as pilot:
             yield Driver(app, pilot)
-            await app.session.close()
+            await app.hang_up()
 
     return driving
 
@@ -140,17 +140,10 @@ def submit(client: Client) -> Callable[..., Awaitable[Task]]:
 
 
 @pytest.fixture
-def open_streams(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+def open_streams() -> Iterator[Callable[[], int]]:
     """Counts the streams that servers made in this test hold open for their users. Ask for it before `server`."""
-    made: list[Admission] = []
-    begin = Admission.__init__
-
-    def remembered(self: Admission, *args: Any) -> None:
-        begin(self, *args)
-        made.append(self)
-
-    monkeypatch.setattr(Admission, "__init__", remembered)
-    return lambda: sum(sum(each._streams.values()) for each in made)
+    with counted_streams() as count:
+        yield count
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.screen import Screen
+from textual.worker import active_worker
 
 from hai.client import profile as profiles
 from hai.client.errors import HaiError, UsageError
@@ -228,15 +229,22 @@ class HaiApp(App[int]):
 
     async def switch(self, profile: Profile) -> None:
         """Leave this server and all its pages, and speak to another."""
-        await self.session.close()
+        await self.hang_up()
         for _ in self._pages():
             await self.pop_screen()
         await self.use(profile)
 
     async def leave(self) -> None:
         """Close every stream, then the app."""
-        await self.session.close()
+        await self.hang_up()
         self.exit(0)
+
+    async def hang_up(self) -> None:
+        """Close the connection; first whatever still asks through it ends, except who calls this."""
+        asking = [worker for worker in self.workers if worker is not active_worker.get(None)]
+        for worker in asking:
+            worker.cancel()
+        await self.session.close()
 
     async def action_quit(self) -> None:
         """As `q`."""
@@ -244,7 +252,7 @@ class HaiApp(App[int]):
 
     async def on_unmount(self) -> None:
         """However the app ends, no stream stays open."""
-        await self.session.close()
+        await self.hang_up()
 
     # What changes.
 

@@ -113,7 +113,7 @@ async def shot(picture: Picture, size: tuple[int, int]) -> tuple[str, str]:
         await _until(app, pilot, picture.shows)
         await _at_rest(app, pilot)
         found = screen_text(app), _same_names(app.export_screenshot(title="hai tui"))
-        await app.session.close()
+        await app.hang_up()
         app.clear_notifications()
     return found
 

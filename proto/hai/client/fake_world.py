@@ -38,6 +38,7 @@ from hai.v1.task_pb2 import (
 )
 from hai.v1.usage_service_pb2 import ClusterPoint, UsagePoint
 from hai.v1.user_pb2 import Grant, Quota, Share, Token, User
+from hai.v1.workspace_pb2 import Workspace
 
 Kept = TypeVar("Kept", bound=Message)
 
@@ -75,6 +76,7 @@ class World:
     wheels: set[str] = field(default_factory=set)
     messages: dict[int, Told] = field(default_factory=dict)
     ports: dict[int, Port] = field(default_factory=dict)
+    workspaces: dict[tuple[str, str], Workspace] = field(default_factory=dict)
     mount_rules: dict[int, MountRule] = field(default_factory=dict)
     images: dict[str, Image] = field(default_factory=dict)
     registries: dict[str, Registry] = field(default_factory=dict)

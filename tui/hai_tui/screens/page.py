@@ -41,6 +41,7 @@ class Page(Screen[None]):
     Page { background: $background; color: $foreground; layout: vertical; }
     Page > #content { height: 1fr; }
     """
+    AUTO_FOCUS = ""  # `focus_content` decides; else a hidden line would take the keys
     entry: PageEntry
     words: tuple[str, ...] = ()
 
@@ -133,6 +134,9 @@ class Page(Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Keys that no widget wanted are actions."""
+        if self.query_one(Prompt).takes(event):
+            event.stop()
+            return
         if self._bound_below(event.key):
             return
         key = pressed(event.key, event.character)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -86,7 +87,14 @@ class Prompt(Horizontal):
             line.value = question.value
         line.cursor_position = len(question.value)
         self.display = True
-        line.focus()
+        self.screen.set_focus(line)  # at once: what is typed next belongs to it
+
+    def takes(self, event: events.Key) -> bool:
+        """True for what was typed after the key that asked, but came before the line had the keyboard."""
+        late = self.question is not None and event.is_printable
+        if late:
+            self.query_one(_Line).post_message(events.Key(event.key, event.character))
+        return late
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Tell who asked."""

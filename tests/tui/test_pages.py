@@ -1,0 +1,78 @@
+"""Every destination of `:`, in the made-up cluster and before a real server: it opens and has what it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+from textual import events
+
+from hai.client.profile import Profile
+from hai_tui.demo import demo
+from hai_tui.pages import PAGES
+from hai_tui.screens.page import Page
+
+_SIZE = (120, 30)
+
+
+@asynccontextmanager
+async def made_up(drive) -> AsyncIterator:
+    client = await demo()
+    options = {"connect": lambda profile: client, "clock": lambda: client.world.now}
+    async with drive(Profile("demo", "fake:0"), size=_SIZE, **options) as tui:
+        yield tui, {"node": "gpu-00"}
+
+
+@asynccontextmanager
+async def real(drive, server, client, submit) -> AsyncIterator:
+    for name in ("a", "b"):
+        await submit(name, "true")
+    async with drive(server.profile, size=_SIZE) as tui:
+        await tui.shows("2 tasks")
+        yield tui, {"node": (await client.nodes.list())[0].name}
+
+
+@pytest.fixture(params=["made up", "real"])
+def place(request: pytest.FixtureRequest, drive) -> Callable[[], AbstractAsyncContextManager]:
+    if request.param == "made up":
+        return lambda: made_up(drive)
+    parts = [request.getfixturevalue(name) for name in ("server", "client", "submit")]
+    return lambda: real(drive, *parts)
+
+
+_WORDS = {"task": "1", "diff": "1 2", "logs": "1"}
+
+
+def asking(page: Page) -> bool:
+    """True while it waits for what it wants to show."""
+    return any(not each.is_finished for each in page.workers if each.group == "fetch")
+
+
+async def test_every_destination_opens(place) -> None:
+    async with place() as (tui, names):
+        await tui.shows("● live")
+        for page in PAGES:
+            tui.app.goto(f"{page.name} {(_WORDS | names).get(page.name, '')}".strip())
+            await tui.until(lambda page=page: tui.app.screen.entry is page)
+            await tui.until(lambda: not asking(tui.app.screen))
+            assert not [each.message for each in tui.app._notifications], page.name
+            tui.app.back()
+            await tui.until(lambda: tui.app.screen.entry.name == "tasks")
+
+
+@pytest.mark.parametrize("start", ["logs 1", "task 1", "cluster", "submit"])
+async def test_keys_are_never_lost_to_a_line_that_is_hidden(drive, start: str) -> None:
+    async with drive(Profile("lab", "127.0.0.1:1", "t"), start=start) as tui:
+        await tui.shows("no server answers")
+        assert tui.app.focused is None or tui.app.focused not in tui.app.screen.query("Prompt *")
+
+
+async def test_what_is_typed_at_once_after_a_key_that_asks_belongs_to_the_line(drive) -> None:
+    client = await demo()
+    options = {"connect": lambda profile: client, "clock": lambda: client.world.now}
+    async with drive(Profile("demo", "fake:0"), size=_SIZE, **options) as tui:
+        await tui.shows("12 tasks")
+        for key in "/user:bob":  # as pasted, or over a slow line
+            tui.app.post_message(events.Key(key, key))
+        await tui.shows("3 of 12 tasks · user:bob")
