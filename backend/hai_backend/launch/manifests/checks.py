@@ -58,6 +58,9 @@ def _who(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
     for name in run.capabilities:
         if not _CAPABILITY.fullmatch(name):
             yield Violation("user.rights", f"{name[:64]!r} is no capability, as IPC_LOCK is")
+    if run.capabilities and settings.agent_path:
+        message = "capabilities come with kubernetes.agent_image, and this cluster has agent_path: take the right cap:"
+        yield Violation("user.rights", f"{message}{run.capabilities[0][:64]} back")
 
 
 def _what(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:

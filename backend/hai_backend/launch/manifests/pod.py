@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hai_backend.launch.base import RankLaunch
 from hai_backend.launch.manifests import agent, security
 from hai_backend.launch.manifests.checks import image_of
+from hai_backend.launch.manifests.granting import granting, with_capabilities
 from hai_backend.launch.manifests.names import Manifest, metadata, owner_name, pod_name
 from hai_backend.launch.manifests.resources import (
     container_resources,
@@ -50,7 +51,7 @@ def _spec(run: RunRequest, rank: RankLaunch, settings: ClusterSettings) -> Manif
         **security.shared_with_node(run),
         **_at_the_edge(run, settings),
         "tolerations": list(_tolerations(settings)),
-        "initContainers": [_init_container(run, rank, settings)],
+        "initContainers": [_init_container(run, rank, settings), *granting(run, settings)],
         "containers": [_container(run, rank, settings, [*parts, *places])],
         "volumes": [*agent.agent_volumes(run, rank.key, settings), *ours, *mounted],
     }
@@ -85,7 +86,7 @@ def _container(
         "name": CONTAINER,
         "image": image_of(run, settings),
         "imagePullPolicy": settings.pull_policy,
-        "command": agent.command(rank.key),
+        "command": with_capabilities(run, agent.command(rank.key)),
         "env": [_from_pod("POD_IP", "status.podIP"), _from_pod("NODE_NAME", "spec.nodeName")],
         "resources": container_resources(_resources(run, rank), settings),
         "volumeMounts": [*agent.agent_mounts(), *places],

@@ -1,7 +1,7 @@
 """What a pod may do to its node: nothing, but for what operators granted to its user by name.
 
-Programs run as their user's uid, never as root, and can gain nothing over it: no capability but those granted, no
-setuid, no token of the cluster, no group that an image's /etc/group names.
+Programs run as their user's uid, never as root, and can gain nothing over it: no capability but those granted (see
+granting.py), no setuid, no token of the cluster, no group that an image's /etc/group names.
 """
 
 from __future__ import annotations
@@ -46,18 +46,34 @@ def shared_with_node(run: RunRequest) -> Manifest:
 
 
 def container_security(run: RunRequest) -> Manifest:
-    """`securityContext` of the program's container; Kubernetes wants a privileged one to be able to escalate."""
+    """`securityContext` of the program's container; Kubernetes wants a privileged one to be able to escalate.
+
+    So must one with capabilities, for a moment: granting.py says why, and ends it.
+    """
     privileged = HostRight.PRIVILEGED in run.host_rights
     capabilities: Manifest = {"drop": ["ALL"]}
     if run.capabilities:
         capabilities["add"] = list(run.capabilities)
-    made: Manifest = {"allowPrivilegeEscalation": privileged, "capabilities": capabilities}
+    escalates = privileged or bool(run.capabilities)
+    made: Manifest = {"allowPrivilegeEscalation": escalates, "capabilities": capabilities}
     return {**made, "privileged": True} if privileged else made
 
 
 def init_security() -> Manifest:
     """`securityContext` of the init container."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def granting_security() -> Manifest:
+    """`securityContext` of the one container that is root: ours, without anything of the task's, for one command."""
+    return {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "runAsNonRoot": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["SETFCAP"]},
+    }
 
 
 def _profile(text: str) -> Manifest:
