@@ -67,27 +67,30 @@ class Cluster:
 
     async def seen(self, nodes: Sequence[Node]) -> list[Node]:
         """Take over what the launcher sees. Answers with the nodes that are lost: missing, or no longer ready."""
-        now, lost = self._clock.now(), []
-        names = {n.name for n in nodes}
-        gone = [n for n in self._nodes.values() if n.name not in names]
-        for node in [
-            *nodes,
-            *(replace(n, state=NodeState.NOT_READY, reason="removed") for n in gone),
-        ]:
+        names = {node.name for node in nodes}
+        gone = [node for node in self._nodes.values() if node.name not in names]
+        removed = [replace(n, state=NodeState.NOT_READY, reason="removed") for n in gone]
+        lost = []
+        for node in [*nodes, *removed]:
             known = self._nodes.get(node.name)
-            new = replace(
-                node,
-                cordoned=known.cordoned if known else node.cordoned,
-                reason=known.reason if known and known.cordoned else node.reason,
-                updated_at=known.updated_at if known else now,
-            )
-            if new != known:
-                await self._save(replace(new, updated_at=now))
+            new = await self._take_over(node, known)
             hoped = known and (known.state is NodeState.READY or node.name in self._unseen)
             if hoped and new.state is NodeState.NOT_READY:
                 lost.append(new)
         self._unseen.clear()
         return lost
+
+    async def _take_over(self, node: Node, known: Node | None) -> Node:
+        """The node with what operators have said of it, saved if it has changed."""
+        now = self._clock.now()
+        if known is None:
+            await self._save(replace(node, updated_at=now))
+            return node
+        reason = known.reason if known.cordoned else node.reason
+        new = replace(node, cordoned=known.cordoned, reason=reason, updated_at=known.updated_at)
+        if new != known:
+            await self._save(replace(new, updated_at=now))
+        return new
 
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
         """Take a node out of scheduling, or bring it back. Raises NotFound."""

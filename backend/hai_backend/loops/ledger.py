@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
 import structlog
 
-from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unavailable
+from hai_backend.domain.errors import Conflict, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
+from hai_backend.loops.together import Together
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import steps
@@ -39,14 +40,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # between tries of what must not be los
 async def to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
     """Await `work`, which goes on when the caller is cancelled: a write may be durable before memory knows it."""
     return await asyncio.shield(asyncio.ensure_future(work))
-
-
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    """An event that may be written together with others; `answer` is the task once it was."""
-
-    event: ev.Event
-    answer: Task | None = None
 
 
 class Ledger:
@@ -73,7 +66,7 @@ class Ledger:
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
         self._locks: dict[int, asyncio.Lock] = {}
-        self._waiting: dict[int, list[_Waiting]] = {}  # events of ranks, by task
+        self._together = Together(self._try)
 
     async def load(self) -> None:
         """Read all unfinished tasks; call once, before anything else."""
@@ -101,25 +94,12 @@ class Ledger:
 
         Durable on return; the same request_id answers with the same task.
         """
-        now = self._clock.now()
-        new = Task(
-            id=0,
-            user=user,
-            spec=spec,
-            state=TaskState.WAITING_INIT,
-            priority=spec.priority,
-            created_at=now,
-            tags=spec.options.tags,
-            whole_life_state=spec.options.whole_life_state,
-        )
+        new = _new(user, spec, self._clock.now())
         told = "; ".join(filter(None, (f"{spec.resource.node_count} nodes", note)))
-        event = TaskEvent(now, user, "TaskSubmitted", told)
+        event = TaskEvent(new.created_at, user, "TaskSubmitted", told)
         task = await self._store.create_task(new, (event,), request_id)
-        if (
-            task.id not in self._tasks
-            and task.state is not TaskState.FINISHED
-            and task.revision <= 1
-        ):
+        known = task.id in self._tasks or task.revision > 1
+        if not known and task.state is not TaskState.FINISHED:
             self._publish(task)
         return self._tasks.get(task.id, task)
 
@@ -146,29 +126,8 @@ class Ledger:
     async def _apply(self, task_id: int, event: ev.Event) -> Task:
         if not isinstance(event, get_args(ev.RankEvent)):
             return await self._locked(task_id, lambda task_id: self._try(task_id, (event,)))
-        mine = _Waiting(event)
-        self._waiting.setdefault(task_id, []).append(mine)
-        return await self._locked(task_id, lambda task_id: self._try_together(task_id, mine))
-
-    async def _try_together(self, task_id: int, mine: _Waiting) -> Task | None:
-        """Whoever comes first writes for all that wait: a gang of a thousand ranks leaves in a few writes."""
-        if mine.answer is not None:
-            return mine.answer
-        batch = self._waiting.pop(task_id, [])
-        batch = batch if mine in batch else [mine, *batch]
-        try:
-            saved = await self._try(task_id, [waiting.event for waiting in batch])
-        except HaiError:  # of which one? Each is tried by itself
-            self._wait_again(task_id, [waiting for waiting in batch if waiting is not mine])
-            return await self._try(task_id, (mine.event,))
-        if saved is None:
-            self._wait_again(task_id, batch)
-        for waiting in batch:
-            waiting.answer = saved
-        return saved
-
-    def _wait_again(self, task_id: int, batch: list[_Waiting]) -> None:
-        self._waiting[task_id] = [*batch, *self._waiting.get(task_id, [])]
+        mine = self._together.join(task_id, event)
+        return await self._locked(task_id, lambda task_id: self._together.write(task_id, mine))
 
     async def _locked(
         self, task_id: int, attempt: Callable[[int], Coroutine[Any, Any, Task | None]]
@@ -270,3 +229,16 @@ class Ledger:
         tags = task.tags if tags is None else tags
         starred = task.starred if starred is None else starred
         return await self.apply(task_id, ev.Labelled(by, tags, starred))
+
+
+def _new(user: str, spec: TaskSpec, now: float) -> Task:
+    return Task(
+        id=0,
+        user=user,
+        spec=spec,
+        state=TaskState.WAITING_INIT,
+        priority=spec.priority,
+        created_at=now,
+        tags=spec.options.tags,
+        whole_life_state=spec.options.whole_life_state,
+    )

@@ -162,10 +162,7 @@ class Tunnels:
                 f"{user} has {limit} open tunnels, which is the limit; close some",
                 reason="TOO_MANY_TUNNELS",
             )
-        tunnel = Tunnel(key, admitted)
-        asked = pb.TunnelAsked(tunnel=tunnel.name, target=target)
-        if not self._hub.told(key, pb.AttachResponse(open_tunnel=asked)):
-            raise Unavailable(f"the agent of rank {key} is not connected just now; try again")
+        tunnel = self._asked_for(key, target, admitted)
         self._open[tunnel.name] = tunnel
         self._per_user[user] += 1
         try:
@@ -173,9 +170,16 @@ class Tunnels:
         finally:
             tunnel.end()
             del self._open[tunnel.name]
-            self._per_user[user] -= 1
-            if not self._per_user[user]:
-                del self._per_user[user]
+            self._per_user -= Counter([user])  # no trace is left of whoever has none
+
+    def _asked_for(
+        self, key: RankKey, target: TunnelTarget, admitted: Callable[[], None]
+    ) -> Tunnel:
+        tunnel = Tunnel(key, admitted)
+        asked = pb.TunnelAsked(tunnel=tunnel.name, target=target)
+        if not self._hub.told(key, pb.AttachResponse(open_tunnel=asked)):
+            raise Unavailable(f"the agent of rank {key} is not connected just now; try again")
+        return tunnel
 
     def called_back(self, key: RankKey, name: str) -> Tunnel:
         """The tunnel that an agent carries. Raises NotFound: it is over, or was never this rank's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -21,45 +22,23 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._tasks = Gauge("hai_tasks", "Unfinished tasks.", ["state"], registry=self.registry)
-        self._nodes = Gauge(
-            "hai_nodes", "Nodes of each group.", ["group", "state"], registry=self.registry
+        gauge = partial(Gauge, registry=self.registry)
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self._tasks = gauge("hai_tasks", "Unfinished tasks.", ["state"])
+        self._nodes = gauge("hai_nodes", "Nodes of each group.", ["group", "state"])
+        self._gpus = gauge("hai_gpu_utilisation_ratio", "Busy share of a GPU.", ["gpu"])
+        self._leading = gauge("hai_leading", "1 while this server leads, else 0.")
+        self._submitted = counter("hai_tasks_submitted", "Tasks accepted.", ["task_type"])
+        self._finished = counter("hai_tasks_finished", "Tasks ended.", ["outcome"])
+        self._suspended = counter("hai_suspends", "Runs asked to leave their nodes.", ["reason"])
+        self._waited = histogram(
+            "hai_queue_wait_seconds", "From the queue to the nodes.", ["priority"], buckets=_WAITS
         )
-        self._gpus = Gauge(
-            "hai_gpu_utilisation_ratio", "Busy share of a GPU.", ["gpu"], registry=self.registry
+        self._passes = histogram(
+            "hai_scheduler_pass_seconds", "One scheduling pass.", buckets=_PASSES
         )
-        self._submitted = Counter(
-            "hai_tasks_submitted", "Tasks accepted.", ["task_type"], registry=self.registry
-        )
-        self._finished = Counter(
-            "hai_tasks_finished", "Tasks ended.", ["outcome"], registry=self.registry
-        )
-        self._suspended = Counter(
-            "hai_suspends", "Runs asked to leave their nodes.", ["reason"], registry=self.registry
-        )
-        self._waited = Histogram(
-            "hai_queue_wait_seconds",
-            "From the queue to the nodes.",
-            ["priority"],
-            buckets=_WAITS,
-            registry=self.registry,
-        )
-        self._passes = Histogram(
-            "hai_scheduler_pass_seconds",
-            "One scheduling pass.",
-            buckets=_PASSES,
-            registry=self.registry,
-        )
-        self._calls = Histogram(
-            "hai_rpc_seconds",
-            "One call.",
-            ["method", "code"],
-            buckets=_CALLS,
-            registry=self.registry,
-        )
-        self._leading = Gauge(
-            "hai_leading", "1 while this server leads, else 0.", registry=self.registry
-        )
+        self._calls = histogram("hai_rpc_seconds", "One call.", ["method", "code"], buckets=_CALLS)
         self._series: dict[tuple[str, str], Histogram] = {}  # `labels` is slow, calls are many
 
     def call(self, method: str, code: str, seconds: float) -> None:

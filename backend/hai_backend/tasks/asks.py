@@ -139,15 +139,10 @@ def _priority(task: Task, priority: Priority, by: str) -> Move:
 def _place(task: Task, event: ev.RunPlaced, now: float, limits: Limits) -> Move:
     if not task.waiting:
         raise InvalidTransition(f"task {task.id} is {task.state.value} and cannot be placed again")
-    number = task.run.number + 1 if task.run else 1
-    names = _role_names(task)
-    gpus = event.gpus or ((),) * len(event.nodes)
     run = Run(
-        number=number,
+        number=task.run.number + 1 if task.run else 1,
         state=RunState.CREATED,
-        ranks=tuple(
-            Rank(i, node, role=names[i], gpus=gpus[i]) for i, node in enumerate(event.nodes)
-        ),
+        ranks=_ranks(task, event),
         created_at=now,
         priority=event.priority,
         whole_life_state=task.whole_life_state,
@@ -156,7 +151,13 @@ def _place(task: Task, event: ev.RunPlaced, now: float, limits: Limits) -> Move:
     )
     task = replace(task, state=TaskState.RUNNING, run=run, not_before=0.0, reason="")
     line = Line("RunPlaced", f"on {', '.join(event.nodes)}: {event.reason}", "scheduler")
-    return Move(task, (Launch(number, tuple(range(len(run.ranks)))),), (line,), run=number)
+    launch = Launch(run.number, tuple(range(len(run.ranks))))
+    return Move(task, (launch,), (line,), run=run.number)
+
+
+def _ranks(task: Task, event: ev.RunPlaced) -> tuple[Rank, ...]:
+    names, gpus = _role_names(task), event.gpus or ((),) * len(event.nodes)
+    return tuple(Rank(i, node, role=names[i], gpus=gpus[i]) for i, node in enumerate(event.nodes))
 
 
 def _role_names(task: Task) -> list[str]:

@@ -10,7 +10,7 @@ from hai_backend.tasks import events as ev
 from hai_backend.tasks.environments import environment_lines
 from hai_backend.tasks.instructions import TellGo, TellState
 from hai_backend.tasks.limits import Limits
-from hai_backend.tasks.moves import Line, Move, present, with_rank, with_run
+from hai_backend.tasks.moves import Line, Move, present, with_line, with_rank, with_run
 from hai_backend.tasks.time_limits import end_of_time
 
 
@@ -33,14 +33,15 @@ def attached(task: Task, run: Run, event: ev.RankAttached, now: float, limits: L
     )
     if any(r.state is not RankState.RUNNING for r in run.ranks):
         return Move(with_run(task, run))
+    return with_line(Line("RankAttached", "", "agent", event.rank), _start(task, run, now))
+
+
+def _start(task: Task, run: Run, now: float) -> Move:
     run = replace(run, state=RunState.RUNNING, started_at=now)
     run = replace(run, deadline=end_of_time(task, run, now))
-    lines = (
-        Line("RankAttached", "", "agent", event.rank),
-        Line("RunStarted", "all ranks have attached"),
-    )
     task = replace(task, run=run, launch_failure_count=0)
-    return Move(task, (TellGo(run.number, present(run)),), lines)
+    line = Line("RunStarted", "all ranks have attached")
+    return Move(task, (TellGo(run.number, present(run)),), (line,))
 
 
 def program_started(
