@@ -19,6 +19,7 @@ from hai_backend.app import App
 from hai_backend.config import Settings
 from hai_backend.engine import make_launcher
 from hai_backend.launch.base import Launcher
+from hai_backend.loops.clock import Clock
 from hai_backend.store.connect import open_store
 from hai_backend.testing.databases import usual_database
 
@@ -35,13 +36,18 @@ class RunningServer:
 
 @asynccontextmanager
 async def running_server(
-    home: Path, *, nodes: int = 4, launcher: Launcher | None = None, **settings: Any
+    home: Path,
+    *,
+    nodes: int = 4,
+    launcher: Launcher | None = None,
+    clock: Clock | None = None,
+    **settings: Any,
 ) -> AsyncIterator[RunningServer]:
     """The real server in this process, with processes or, set so, pods; its store is the usual one (databases.py)."""
     home.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - a test may wait for its disk
     async with usual_database() as url:
         chosen = Settings(home=home, nodes=nodes, admin="admin", **{"database": url, **settings})
-        app = App(chosen, open_store, lambda: launcher or make_launcher(chosen, app.address))
+        app = App(chosen, open_store, lambda: launcher or make_launcher(chosen, app.address), clock)
         await app.start()
         try:
             yield RunningServer(
