@@ -55,7 +55,7 @@ class Group:
     needs: Needs = field(init=False)
     alarms: Alarms = field(default_factory=Alarms)
     _lessons: Lessons = field(init=False)
-    _classes: dict[tuple[object, ...], tuple[Need, Priority, float]] = field(default_factory=dict)
+    _classes: dict[tuple[object, ...], tuple[Need, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.packed)
@@ -187,7 +187,8 @@ class Group:
         self.alarms.set(inf if task.held else task.not_before, task.id, now)
 
     def _line_up(self, task: SchedTask, now: float) -> Waiting:
-        need, level, merit = self._class(task)
+        need, merit = self._class(task)
+        level = self.wishes.level(task)
         found = claim(task, level, merit, self.policy, now)
         share = self.shares.of(task.user)
         waiting = self.waiting[task.id] = Waiting(task, need, level, *found, share)
@@ -195,8 +196,8 @@ class Group:
         self.wishes.remember(waiting)
         return waiting
 
-    def _class(self, task: SchedTask) -> tuple[Need, Priority, float]:
-        """What equal tasks share: need, level, merit. Merits are those of the last time that the group learned."""
+    def _class(self, task: SchedTask) -> tuple[Need, float]:
+        """What equal tasks share, whatever their level: need and merit, as of the last time that the group learned."""
         facts = (
             task.user,
             task.name,
@@ -207,7 +208,6 @@ class Group:
             task.zone,
             task.assigned_nodes,
             task.task_type,
-            task.priority,
             bin_of(task.run_seconds) if task.run_seconds else 0,
         )
         found = self._classes.get(facts)
@@ -215,13 +215,13 @@ class Group:
             need = self.needs.of(task)
             weight = need.units / UNIT
             merit = merit_at(task, task.run_seconds, weight, self.history, self.policy)
-            found = self._classes[facts] = (need, self.wishes.level(task), merit)
+            found = self._classes[facts] = (need, merit)
         return found
 
     def rate(self, waiting: Waiting, now: float, level: Priority | None = None) -> None:
         """Its turn has come or gone, or AUTO counts as another level: its place in the queue changes."""
         level = waiting.own_level if level is None else level
-        _, _, merit = self._class(waiting.task)
+        _, merit = self._class(waiting.task)
         turn = self.wishes.has_turn(waiting)
         as_level, merit, until, lifted = claim(waiting.task, level, merit, self.policy, now, turn)
         if until != waiting.until:
