@@ -53,7 +53,8 @@ from hai_backend.proxy.rooms import Rooms
 from hai_backend.proxy.sessions import Sessions
 from hai_backend.proxy.standing import Standing
 from hai_backend.sched import Policy
-from hai_backend.services.agent_service import AgentPorts, AgentService
+from hai_backend.services.agent_ports import AgentPorts
+from hai_backend.services.agent_service import AgentService
 from hai_backend.services.assemble import Parts, gate_of, servicers
 from hai_backend.services.capacity import Capacity
 from hai_backend.services.containers import NoBrowsers

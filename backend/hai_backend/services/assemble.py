@@ -51,7 +51,8 @@ from hai_backend.services.storage_service import StorageService
 from hai_backend.services.submitting import ContainerTerms, Submitting
 from hai_backend.services.switchboard import Here, Switchboard
 from hai_backend.services.task_access import TaskAccess
-from hai_backend.services.task_service import TaskRooms, TaskService
+from hai_backend.services.task_rooms import TaskRooms
+from hai_backend.services.task_service import TaskService
 from hai_backend.services.tunnel_service import TunnelRooms, TunnelService
 from hai_backend.services.usage_service import UsageService
 from hai_backend.services.user_service import UserService

@@ -3,51 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-import math
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceServicer
-from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity
-from hai_backend.domain.plan import Wait
 from hai_backend.domain.task import Task
-from hai_backend.loops.clock import Clock
 from hai_backend.services import caller, filters, limits, moving
 from hai_backend.services.bundling import by_size
 from hai_backend.services.convert_goodput import goodput_to_proto
-from hai_backend.services.convert_task import event_to_proto, redacted, run_to_proto, task_to_proto
-from hai_backend.services.dry_run import rehearsed
-from hai_backend.services.explain import Facts, explain, suspensions
-from hai_backend.services.forecasting import Forecasting, with_start
-from hai_backend.services.foresight import Foresight, Insight
-from hai_backend.services.ports import Cluster, Ledger, Scheduling
+from hai_backend.services.convert_task import event_to_proto, run_to_proto, task_to_proto
+from hai_backend.services.explaining import Explaining
 from hai_backend.services.steering import PriorityPace, checked_delay, checked_outcome, new_tags
-from hai_backend.services.submitting import Submitting
 from hai_backend.services.task_access import TaskAccess, within_sight
+from hai_backend.services.task_rooms import TaskRooms
 from hai_backend.services.watching import Bundle, TaskWatch
 from hai_backend.services.wrapping import Context
-from hai_backend.store.base import Store, TaskQuery
-from hai_backend.tasks.goodput import Goodput
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRooms:
-    """What TaskService stands on."""
-
-    ledger: Ledger
-    store: Store
-    scheduling: Scheduling
-    cluster: Cluster
-    directory: Directory
-    submitting: Submitting
-    clock: Clock
-    goodput: Callable[[Task], Goodput]
-    foresight: Foresight
-    forecasting: Forecasting
+from hai_backend.store.base import TaskQuery
 
 
 class TaskService(TaskServiceServicer):
@@ -57,6 +30,7 @@ class TaskService(TaskServiceServicer):
         self._rooms = rooms
         self._ledger = rooms.ledger
         self._access = TaskAccess(rooms.ledger, rooms.directory)
+        self._explaining = Explaining(rooms, self._access)
         self._pace = PriorityPace(rooms.clock)
         self._labelling = asyncio.Lock()
 
@@ -69,10 +43,9 @@ class TaskService(TaskServiceServicer):
     async def DryRunTask(
         self, request: pb.DryRunTaskRequest, context: Context
     ) -> pb.DryRunTaskResponse:
-        identity, rooms = caller.current(), self._rooms
-        task = await rooms.submitting.check(identity, pb.CreateTaskRequest(spec=request.spec))
-        found = await rooms.foresight.rehearse(task)
-        return rehearsed(self._facts(identity, task, found.trial.wait, found.insight), found.trial)
+        identity = caller.current()
+        task = await self._rooms.submitting.check(identity, pb.CreateTaskRequest(spec=request.spec))
+        return await self._explaining.rehearse(identity, task)
 
     async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> task_pb2.Task:
         return self._answer(await self._access.visible(caller.current(), request.id))
@@ -163,67 +136,21 @@ class TaskService(TaskServiceServicer):
 
     async def StarTask(self, request: pb.StarTaskRequest, context: Context) -> task_pb2.Task:
         async with self._labelling:
-            task, by = (
-                await self._access.steerable(caller.current(), request.id),
-                caller.current().name,
-            )
+            task = await self._access.steerable(caller.current(), request.id)
+            by = caller.current().name
             return self._answer(await self._ledger.set_labels(task.id, by, starred=request.starred))
 
     async def ExplainTask(
         self, request: pb.ExplainTaskRequest, context: Context
     ) -> pb.ExplainTaskResponse:
-        identity, rooms = caller.current(), self._rooms
+        identity = caller.current()
         task = await self._access.visible(identity, request.id)
-        wait = (await rooms.scheduling.waits(task.spec.resource.group)).get(task.id)
-        insight = await rooms.foresight.insight(task.id, wait.ahead) if wait else Insight()
-        history = suspensions(await rooms.store.task_events(task.id))
-        answer = explain(self._facts(identity, task, wait, insight, history))
-        if answer.HasField("waiting"):
-            starts = await rooms.forecasting.starts([(task.id, task.spec.resource.group)])
-            answer.waiting.predicted_start.CopyFrom(starts[task.id])
-        return answer
-
-    def _facts(
-        self,
-        identity: Identity,
-        task: Task,
-        wait: Wait | None,
-        insight: Insight,
-        history: tuple[str, ...] = (),
-    ) -> Facts:
-        return Facts(
-            task=task,
-            wait=wait,
-            unfinished=self._ledger.unfinished(),
-            nodes=self._rooms.cluster.nodes(),
-            quotas=self._rooms.directory.quota_rows_of(task.user, self._rooms.clock.now()),
-            history=history,
-            now=self._rooms.clock.now(),
-            sees=lambda other: self._access.sees(identity, other),
-            insight=insight,
-        )
+        return await self._explaining.explain(identity, task)
 
     async def ListQueue(
         self, request: pb.ListQueueRequest, context: Context
     ) -> pb.ListQueueResponse:
-        identity, waits = caller.current(), await self._rooms.scheduling.waits(request.group)
-        queue = (
-            t
-            for t in self._ledger.unfinished().values()
-            if t.waiting and _in_group(t, request.group)
-        )
-        first = heapq.nsmallest(
-            limits.QUEUE_TASKS, queue, key=lambda t: _queue_order(waits.get(t.id), t)
-        )
-        seen = {t.id: t.spec.resource.group for t in first if self._access.sees(identity, t)}
-        starts = await self._rooms.forecasting.starts(seen.items())
-        messages = (
-            with_start(task_to_proto(t, waits.get(t.id), full=False), starts[t.id])
-            if t.id in seen
-            else redacted(t, waits.get(t.id))
-            for t in first
-        )
-        return pb.ListQueueResponse(tasks=next(by_size(messages, limits.PAGE_BYTES)))
+        return await self._explaining.queue(caller.current(), request.group)
 
     def _message(self, task: Task, *, full: bool = False) -> task_pb2.Task:
         return task_to_proto(task, self._rooms.scheduling.wait(task.id), full=full)
@@ -256,13 +183,3 @@ class TaskService(TaskServiceServicer):
             page_token=request.page_token,
             count=request.count,
         )
-
-
-def _in_group(task: Task, group: str) -> bool:
-    return group in ("", task.spec.resource.group)
-
-
-def _queue_order(wait: Wait | None, task: Task) -> tuple[str, float, float, int]:
-    """By group, then by place; tasks without one come last."""
-    place = wait.place if wait and wait.place else math.inf
-    return task.spec.resource.group, place, task.created_at, task.id

@@ -54,7 +54,8 @@ from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.loops.usage import Usage
 from hai_backend.services import watching
-from hai_backend.services.agent_service import AgentPorts, AgentService
+from hai_backend.services.agent_ports import AgentPorts
+from hai_backend.services.agent_service import AgentService
 from hai_backend.services.assemble import Parts, serve
 from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.services.environments import Environments

@@ -1,0 +1,103 @@
+"""What agents say becomes events of their tasks, or is handed to whoever keeps it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.domain.errors import HaiError
+from hai_backend.domain.usage import Use, measured
+from hai_backend.launch.base import RankKey
+from hai_backend.loops.checkpoints import Report
+from hai_backend.loops.hub import Session
+from hai_backend.services.agent_ports import AgentPorts
+from hai_backend.services.blaming import blame
+from hai_backend.tasks import events as ev
+
+
+class Hearing:
+    """One for all agents."""
+
+    def __init__(self, ports: AgentPorts) -> None:
+        self._p = ports
+
+    async def take(self, key: RankKey, request: pb.AttachRequest, session: Session) -> None:
+        """Let one message count, and answer those that agents repeat until they are answered."""
+        match request.WhichOneof("message"):
+            case "log":
+                size = self._p.logs.append(key, request.log.offset, request.log.data)
+                await self._p.confirm()  # the agent forgets what is acknowledged
+                session.tell(pb.AttachResponse(log_acknowledged=pb.LogAcknowledged(offset=size)))
+            case "exited":
+                await self._apply(key, _exited(key, request.exited))
+                session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
+            case "start_failed":
+                reason = request.start_failed.reason
+                await self._apply(key, ev.StartFailed(key.run, key.rank, reason))
+                session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
+            case "whole_life_state":
+                value = request.whole_life_state.value
+                await self._apply(key, ev.WholeLifeStateChanged(key.run, key.rank, value))
+                session.tell(pb.AttachResponse(whole_life_state=pb.WholeLifeStateSet(value=value)))
+            case "priority":
+                session.tell(await self._prioritise(key, request.priority.priority))
+            case "step_reported":
+                self._agree(key, request.step_reported.step)
+            case "heartbeat":
+                if (use := _use(request.heartbeat)) is not None:
+                    self._p.used(key, use)
+            case "checkpoint":
+                self._p.report(key, _report(request.checkpoint))
+            case "services":
+                self._p.services_said(await self._p.current(key), key, request.services)
+            case "node_reported" if not request.node_reported.healthy:
+                task, error = await self._p.current(key), request.node_reported.error
+                await blame(self._p.cluster, self._p.ledger, task, key, error)
+            case kind if kind in _EVENTS:
+                await self._apply(key, _EVENTS[kind](key, request))
+
+    async def _apply(self, key: RankKey, event: ev.Event) -> None:
+        await self._p.ledger.apply(key.task_id, event)
+
+    async def _prioritise(self, key: RankKey, level: int) -> pb.AttachResponse:
+        try:
+            task = await self._p.current(key)
+            wanted = self._p.level(task, level)
+            await self._p.ledger.set_priority(key.task_id, task.user, wanted)
+            error = ""
+        except HaiError as refused:
+            error = str(refused)
+        return pb.AttachResponse(priority=pb.PriorityAnswered(error=error))
+
+    def _agree(self, key: RankKey, step: int) -> None:
+        task = self._p.ledger.unfinished().get(key.task_id)
+        if task is None or task.run is None or task.run.number != key.run:
+            return
+        alive = (r.index for r in task.run.ranks if r.exit_code is None and not r.state.gone)
+        self._p.hub.step_reported(key, step, frozenset(alive))
+
+
+def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
+    return ev.ProgramExited(key.run, key.rank, exited.exit_code, exited.last_lines, exited.yielded)
+
+
+def _report(saved: pb.CheckpointSaved) -> Report:
+    since = saved.program_seconds if saved.HasField("program_seconds") else None
+    return Report(saved.seconds, saved.count or 1, since)
+
+
+def _use(beat: pb.Heartbeat) -> Use | None:
+    gpu = beat.gpu_utilisation if beat.HasField("gpu_utilisation") else None
+    return measured(beat.cpus, beat.memory_bytes, gpu, beat.gpu_memory_bytes)
+
+
+_EVENTS: dict[str | None, Any] = {
+    "started": lambda key, request: ev.ProgramStarted(
+        key.run, key.rank, request.started.environment_lock
+    ),
+    "suspend_acknowledged": lambda key, _: ev.SuspendAcknowledged(key.run, key.rank),
+    "yielded": lambda key, _: ev.Yielded(key.run, key.rank),
+    "watchdog_fired": lambda key, request: ev.WatchdogFired(
+        key.run, key.rank, request.watchdog_fired.silent_seconds
+    ),
+}

@@ -1,0 +1,70 @@
+"""What the server's side of an agent's stream needs of the rest of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.domain.errors import Conflict
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.shared import Seen
+from hai_backend.domain.task import RunState, Task
+from hai_backend.domain.usage import Use
+from hai_backend.launch.base import RankKey
+from hai_backend.loops.checkpoints import Report
+from hai_backend.loops.clock import Clock
+from hai_backend.loops.hub import Hub
+from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.performing import Performer
+from hai_backend.loops.tunnels import Tunnels
+from hai_backend.services.environment_pinning import EnvironmentPinning
+from hai_backend.services.ports import Cluster
+
+
+class Logs(Protocol):
+    def append(self, key: RankKey, offset: int, data: bytes) -> int: ...
+    def size(self, key: RankKey) -> int: ...
+
+
+async def _no_token(task: Task) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPorts:
+    """One value for the whole service."""
+
+    ledger: Ledger
+    hub: Hub
+    performer: Performer
+    logs: Logs
+    confirm: Callable[[], Awaitable[None]]  # raises Deposed when another server leads
+    clock: Clock
+    secret: bytes
+    cluster: Cluster
+    seen: Seen
+    environment: EnvironmentPinning
+    workspace: Callable[[Task], str]  # where its program begins; empty: nobody said
+    report: Callable[[RankKey, Report], None]  # its program has a checkpoint
+    used: Callable[[RankKey, Use], None]  # it was measured
+    tunnels: Tunnels
+    base_url: Callable[[int, str], str]  # of a service of a task, as browsers see it
+    services_said: Callable[[Task, RankKey, pb.ServicesReported], None]
+    level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
+    owner_token: Callable[[Task], Awaitable[str]] = _no_token  # of a dev container's owner
+
+    async def current(self, key: RankKey) -> Task:
+        """The task, if this rank may still speak for it. Raises Conflict FENCED."""
+        task = await self.ledger.get(key.task_id)
+        run = task.run
+        if (
+            run is None
+            or run.number != key.run
+            or run.state is RunState.ENDED
+            or key.rank >= len(run.ranks)
+            or run.ranks[key.rank].state.gone
+        ):
+            raise Conflict(f"rank {key} is over: end its program and leave", reason="FENCED")
+        return task

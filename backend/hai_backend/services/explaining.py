@@ -1,0 +1,93 @@
+"""Why a task waits, what would come of one that is not submitted, and who stands in the queue."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+
+from hai.v1 import task_service_pb2 as pb
+from hai_backend.auth.permissions import Identity
+from hai_backend.domain.plan import Wait
+from hai_backend.domain.task import Task
+from hai_backend.services import limits
+from hai_backend.services.bundling import by_size
+from hai_backend.services.convert_task import redacted, task_to_proto
+from hai_backend.services.dry_run import rehearsed
+from hai_backend.services.explain import Facts, explain, suspensions
+from hai_backend.services.forecasting import with_start
+from hai_backend.services.foresight import Insight
+from hai_backend.services.task_access import TaskAccess
+from hai_backend.services.task_rooms import TaskRooms
+
+
+class Explaining:
+    """Answers show of other users' tasks only what their callers may see."""
+
+    def __init__(self, rooms: TaskRooms, access: TaskAccess) -> None:
+        self._rooms = rooms
+        self._access = access
+
+    async def rehearse(self, identity: Identity, task: Task) -> pb.DryRunTaskResponse:
+        """What would come of a task that has been checked and not submitted."""
+        found = await self._rooms.foresight.rehearse(task)
+        return rehearsed(self._facts(identity, task, found.trial.wait, found.insight), found.trial)
+
+    async def explain(self, identity: Identity, task: Task) -> pb.ExplainTaskResponse:
+        """Why a task waits, when it is expected to start, and why it was suspended before."""
+        rooms, group = self._rooms, task.spec.resource.group
+        wait = (await rooms.scheduling.waits(group)).get(task.id)
+        insight = await rooms.foresight.insight(task.id, wait.ahead) if wait else Insight()
+        history = suspensions(await rooms.store.task_events(task.id))
+        answer = explain(self._facts(identity, task, wait, insight, history))
+        if answer.HasField("waiting"):
+            starts = await rooms.forecasting.starts([(task.id, group)])
+            answer.waiting.predicted_start.CopyFrom(starts[task.id])
+        return answer
+
+    def _facts(
+        self,
+        identity: Identity,
+        task: Task,
+        wait: Wait | None,
+        insight: Insight,
+        history: tuple[str, ...] = (),
+    ) -> Facts:
+        return Facts(
+            task=task,
+            wait=wait,
+            unfinished=self._rooms.ledger.unfinished(),
+            nodes=self._rooms.cluster.nodes(),
+            quotas=self._rooms.directory.quota_rows_of(task.user, self._rooms.clock.now()),
+            history=history,
+            now=self._rooms.clock.now(),
+            sees=lambda other: self._access.sees(identity, other),
+            insight=insight,
+        )
+
+    async def queue(self, identity: Identity, group: str) -> pb.ListQueueResponse:
+        """Who waits, in order, as far as one answer may be long; `group`: only of that one."""
+        waits = await self._rooms.scheduling.waits(group)
+        first = heapq.nsmallest(
+            limits.QUEUE_TASKS, self._waiting(group), key=lambda t: _order(waits.get(t.id), t)
+        )
+        seen = {t.id: t.spec.resource.group for t in first if self._access.sees(identity, t)}
+        starts = await self._rooms.forecasting.starts(seen.items())
+        messages = (
+            with_start(task_to_proto(t, waits.get(t.id), full=False), starts[t.id])
+            if t.id in seen
+            else redacted(t, waits.get(t.id))
+            for t in first
+        )
+        return pb.ListQueueResponse(tasks=next(by_size(messages, limits.PAGE_BYTES)))
+
+    def _waiting(self, group: str) -> Iterator[Task]:
+        for task in self._rooms.ledger.unfinished().values():
+            if task.waiting and group in ("", task.spec.resource.group):
+                yield task
+
+
+def _order(wait: Wait | None, task: Task) -> tuple[str, float, float, int]:
+    """By group, then by place; tasks without one come last."""
+    place = wait.place if wait and wait.place else math.inf
+    return task.spec.resource.group, place, task.created_at, task.id
