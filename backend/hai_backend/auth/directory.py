@@ -8,38 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
 
-from hai_backend.auth import quotas as quota_rules
-from hai_backend.auth import rights as right_rules
-from hai_backend.auth import shares as share_rules
 from hai_backend.auth import tokens as token_rules
 from hai_backend.auth.permissions import Identity
+from hai_backend.auth.quotas import QuotaBook
+from hai_backend.auth.rights import GrantBook
+from hai_backend.auth.shares import ShareBook
+from hai_backend.auth.tokens import Keyring
+from hai_backend.auth.user_store import UserStore
 from hai_backend.domain.errors import Conflict, NotFound, Unauthenticated
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.right import Grant
 from hai_backend.domain.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
-
-Kept = TypeVar("Kept", Grant, Share)
-
-
-class UserStore(Protocol):
-    """The verbs of store.base.Store that stand for people; rooms beside one another do not import one another."""
-
-    async def users(self) -> list[User]: ...
-    async def save_user(self, user: User) -> None: ...
-    async def quotas(self) -> list[Quota]: ...
-    async def save_quota(self, quota: Quota) -> None: ...
-    async def delete_quota(
-        self, subject: str, subject_is_group: bool, group: str, priority: Priority
-    ) -> bool: ...
-    async def tokens(self) -> list[Token]: ...
-    async def create_token(self, token: Token) -> Token: ...
-    async def save_token(self, token: Token) -> None: ...
-    async def records(self, kind: type[Kept]) -> list[Kept]: ...
-    async def save_record(self, record: object) -> None: ...
-    async def delete_record(self, record: object) -> bool: ...
 
 
 class Directory:
@@ -55,38 +36,34 @@ class Directory:
         self._admitted_anew = admitted_anew  # somebody was let in before, and may not be any more
         self._changed = changed  # who may run how much has changed: the scheduler looks again
         self._users: dict[str, User] = {}
-        self._quotas: dict[quota_rules.Key, Quota] = {}
-        self._shares: dict[share_rules.Key, Share] = {}
-        self._grants: dict[right_rules.Key, Grant] = {}
-        self._effective: dict[str, User] = {}  # with the rights that count now
-        self._effective_until = 0.0
-        self._tokens: dict[int, Token] = {}
-        self._by_digest: dict[str, int] = {}
-        self._rows: dict[str, tuple[QuotaRow, ...]] = {}
-        self._rows_until = 0.0
-        self._share_rows: tuple[ShareRow, ...] | None = None  # None: to be made again
+        self._quotas = QuotaBook(self._users)
+        self._shares = ShareBook(self._users)
+        self._grants = GrantBook()
+        self._tokens = Keyring()
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
         """Read everything from the store."""
-        self._users = {user.name: user for user in await self._store.users()}
-        self._quotas = {quota_rules.key(quota): quota for quota in await self._store.quotas()}
-        self._shares = {share_rules.key(share): share for share in await self._store.records(Share)}
-        self._grants = {right_rules.key(g): g for g in await self._store.records(Grant)}
+        self._users.update((user.name, user) for user in await self._store.users())
+        for quota in await self._store.quotas():
+            self._quotas.put(quota)
+        for share in await self._store.records(Share):
+            self._shares.put(share)
+        for grant in await self._store.records(Grant):
+            self._grants.put(grant)
         for token in await self._store.tokens():
-            self._remember(token)
-        self._rows_until, self._share_rows, self._effective_until = 0.0, None, 0.0
+            self._tokens.put(token)
+        self._outdate()
 
-    def _remember(self, token: Token) -> Token:
-        self._tokens[token.id] = token
-        self._by_digest[token.secret_sha256] = token.id
-        return token
+    def _outdate(self) -> None:
+        for book in (self._quotas, self._shares, self._grants):
+            book.outdate()
 
     # who
 
     def identify(self, secret: str, now: float) -> Identity:
         """The caller behind a secret. Raises Unauthenticated, with a reason for each cause."""
-        token = self._tokens.get(self._by_digest.get(token_rules.digest(secret), -1))
+        token = self._tokens.of_secret(secret)
         if token is None:
             raise Unauthenticated(
                 "the token is not known here; is it for another cluster? `hai whoami` tells"
@@ -95,7 +72,7 @@ class Directory:
 
     def identity_of(self, token_id: int, now: float) -> Identity:
         """The caller whose token this was when it was checked. Raises Unauthenticated once it is not good any more."""
-        token = self._tokens.get(token_id)
+        token = self._tokens.find(token_id)
         if token is None:
             raise Unauthenticated("the token is not known here")
         return self._identity(token, now)
@@ -105,7 +82,7 @@ class Directory:
         user = self._active(token.user)
         if token.holder:
             self._active(token.holder)
-        return Identity(self._as_allowed(user, now), token.scope, token.id, token.holder)
+        return Identity(self._grants.allowed_known(user, now), token.scope, token.id, token.holder)
 
     def _active(self, name: str) -> User:
         user = self._users.get(name)
@@ -115,17 +92,7 @@ class Directory:
 
     def as_allowed(self, user: User, now: float) -> User:
         """What an account, as it is or would be, is allowed now."""
-        return right_rules.effective(user, self._grants.values(), now)
-
-    def _as_allowed(self, user: User, now: float) -> User:
-        """The same for the account as it is, remembered: every call asks."""
-        if now >= self._effective_until:
-            self._effective = {}
-            self._effective_until = right_rules.next_expiry(self._grants.values(), now)
-        known = self._effective.get(user.name)
-        if known is None:
-            known = self._effective[user.name] = self.as_allowed(user, now)
-        return known
+        return self._grants.allowed(user, now)
 
     def user(self, name: str) -> User:
         """One user. Raises NotFound."""
@@ -169,21 +136,20 @@ class Directory:
     async def _save_user(self, user: User) -> User:
         await self._store.save_user(user)
         self._users[user.name] = user
-        self._effective_until = 0.0
-        self._recount()
+        self._outdate()
+        self._changed()
         self._admitted_anew()
         return user
 
     def grants(self) -> tuple[Grant, ...]:
         """All as they were granted, by subject and right (expired ones too)."""
-        return tuple(self._grants[known] for known in sorted(self._grants))
+        return self._grants.all()
 
     async def grant(self, grant: Grant) -> Grant:
         """Grant a right, or change until when."""
         async with self._writing:
             await self._store.save_record(grant)
-            self._grants[right_rules.key(grant)] = grant
-            self._effective_until = 0.0
+            self._grants.put(grant)
         return grant
 
     async def revoke(self, subject: str, subject_is_group: bool, right: str) -> None:
@@ -194,20 +160,15 @@ class Directory:
                 raise NotFound(
                     f"{subject} has not been granted {right}; `hai right list` shows all grants"
                 )
-            self._grants.pop(right_rules.key(grant), None)
-            self._effective_until = 0.0
+            self._grants.remove(grant)
         self._admitted_anew()
 
     # how much
 
-    def _recount(self) -> None:
-        self._rows_until, self._share_rows = 0.0, None
-        self._changed()
-
     def quota_rows(self, now: float) -> tuple[QuotaRow, ...]:
         """The rows that count now, of all users."""
-        self._refresh(now)
-        return tuple(row for name in sorted(self._rows) for row in self._rows[name])
+        rows = self._quotas.rows(now)
+        return tuple(row for name in sorted(rows) for row in rows[name])
 
     def share_rows_of(self, user: str) -> tuple[ShareRow, ...]:
         """The shares that a user's tasks count for."""
@@ -215,31 +176,18 @@ class Directory:
 
     def quota_rows_of(self, user: str, now: float) -> tuple[QuotaRow, ...]:
         """The rows that count now for one user."""
-        self._refresh(now)
-        return self._rows.get(user, ())
-
-    def _refresh(self, now: float) -> None:
-        if now < self._rows_until:
-            return
-        quotas = tuple(self._quotas.values())
-        self._rows = {u.name: quota_rules.effective(u, quotas, now) for u in self._users.values()}
-        self._rows_until = quota_rules.next_expiry(self._quotas, now)
+        return self._quotas.rows(now).get(user, ())
 
     def quotas(self) -> tuple[Quota, ...]:
         """All rows as they were set, by subject, group and level (expired ones too)."""
-        return tuple(
-            sorted(
-                self._quotas.values(),
-                key=lambda q: (q.subject, q.subject_is_group, q.group, q.priority),
-            )
-        )
+        return self._quotas.all()
 
     async def set_quota(self, quota: Quota) -> Quota:
         """Set or replace one row."""
         async with self._writing:
             await self._store.save_quota(quota)
-            self._quotas[quota_rules.key(quota)] = quota
-            self._recount()
+            self._quotas.put(quota)
+            self._changed()
         return quota
 
     async def delete_quota(
@@ -249,49 +197,45 @@ class Directory:
         async with self._writing:
             if not await self._store.delete_quota(subject, subject_is_group, group, priority):
                 raise NotFound(f"{subject} has no quota in group {group} at {priority.name}")
-            self._quotas.pop((subject, subject_is_group, group, priority), None)
-            self._recount()
+            self._quotas.remove(Quota(subject, subject_is_group, group, priority, 0))
+            self._changed()
 
     def share_rows(self) -> tuple[ShareRow, ...]:
         """Every share with the users that count for it, by user group and node group."""
-        if self._share_rows is None:
-            self._share_rows = share_rules.rows(self._users.values(), self._shares)
-        return self._share_rows
+        return self._shares.rows()
 
     def shares(self) -> tuple[Share, ...]:
         """All as they were set, by user group and node group."""
-        return tuple(self._shares[known] for known in sorted(self._shares))
+        return self._shares.all()
 
     async def set_share(self, share: Share) -> Share:
         """Set or replace one."""
         async with self._writing:
             await self._store.save_record(share)
-            self._shares[share_rules.key(share)] = share
-            self._recount()
+            self._shares.put(share)
+            self._changed()
         return share
 
     async def delete_share(self, user_group: str, group: str) -> None:
         """Remove one. Raises NotFound."""
         async with self._writing:
-            if not await self._store.delete_record(Share(user_group, group)):
+            share = Share(user_group, group)
+            if not await self._store.delete_record(share):
                 raise NotFound(
                     f"{user_group} has no share of group {group}; `hai share list` shows all"
                 )
-            self._shares.pop((user_group, group), None)
-            self._recount()
+            self._shares.remove(share)
+            self._changed()
 
     # credentials
 
     def tokens_of(self, user: str) -> tuple[Token, ...]:
         """Those that act as a user or that the user holds, newest first."""
-        return tuple(t for t in reversed(self._tokens.values()) if user in (t.user, t.holder))
+        return self._tokens.of(user)
 
     def token(self, token_id: int) -> Token:
         """One token. Raises NotFound."""
-        try:
-            return self._tokens[token_id]
-        except KeyError:
-            raise NotFound(f"there is no token {token_id}") from None
+        return self._tokens.get(token_id)
 
     async def create_token(
         self,
@@ -305,27 +249,25 @@ class Directory:
     ) -> tuple[Token, str]:
         """A new token and its secret, which nobody can read again; with a holder, to act as the user."""
         secret = token_rules.new_secret()
-        digest = token_rules.digest(secret)
-        held_by = "" if holder in ("", user) else self.user(holder).name
         new = Token(
             0,
             self.user(user).name,
             scope,
-            digest,
+            token_rules.digest(secret),
             description,
             now,
             expires_at,
-            holder=held_by,
+            holder="" if holder in ("", user) else self.user(holder).name,
         )
         async with self._writing:
-            return self._remember(await self._store.create_token(new)), secret
+            return self._tokens.put(await self._store.create_token(new)), secret
 
     async def revoke_token(self, token_id: int) -> Token:
         """Make it invalid at once; twice is not an error."""
         async with self._writing:
             revoked = replace(self.token(token_id), revoked=True)
             await self._store.save_token(revoked)
-            self._remember(revoked)
+            self._tokens.put(revoked)
         self._admitted_anew()
         return revoked
 

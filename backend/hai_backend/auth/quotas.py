@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hai_backend.auth.book import Book, next_expiry
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.user import Quota, User
@@ -42,7 +43,22 @@ def _merged(known: int | None, quota: Quota) -> int:
     return (min if quota.priority is Priority.AUTO else max)(known, quota.nodes)
 
 
-def next_expiry(quotas: Mapping[Key, Quota], now: float) -> float:
-    """When time alone changes the answer of `effective`; infinity: never."""
-    moments = (q.expires_at for q in quotas.values() if q.expires_at is not None)
-    return min((m for m in moments if m > now), default=float("inf"))
+class QuotaBook(Book[Quota]):
+    """All quotas, and the rows of each user that count now: found again when time or a change makes them others."""
+
+    def __init__(self, users: Mapping[str, User]) -> None:
+        super().__init__(key)
+        self._users = users
+        self._rows: dict[str, tuple[QuotaRow, ...]] = {}
+        self._until = 0.0
+
+    def outdate(self) -> None:
+        self._until = 0.0
+
+    def rows(self, now: float) -> Mapping[str, tuple[QuotaRow, ...]]:
+        """The rows that count now, by user."""
+        if now >= self._until:
+            quotas = tuple(self._kept.values())
+            self._rows = {u.name: effective(u, quotas, now) for u in self._users.values()}
+            self._until = next_expiry(self._kept.values(), now)
+        return self._rows

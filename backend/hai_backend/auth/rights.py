@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from hai_backend.auth.book import Book, next_expiry
 from hai_backend.domain.right import Grant
 from hai_backend.domain.user import User
 
@@ -32,7 +33,27 @@ def _concerns(grant: Grant, user: User) -> bool:
     return grant.subject == user.name
 
 
-def next_expiry(grants: Iterable[Grant], now: float) -> float:
-    """When time alone changes the answer of `effective`; infinity: never."""
-    moments = (g.expires_at for g in grants if g.expires_at is not None)
-    return min((m for m in moments if m > now), default=float("inf"))
+class GrantBook(Book[Grant]):
+    """All grants, and what each user is allowed now: every call asks, so it is remembered while it holds."""
+
+    def __init__(self) -> None:
+        super().__init__(key)
+        self._allowed: dict[str, User] = {}
+        self._until = 0.0
+
+    def outdate(self) -> None:
+        self._until = 0.0
+
+    def allowed(self, user: User, now: float) -> User:
+        """What an account, as it is or would be, is allowed now."""
+        return effective(user, self._kept.values(), now)
+
+    def allowed_known(self, user: User, now: float) -> User:
+        """The same for an account as it is."""
+        if now >= self._until:
+            self._allowed = {}
+            self._until = next_expiry(self._kept.values(), now)
+        known = self._allowed.get(user.name)
+        if known is None:
+            known = self._allowed[user.name] = self.allowed(user, now)
+        return known

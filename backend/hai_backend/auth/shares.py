@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hai_backend.auth.book import Book
 from hai_backend.domain.snapshot import ShareRow
 from hai_backend.domain.user import Share, User
 
@@ -36,3 +37,21 @@ def _row(share: Share, users: Iterable[str]) -> ShareRow:
         share.weight,
         share.limit,
     )
+
+
+class ShareBook(Book[Share]):
+    """All shares, and the rows that follow from them and the users: made again when either has changed."""
+
+    def __init__(self, users: Mapping[str, User]) -> None:
+        super().__init__(key)
+        self._users = users
+        self._rows: tuple[ShareRow, ...] | None = None  # None: to be made again
+
+    def outdate(self) -> None:
+        self._rows = None
+
+    def rows(self) -> tuple[ShareRow, ...]:
+        """See `rows`."""
+        if self._rows is None:
+            self._rows = rows(self._users.values(), self._kept)
+        return self._rows

@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from datetime import UTC, datetime
 
-from hai_backend.domain.errors import Unauthenticated
+from hai_backend.domain.errors import NotFound, Unauthenticated
 from hai_backend.domain.user import Token
 
 PREFIX = "hai_"
@@ -53,3 +53,39 @@ def check(token: Token, now: float) -> None:
 
 def _utc(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Keyring:
+    """All tokens, by id and by the digest of their secret."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[int, Token] = {}
+        self._by_digest: dict[str, int] = {}
+
+    def put(self, token: Token) -> Token:
+        """Set or replace one."""
+        self._tokens[token.id] = token
+        self._by_digest[token.secret_sha256] = token.id
+        return token
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def of_secret(self, secret: str) -> Token | None:
+        """The token of a secret."""
+        return self._tokens.get(self._by_digest.get(digest(secret), -1))
+
+    def find(self, token_id: int) -> Token | None:
+        """The token of an id."""
+        return self._tokens.get(token_id)
+
+    def get(self, token_id: int) -> Token:
+        """The same. Raises NotFound."""
+        token = self.find(token_id)
+        if token is None:
+            raise NotFound(f"there is no token {token_id}")
+        return token
+
+    def of(self, user: str) -> tuple[Token, ...]:
+        """Those that act as a user or that the user holds, newest first."""
+        return tuple(t for t in reversed(self._tokens.values()) if user in (t.user, t.holder))
