@@ -20,13 +20,21 @@ from grpc import aio
 from hai_backend.auth import permissions
 from hai_backend.auth.permissions import Identity
 from hai_backend.auth.tokens import bearer
-from hai_backend.domain.errors import Denied, HaiError, Invalid, Violation
+from hai_backend.domain.errors import Denied, HaiError
 from hai_backend.loops.clock import Clock
 from hai_backend.services import audit, caller, errors
 from hai_backend.services.admission import Admission
 from hai_backend.services.limits import DEFAULTS, CallLimits
 from hai_backend.services.methods import RULES, Door, Rule
-from hai_backend.services.wrapping import Closing, Context, Handler, Unary, Undecodable, wrap
+from hai_backend.services.wrapping import (
+    Closing,
+    Context,
+    Handler,
+    Unary,
+    Undecodable,
+    unreadable,
+    wrap,
+)
 from hai_backend.store.base import AuditRow
 
 log = structlog.get_logger()
@@ -117,8 +125,9 @@ class Gate:
         finally:
             self._observe(method, code, self._monotonic() - began)
             if identity is not None and _is_recorded(rule, code, request, identity):
-                what = "; ".join(told) or audit.what(request)
-                await self._keep(self._row(method, identity, request, answer, code, what))
+                read = None if isinstance(request, Undecodable) else request
+                what = "; ".join(told) or ("unreadable" if read is None else audit.what(read))
+                await self._keep(self._row(method, identity, read, answer, code, what))
         if refusal is not None:
             await abort(context, refusal)
         return answer
@@ -224,8 +233,7 @@ def _is_recorded(rule: Rule | None, code: str, request: Any, identity: Identity)
 
 def _require_message(request: Any) -> None:
     if isinstance(request, Undecodable):
-        message = "cannot be read: it is not the message that this call takes; are client and server of one version?"
-        raise Invalid((Violation("request", message),), reason="UNREADABLE")
+        raise unreadable()
 
 
 def _authorization(context: Context) -> str | None:

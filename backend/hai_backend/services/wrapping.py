@@ -16,6 +16,8 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 
+from hai_backend.domain.errors import Invalid, Violation
+
 Answer = TypeVar("Answer")
 _END = object()
 Context = aio.ServicerContext[Any, Any]
@@ -26,6 +28,12 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 class Undecodable:
     """Stands for a request that is no message of the expected kind."""
+
+
+def unreadable() -> Invalid:
+    """The refusal of such a request."""
+    message = "cannot be read: it is not the message that this call takes; are client and server of one version?"
+    return Invalid((Violation("request", message),), reason="UNREADABLE")
 
 
 class Closing:
@@ -71,7 +79,7 @@ def wrap(
     """
     decode = handler.request_deserializer
     codec: Any = {
-        "request_deserializer": decode if handler.request_streaming else _tolerant(decode),
+        "request_deserializer": (_strict if handler.request_streaming else _tolerant)(decode),
         "response_serializer": handler.response_serializer,
     }
     inner: Any
@@ -95,6 +103,18 @@ def _tolerant(decode: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] |
             return Undecodable()
 
     return decode_or_tell
+
+
+def _strict(decode: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    """In the middle of a stream whoever reads the next message gets the refusal."""
+
+    def decode_or_refuse(data: bytes) -> Any:
+        try:
+            return decode(data) if decode else data
+        except DecodeError:
+            raise unreadable() from None
+
+    return decode_or_refuse
 
 
 def _surround(inner: Any, around: Around, closing: Closing) -> Any:

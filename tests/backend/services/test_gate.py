@@ -51,6 +51,9 @@ async def test_strangers_are_not_let_in(platform: Any, metadata: Any) -> None:
         pytest.param(
             "/hai.v1.TaskService/GetTask", b"\xff\xff\xff", C.INVALID_ARGUMENT, id="no message"
         ),
+        pytest.param(
+            "/hai.v1.TaskService/StopTask", b"\xff\xff\xff", C.INVALID_ARGUMENT, id="no change"
+        ),
         pytest.param("/hai.v1.TaskService/DropTables", b"", C.UNIMPLEMENTED, id="no method"),
         pytest.param("/hai.v2.TaskService/GetTask", b"", C.UNIMPLEMENTED, id="no service"),
         pytest.param(
@@ -74,6 +77,21 @@ async def test_garbage_is_refused_and_the_server_lives_on(
         await channel.unary_unary(method)(body, metadata=metadata, timeout=10)
     assert caught.value.code() is code
     await platform.with_token(token).users.WhoAmI(user_service_pb2.WhoAmIRequest())
+
+
+@pytest.mark.parametrize(
+    "method", ["AgentService/Attach", "TunnelService/OpenTunnel", "WorkspaceService/PushTree"]
+)
+async def test_garbage_in_a_stream_is_refused_and_no_incident(platform: Any, method: str) -> None:
+    token = await platform.token("ada")
+    call = platform.with_token(token).channel.stream_stream(f"/hai.v1.{method}")(
+        metadata=(("authorization", f"Bearer {token}"),), timeout=10
+    )
+    await call.write(b"\xff\xff\xff")
+    with pytest.raises(aio.AioRpcError) as caught:
+        await call.read()
+    assert caught.value.code() is C.INVALID_ARGUMENT
+    assert "cannot be read" in (caught.value.details() or "")
 
 
 async def test_garbage_of_strangers_is_not_even_read(platform: Any) -> None:
