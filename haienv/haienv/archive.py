@@ -10,7 +10,9 @@ import io
 import os
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from gzip import BadGzipFile
 from pathlib import Path
 
 from haienv.errors import Refused, UsageError
@@ -103,11 +105,18 @@ def read(path: Path) -> Archive:
     return Archive(label, layer, lock)
 
 
-def _opened(path: Path) -> tarfile.TarFile:
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """For reading: what is damaged shows wherever it is read."""
+    import zlib
+    from lzma import LZMAError
+
     try:
-        return tarfile.open(path)
-    except (tarfile.TarError, EOFError) as error:
-        raise UsageError(f"{path} is not an archive of haienv: {error}") from error
+        with tarfile.open(path) as archive:
+            yield archive
+    except (tarfile.TarError, EOFError, LZMAError, zlib.error, BadGzipFile) as error:
+        message = f"{path} is not an archive of haienv, or it is damaged"
+        raise UsageError(message, "`haienv export` makes them") from error
 
 
 def _text(path: Path, archive: tarfile.TarFile, name: str) -> str:

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from haienv import foundation as ground
+from haienv import standing
 from haienv.backends.uv import Uv
-from haienv.errors import Broken, Busy, Denied, Exists, NotFound, Refused
+from haienv.errors import Broken, Busy, Denied, Exists, NotFound
 from haienv.foundation import Foundation
 from haienv.layers import Built, Tell, Wish, build
-from haienv.layout import CURRENT, LABEL, RECORD, USED, Home
-from haienv.lock import parse, pins_of
+from haienv.layout import CURRENT, LABEL, USED, Home
+from haienv.lock import parse
 from haienv.names import check_name
 from haienv.records import Label, to_toml
-from haienv.registry import Environment, children, everything, layer_at, missing, of_owner, read
+from haienv.registry import Environment, layer_at, missing, read
 from haienv.sharing import check, open_layer, show
 from haienv.transaction import (
     building,
     committing,
-    delete,
     publish,
-    put_away,
     replace_link,
     replace_text,
 )
@@ -72,7 +71,7 @@ def _publish(home: Home, work: Path, name: str, layer_id: str, label: Label) -> 
     (made / CURRENT).symlink_to(_link(layer_id))
     show(made, label)
     with committing(home):
-        _still(home, layer_id)
+        _stand(home, layer_id)
         open_layer(home, layer_id, label)
         if not publish(made, home.directory(home.user, name)):
             raise _taken(home, name)
@@ -83,9 +82,12 @@ def _link(layer_id: str) -> str:
     return f"../.layers/{layer_id}"
 
 
-def _still(home: Home, layer_id: str) -> None:
-    if not (home.layer(home.user, layer_id) / RECORD).exists():
-        raise Busy("the layer was removed meanwhile by another command", "run it again")
+def _stand(home: Home, layer_id: str) -> None:
+    """Let owners of layers below know, before they can take one away; they look again after that."""
+    layer = layer_at(home, home.user, layer_id)
+    standing.tell(home, layer.parents if layer else ())
+    if layer is None or not all(home.layer(p.owner, p.layer).is_dir() for p in layer.parents):
+        raise Busy("a layer was removed meanwhile by another command", "run it again")
 
 
 def _touch(home: Home, layer_id: str) -> None:
@@ -147,7 +149,7 @@ def switch(home: Home, environment: Environment, layer_id: str) -> None:
     """Let an environment have another layer, unless somebody changed it meanwhile."""
     with committing(home):
         found = _unchanged(home, environment)
-        _still(home, layer_id)
+        _stand(home, layer_id)
         if layer_id == found.layer_id:
             return
         label = replace(found.label, previous=found.layer_id, updated=now())
@@ -204,60 +206,3 @@ def rename(home: Home, environment: Environment, name: str) -> Environment:
         if not publish(environment.directory, home.directory(home.user, name)):
             raise _taken(home, name)
     return _there(home, name)
-
-
-def remove(
-    home: Home, environment: Environment, force: bool = False, busy: Set[str] = frozenset()
-) -> None:
-    """Not listed from one moment to the next; then its files go, unless something else needs them.
-
-    `busy`: layers that programs run in; they are left to gc.
-    """
-    mine(home, environment)
-    below = dependants(home, environment)
-    if below and not force:
-        raise Refused(
-            f"{environment} is extended by {', '.join(map(str, below))}",
-            "remove those first; with --force its name goes, and its files when they do",
-        )
-    layers = {environment.layer_id, environment.label.previous} - {"", *busy}
-    with committing(home):
-        for layer_id in layers:  # if we die below, these are orphans, and doctor takes them
-            (home.layer(home.user, layer_id) / USED).unlink(missing_ok=True)
-        gone = [put_away(home, environment.directory), *drop_layers(home, layers)]
-    for path in gone:
-        delete(path)
-
-
-def dependants(home: Home, environment: Environment) -> list[Environment]:
-    """Environments that extend this one, as far as the caller sees them."""
-    if not environment.layer_id:
-        return []
-    twins = [e for e in of_owner(home, environment.owner) if e.layer_id == environment.layer_id]
-    if len(twins) > 1:
-        return []
-    return children(home, environment.owner, frozenset({environment.layer_id}))
-
-
-def drop_layers(home: Home, layer_ids: Iterable[str]) -> list[Path]:
-    """Put away those layers that nothing uses. Under the lease."""
-    used = used_layers(home)
-    unused = [home.layer(home.user, each) for each in layer_ids if each not in used]
-    return [put_away(home, path) for path in unused if path.is_dir()]
-
-
-def used_layers(home: Home) -> set[str]:
-    """The caller's layers that an environment of anybody has, had before, or stands on now or then."""
-    used: set[str] = set()
-    for each in everything(home):
-        before = layer_at(home, each.owner, each.label.previous) if each.label.previous else None
-        if each.owner == home.user:
-            used |= {each.layer_id, each.label.previous}
-        for layer in filter(None, (each.layer, before)):
-            used |= {p.layer for p in layer.parents if p.owner == home.user}
-    return used
-
-
-def pins_before(environment: Environment) -> tuple[str, ...]:
-    """What is in its own layer, as name==version."""
-    return tuple(pin.text for pin in pins_of(environment.lock()))

@@ -9,7 +9,7 @@ EnvError               exit code 1
 ├── Broken             1: its files are not what they should be
 ├── Refused            1: it would break something; --force may allow it
 ├── BuildFailed        1: the installer says no
-└── ServerSays         its own: an error of the server or of the way to it (haienv.remote)
+└── ServerSays         its own: an error of the server or of the way to it (haienv.server)
 """
 
 from __future__ import annotations

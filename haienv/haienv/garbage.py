@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from haienv.backends.conda import DONE
-from haienv.changes import used_layers
 from haienv.layout import CONDA, LAYERS, RECORD, USED, Home
 from haienv.names import is_layer
+from haienv.removal import take, used_layers
 from haienv.safely import Unreadable, entries, read_text
 from haienv.transaction import committing, delete, put_away
 
@@ -72,7 +72,9 @@ def _size(path: Path) -> int:
 def collect(home: Home, found: Sequence[Garbage]) -> None:
     """Delete them, unless one came into use meanwhile."""
     with committing(home):
-        used = used_layers(home)
-        gone = [put_away(home, each.path) for each in found if each.path.name not in used]
+        layers = [each.path for each in found if each.path.parent.name == LAYERS]
+        prefixes = [each.path for each in found if each.path not in layers]
+        gone = take(home, [path.name for path in layers])
+        gone += [put_away(home, path) for path in prefixes]
     for path in gone:
         delete(path)

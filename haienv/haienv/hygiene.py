@@ -16,14 +16,15 @@ from functools import partial
 from pathlib import Path
 
 from haienv.backends.conda import DONE
-from haienv.changes import used_layers
 from haienv.layout import BUILDING, CONDA, CURRENT, LABEL, LAYERS, TRASH, USED, Home
 from haienv.names import is_layer, is_name
-from haienv.records import MODES
+from haienv.records import MODES, Parent
 from haienv.registry import Environment, of_owner
+from haienv.removal import used_layers
 from haienv.safely import entries
 from haienv.sharing import open_layer, show, widest_of
-from haienv.transaction import committing, delete, discard
+from haienv.standing import made, needed, tell
+from haienv.transaction import WAY, committing, delete, discard
 
 _BESIDE = re.compile(rf"\.({re.escape(LABEL)}|{CURRENT})\.[0-9a-f]{{8}}")
 _FOREIGN_SECONDS = 24 * 3600
@@ -49,6 +50,8 @@ def findings(home: Home) -> list[Finding]:
         *(f for each in own if each.fault for f in _broken(home, each)),
         *_orphans(home),
         *_half_prefixes(home),
+        *_uses(home),
+        *_ways(home),
         *_modes(home, own),
         *_old_parents(home, own),
     ]
@@ -139,6 +142,25 @@ def _half_prefixes(home: Home) -> Iterator[Finding]:
         if not (Path(entry.path) / DONE).exists():
             yield Finding("a prefix of conda that was not finished", entry.path,
                           mend=partial(delete, Path(entry.path)))  # fmt: skip
+
+
+def _uses(home: Home) -> Iterator[Finding]:
+    """What tells others that their layers are needed."""
+    there, wanted = made(home), needed(home)
+    for mark in sorted(there - wanted):
+        yield Finding("says that a layer of another is needed, and none needs it", str(mark),
+                      mend=partial(mark.unlink, missing_ok=True))  # fmt: skip
+    for mark in sorted(wanted - there):
+        parent = Parent("", mark.parent.name, mark.name, "")
+        yield Finding("does not say that a layer of another is needed", str(mark),
+                      mend=partial(tell, home, [parent]))  # fmt: skip
+
+
+def _ways(home: Home) -> Iterator[Finding]:
+    for path in (home.own, home.own / LAYERS):
+        if (mode := _mode(path)) != -1 and mode & WAY != WAY:
+            yield Finding("others cannot pass to what they may see", str(path),
+                          mend=partial(path.chmod, mode | WAY))  # fmt: skip
 
 
 def _modes(home: Home, own: list[Environment]) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from haienv.lock import normal
 from haienv.plan import Dist
 from haienv.safely import LOCK_LIMIT, Unreadable, entries, read_text
 
-_INFO = re.compile(r"([^-]+)-([^-]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")
+_INFO = re.compile(r"([A-Za-z0-9][\w.]*)-([\w.+!]+)(?:-py\d[\d.]*)?\.(dist|egg)-info")
 _REQUIRES = re.compile(r"^Requires-Dist:\s*([A-Za-z0-9][A-Za-z0-9._-]*)(.*)$", re.M | re.I)
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from haienv.errors import UsageError
 from haienv.names import check_name
 
 LAYERS, BUILDING, TRASH, CACHE, LOCK = ".layers", ".building", ".trash", ".cache", ".lock"
-CONDA = ".conda"
+CONDA, USES = ".conda", ".uses"
 LABEL, CURRENT, RECORD, LOCK_TEXT = "env.toml", "current", "layer.toml", "lock.txt"
 USED = "used"
 """In a layer that an environment has or had; its time is when that was last known."""
@@ -41,6 +42,11 @@ def home(environ: Mapping[str, str] = os.environ) -> Home:
     """$HAIENV_HOME and $HAIENV_USER, or this account's own."""
     chosen = environ.get("HAIENV_HOME")
     root = Path(chosen).absolute() if chosen else _default_root(environ)
+    if ":" in str(root) or not str(root).isprintable():
+        raise UsageError(
+            f"environments cannot lie in {str(root)!r}: PATH could not name it",
+            "HAIENV_HOME is one directory, without colons",
+        )
     return Home(root, check_name(environ.get("HAIENV_USER") or _account(), "user"))
 
 

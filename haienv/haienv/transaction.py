@@ -7,6 +7,7 @@ import os
 import platform
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from haienv.errors import Busy, Denied
 from haienv.layout import BUILDING, LOCK, TRASH, Home
 
+WAY = 0o711
+"""Of a directory that others walk through: to what is below, by its name."""
 _PATIENCE_SECONDS = 60
 _LEASE_SECONDS = 20
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
@@ -60,7 +63,19 @@ def fresh(home: Home, kind: str) -> Path:
         path.mkdir(mode=0o700)
     except PermissionError as error:
         raise Denied(f"{home.own} is not yours to change") from error
+    _require_own(home, path)
     return path
+
+
+def _require_own(home: Home, made: Path) -> None:
+    """Who made the directory can put anything into it; whose it is, a file of ours tells (NFS may rename all users)."""
+    top, ours = home.own.lstat(), made.lstat().st_uid
+    if not stat.S_ISDIR(top.st_mode) or (top.st_uid not in (0, ours) and ours != 0):
+        made.rmdir()
+        raise Denied(
+            f"{home.own} was made by uid {top.st_uid}, who could change what is in it",
+            "an operator must remove it, or give it to you",
+        )
 
 
 @contextmanager
@@ -104,7 +119,8 @@ def replace_link(path: Path, target: str) -> None:
 
 def publish(source: Path, target: Path) -> bool:
     """Rename a complete directory to its place; False: there is one already."""
-    target.parent.mkdir(mode=0o711, exist_ok=True)
+    with readable():
+        target.parent.mkdir(mode=WAY, exist_ok=True)
     try:
         source.rename(target)
     except OSError as error:

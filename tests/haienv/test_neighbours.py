@@ -169,3 +169,21 @@ def test_what_is_shown_stands_on_what_is_shown(haienv: Any) -> None:
     assert haienv("create top --extend base --visibility public").code == 1
     haienv.ok("config set base visibility public")
     haienv.ok("create top --extend base --visibility public")
+
+
+def test_names_of_distributions_are_names(haienv: Any) -> None:
+    """A parent's directories become constraints, which are lines that an installer reads."""
+    from haienv.installed import versions
+
+    haienv.ok("create base --no_extend fast==1.0")
+    site = haienv.get("base").sites[0]
+    site.chmod(0o755)
+    for name in (
+        "x\n--index-url evil-1.dist-info",
+        "a b-1.dist-info",
+        "-e .-1.dist-info",
+        "x-1 ; y.dist-info",
+    ):
+        (site / name).mkdir()
+    assert versions([site]) == {"fast": "1.0"}
+    haienv.ok("create top --extend base plain")

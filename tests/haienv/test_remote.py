@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from getpass import getuser
 from pathlib import Path
@@ -84,6 +85,25 @@ def test_a_build_resolves_on_top_of_what_the_cluster_has(haienv: Any, cluster: H
     assert [p.name for p in there.layer.parents] == ["base"]
     assert haienv(f"build top --remote --extend 'base[{OWNER}]' greedy --replace").code == 1
     assert haienv("pull nothing").code == 3
+
+
+def test_the_whole_reason_of_a_failed_build_comes_back(
+    haienv: Any, cluster: Home, make_wheel: Callable[..., Path]
+) -> None:
+    """uv tells in many lines why; the first names the package, and the server's own error must be short."""
+    names = [f"no-such-{'x' * 40}-{n}" for n in range(60)]
+    lock = "# haienv lock 1\n# python 3.11\n" + "".join(
+        f"{name}==1.0 --hash=sha256:{'0' * 64}\n" for name in names
+    )
+    path = haienv.home.root.parent / "lock.txt"
+    path.write_text(lock.replace("3.11", "{}.{}".format(*sys.version_info[:2])))
+    failed = haienv("build broken --remote --json --from", path)
+    assert failed.code == 1
+    assert failed.error["reason"] == "BUILD_FAILED"
+    told = failed.error["message"]
+    assert told.startswith("broken was not built: uv pip install: ")
+    assert "no-such-" in told
+    assert "hint" in told
 
 
 def test_without_a_server_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from hai_backend.domain.errors import Conflict
 
 _SECONDS = 3600.0
 _LINE_BYTES = 8192
-_LAST_LINES = 20
+_LAST_LINES = 500
 _ERROR = "haienv: "
 _PASSED = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
@@ -160,14 +160,12 @@ class Haienv:
 
 
 def error_of(lines: Sequence[str]) -> str:
-    """Its error and what caused it; of another program the last line."""
-    spoken = [line.strip() for line in lines if line.strip()]
+    """Its error from the first line to the last, as uv tells why in many; of another program the last line."""
+    spoken = [line.rstrip() for line in lines if line.strip()]
     errors = [i for i, line in enumerate(spoken) if line.startswith(_ERROR)]
     if not errors:
-        return spoken[-1] if spoken else ""
-    first, *more = spoken[errors[-1] :]
-    causes = [line for line in more if line.startswith("cause:")]
-    return "; ".join((first.removeprefix(_ERROR), *causes))
+        return spoken[-1].strip() if spoken else ""
+    return "\n".join(spoken[errors[-1] :]).removeprefix(_ERROR)
 
 
 async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:

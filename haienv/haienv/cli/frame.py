@@ -145,16 +145,16 @@ def sure(question: str, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def busy_layers(here: Home, force: bool) -> frozenset[str]:
-    """Layers that programs run in; with --force none where nobody can be asked."""
-    from haienv.remote import ServerSays, layers_in_use
-
-    try:
-        return layers_in_use(here)
-    except ServerSays:
-        if not force:
-            raise
-        return frozenset()
+def source_option(function: Any) -> Any:
+    """Files that say what is wanted; haienv.wanted tells them by their names."""
+    return click.option(
+        "--from",
+        "sources",
+        multiple=True,
+        metavar="FILE",
+        type=FILE,
+        help="requirements.txt, pyproject.toml, environment.yml, or (for a new one) a lock.",
+    )(function)
 
 
 def index_options(function: Any) -> Any:

@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("config:config", "Search directories, variables, visibility, description."),
     "clone": ("make:clone", "Another name for the same packages."),
     "rename": ("change:rename", "Another name."),
-    "remove": ("change:remove", "Remove environments."),
+    "remove": ("away:remove", "Remove environments."),
     "freeze": ("look:freeze", "Packages as name==version."),
     "lock": ("look:lock", "The lock, with hashes."),
     "diff": ("look:diff", "Compare two environments by package."),
@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("remote:build", "Build on the cluster, from a lock or requirements."),
     "verify": ("check:verify", "Compare files with what was installed."),
     "doctor": ("check:doctor", "Find what is broken or left over; --fix mends it."),
-    "gc": ("check:gc", "Delete layers that nothing uses."),
+    "gc": ("away:gc", "Delete layers that nothing uses."),
     "pip": ("change:pip", "What `pip` does inside an environment."),
 }
 """Every command: module:name, and its sentence in `haienv --help`."""
@@ -76,7 +76,7 @@ class Commands(click.Group):
 
 def group() -> Commands:
     """The command with all of its commands."""
-    return Commands(
+    made = Commands(
         name="haienv",
         help="Python environments for tasks: layered, locked, shared.",
         epilog=_EPILOG,
@@ -84,6 +84,7 @@ def group() -> Commands:
         invoke_without_command=True,
         callback=_help_without_command,
     )
+    return click.version_option(package_name="hai-platform")(made)
 
 
 @click.pass_context
@@ -95,6 +96,10 @@ def _help_without_command(ctx: click.Context) -> None:
 def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
     """Run one command line; the exit code is returned. `program`: as what it was called, for help."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.platform == "win32":
+        return _report(
+            EnvError("Windows has no haienv", "use it in WSL, or on a login node"), arguments
+        )
     try:
         return _run(arguments, program)
     except (EnvError, click.ClickException, OSError) as error:

@@ -19,11 +19,13 @@ ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root starts programs as
     ("lines", "error"),
     [
         pytest.param((), "", id="nothing"),
-        pytest.param(("resolving", "haienv: no index", "  hint: x"), "no index", id="its error"),
         pytest.param(
-            ("haienv: uv says no", "  cause: no paint", "  hint: x"),
-            "uv says no; cause: no paint",
-            id="with the cause",
+            ("resolving", "haienv: no index; hint: x"), "no index; hint: x", id="one line"
+        ),
+        pytest.param(
+            ("haienv: uv says no: ", "  × none found", "  ╰─▶ Because a", "", "      b; hint: x"),
+            "uv says no:\n  × none found\n  ╰─▶ Because a\n      b; hint: x",
+            id="many lines",
         ),
         pytest.param(("haienv: first", "haienv: second"), "second", id="the last of two"),
         pytest.param(("Traceback", "ValueError: x", ""), "ValueError: x", id="of another program"),
@@ -36,6 +38,15 @@ def test_what_it_says_is_why(lines: tuple[str, ...], error: str) -> None:
 async def lines_of(haienv: Haienv, uid: int, *words: str) -> list[str]:
     async with haienv.place(uid, {"lock.txt": "x"}, ()) as place:
         return [line async for line in haienv.run("ada", uid, words, place)]
+
+
+async def test_a_reason_of_many_lines_keeps_its_beginning(tmp_path: Path) -> None:
+    lines = "\\n".join(["haienv: uv says no:", *(f"  because {n}" for n in range(200))])
+    path = fake_haienv(tmp_path / "haienv", f"print('x\\n' * 999 + '{lines}'); sys.exit(1)")
+    with pytest.raises(Failed) as why:
+        await lines_of(Haienv(tmp_path, pods=False, program=path), 0)
+    told = str(why.value).splitlines()
+    assert (len(told), told[0], told[-1]) == (201, "uv says no:", "  because 199")
 
 
 @pytest.fixture

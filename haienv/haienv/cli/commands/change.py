@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haienv.cli.frame import (
-    FILE,
     EnvCommand,
     Settings,
-    busy_layers,
     index_options,
     installer,
     names,
     own,
+    source_option,
     steps_dict,
-    sure,
 )
 from haienv.cli.view import as_dict
 from haienv.errors import Refused, UsageError
-from haienv.layout import home
 from haienv.registry import Environment, parent_of, read
 
 if TYPE_CHECKING:
@@ -43,14 +40,7 @@ _DRY = click.option("--dry-run", is_flag=True, help="Show the plan only.")
 @click.command("install", cls=EnvCommand)
 @_NAME
 @click.argument("requirements", nargs=-1)
-@click.option(
-    "--from",
-    "sources",
-    multiple=True,
-    metavar="FILE",
-    type=FILE,
-    help="requirements.txt, pyproject.toml or environment.yml.",
-)
+@source_option
 @click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
 @click.option("-U", "--upgrade", is_flag=True, help="Newer versions of everything of its own too.")
 @_FORCE
@@ -208,39 +198,6 @@ def rename(settings: Settings, name: str, to: str) -> int:
     made = changes.rename(here, found, to)
     settings.answer(as_dict(made), str(made))
     return 0
-
-
-@click.command("remove", cls=EnvCommand)
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=names)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Even if others extend it or tasks use it.")
-@click.pass_obj
-def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -> int:
-    """Remove environments. What others extend, and what unfinished tasks use, is kept."""
-    from haienv import changes
-
-    here = home()
-    found = [changes.mine(here, own(name)[1]) for name in names]
-    if not force:
-        _refuse_used(found)
-    busy = busy_layers(here, force)
-    sure(f"Remove {', '.join(map(str, found))}?", yes)
-    for each in found:
-        changes.remove(here, each, force, busy)
-    settings.answer({"removed": [str(each) for each in found]}, "")
-    settings.note(f"removed {', '.join(map(str, found))}")
-    return 0
-
-
-def _refuse_used(found: Sequence[Environment]) -> None:
-    from haienv.remote import used_by
-
-    for each in found:
-        if tasks := used_by(each):
-            raise Refused(
-                f"{each} is used by unfinished tasks: {', '.join(map(str, tasks))}",
-                "wait for them, stop them, or --force",
-            )
 
 
 @click.command("pip", cls=EnvCommand, context_settings={"ignore_unknown_options": True})

@@ -38,7 +38,8 @@ def listing(settings: Settings, user: str | None, every: bool, only_names: bool)
     document = {key: [as_dict(each) for each in group] for key, group in groups.items()}
     settings.answer(document, table(ordered) if ordered else "")
     if not ordered:
-        settings.note("no environments yet: haienv create NAME")
+        nobody = f"{user} has no environments that you see" if user else ""
+        settings.note(nobody or "no environments yet: haienv create NAME")
     if hidden := len(found) - len(shown):
         settings.note(f"{hidden} broken environments of others are not shown (-a shows them)")
     return 0
@@ -57,8 +58,9 @@ def _short(each: Environment, user: str) -> str:
 @click.command("info", cls=EnvCommand)
 @_NAME
 @_USER
+@click.option("--tasks", is_flag=True, help="Ask the server which unfinished tasks use it.")
 @click.pass_obj
-def info(settings: Settings, name: str, user: str | None) -> int:
+def info(settings: Settings, name: str, user: str | None, tasks: bool) -> int:
     """Tell all about an environment: parents, children, size, what is newer."""
     here, found = environment(name, user)
     layer = found.layer
@@ -76,6 +78,10 @@ def info(settings: Settings, name: str, user: str | None) -> int:
         "parent_changed": newer,
         "config": _config(found),
     }
+    if tasks:
+        from haienv.server import used_by
+
+        document["used_by"] = used_by(found)
     settings.answer(document, _document(document))
     if newer:
         settings.note(f"its parent has changed since: `haienv upgrade {found.name}` follows it")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haienv.cli.frame import (
-    FILE,
     EnvCommand,
     Settings,
     environment,
@@ -19,6 +18,7 @@ from haienv.cli.frame import (
     installer,
     names,
     reference,
+    source_option,
     steps_dict,
 )
 from haienv.cli.view import as_dict
@@ -49,14 +49,7 @@ Examples:
 @click.command("create", cls=EnvCommand, help=_CREATE)
 @click.argument("name")
 @click.argument("requirements", nargs=-1)
-@click.option(
-    "--from",
-    "sources",
-    multiple=True,
-    metavar="FILE",
-    type=FILE,
-    help="requirements.txt, pyproject.toml, environment.yml or a lock.",
-)
+@source_option
 @click.option("--from-extra", "extras", multiple=True, help="An extra of pyproject.toml.")
 @click.option("-e", "--editable", multiple=True, metavar="DIR", help="A project, in place.")
 @click.option(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haienv.cli.frame import (
-    FILE,
     EnvCommand,
     Settings,
     environment,
     index_options,
     installer,
     names,
+    source_option,
 )
 from haienv.cli.view import as_dict
 from haienv.errors import Refused, UsageError
@@ -137,14 +137,7 @@ def _ground(here: Home, lock: Lock, parent: str, chosen: str) -> Foundation:
 @click.option(
     "--remote", is_flag=True, required=True, help="On the cluster (the only place so far)."
 )
-@click.option(
-    "--from",
-    "sources",
-    multiple=True,
-    metavar="FILE",
-    type=FILE,
-    help="A lock, requirements.txt, pyproject.toml or environment.yml.",
-)
+@source_option
 @click.option("-p", "--py", "python", default="", help="Minor version, as in 3.11.")
 @click.option(
     "--extend", "parent", default="", metavar="NAME[USER]", help="An environment of the cluster."
