@@ -23,6 +23,7 @@ from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 Signature = bytes
 _PACK = struct.Struct("<qqqqI")
 _DIRECTORY_SIGNATURE = b"d"
+_FOLDER = int(Kind.DIRECTORY)
 RACY_NS = 2_000_000_000
 """Times of the coarsest file systems move in steps of two seconds."""
 
@@ -141,10 +142,13 @@ class Index:
         """What both sides agreed on last time."""
         return {path: entry for path, entry in self._rows("base") if entry is not None}
 
-    def remote(self, base: Tree) -> dict[str, Entry]:
-        """What the other side had last time; mostly the base."""
+    def remote(self, base: Tree) -> Tree:
+        """What the other side had last time; mostly the base, and then the very same."""
+        theirs = list(self._rows("theirs"))
+        if not theirs:
+            return base
         found = dict(base)
-        for path, entry in self._rows("theirs"):
+        for path, entry in theirs:
             if entry is None:
                 found.pop(path, None)
             else:
@@ -159,11 +163,12 @@ class Index:
         rows = self._db.execute(
             f"SELECT path, kind, digest, size, executable, target, mtime_ns FROM {table}"
         )
+        kinds = {int(kind): kind for kind in Kind}  # calling an enum takes longer than all the rest
         for path, kind, digest, size, executable, target, mtime_ns in rows:
-            if kind == Kind.DIRECTORY:
+            if kind == _FOLDER:
                 yield path, DIRECTORY
             elif kind:
-                yield path, Entry(Kind(kind), digest, size, bool(executable), target, mtime_ns)
+                yield path, Entry(kinds[kind], digest, size, bool(executable), target, mtime_ns)
             else:
                 yield path, None
 

@@ -130,6 +130,7 @@ RULED = [
     ("overwriting keeps what only they have", Rules(Mode.PUSH, overwrite=True), "", "", "a=1", ".a"),
     ("without removals nothing goes", Rules(removals=False), "a=1 b=1", "b=1", "a=1", ".a .b"),
     ("without removals a directory stays", Rules(removals=False), "d/ d/x=1", "", "d/ d/x=1", ".d/x"),
+    ("both are kept, but not beside a problem", Rules(policy=Policy.KEEP_BOTH), "", "d/ d/p!", "d=1", "#d/p"),
     ("a pulled mirror leaves a problem", Rules(Mode.PULL, mirror=True), "", "d/ d/p!", "", "#d/p"),
 ]  # fmt: skip
 

@@ -53,14 +53,30 @@ def rebase(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> Tree:
 def differing(base: Tree, local: Tree, remote: Tree) -> set[str]:
     """Paths where not all three are the same."""
     found = {p for p, e in local.items() if (r := remote.get(p)) is not e and r != e}
+    found |= {p for p in remote if p not in local}
+    if base is remote:
+        return found
     found |= {p for p, e in local.items() if (b := base.get(p)) is not e and b != e}
-    return found | {p for p in remote if p not in local} | {p for p in base if p not in local}
+    return found | {p for p in base if p not in local}
 
 
 def undecided(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> list[str]:
-    """Files whose content must be known before anything can be decided: another side has them too."""
+    """Files whose content must be known before anything can be decided: another side has them too.
+
+    One that only we have changed, to another size, is read when it is sent.
+    """
     found = ((p, local.get(p)) for p in paths if p in remote or p in base)
-    return [p for p, entry in found if entry is not None and not entry.hashed]
+    return [
+        path
+        for path, entry in found
+        if entry is not None
+        and not entry.hashed
+        and not _clearly_ours(base.get(path), remote.get(path), entry)
+    ]
+
+
+def _clearly_ours(base: Entry | None, remote: Entry | None, entry: Entry) -> bool:
+    return base is not None and base == remote and base.size != entry.size
 
 
 @dataclass(slots=True)
@@ -150,11 +166,14 @@ class _Work:
 
     def take_over_local(self, path: str) -> None:
         """What cannot be read is never removed, nor what holds it."""
-        troubled = [p for p in self.here(self.local, path) if _is(Kind.PROBLEM, self.local[p])]
-        if troubled:
-            self.problems.update(troubled)
-        else:
+        if not self.troubled(path):
             self.write(self.to_local, self.replacing(path, self.local, self.remote))
+
+    def troubled(self, path: str) -> bool:
+        """Whether something here cannot be read; then it is told."""
+        found = [p for p in self.here(self.local, path) if _is(Kind.PROBLEM, self.local[p])]
+        self.problems.update(found)
+        return bool(found)
 
     def gives_way(self, path: str, read: Tree) -> bool:
         """True when the written side loses a change that is its alone."""
@@ -203,10 +222,11 @@ class _Work:
             self.take_local(path)
         elif path not in self.local:
             self.take_remote(path)
-        else:
+        elif self.rules.mode is Mode.PUSH:
             self.copy_ours(path)
-            if self.rules.mode is not Mode.PUSH:
-                self.take_over_local(path)
+        elif not self.troubled(path):  # else ours would be copied again by each sync
+            self.copy_ours(path)
+            self.take_over_local(path)
 
     def copy_ours(self, path: str) -> None:
         copy = copy_name(path, self.local[path], self.is_taken)

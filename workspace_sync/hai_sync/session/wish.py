@@ -58,7 +58,7 @@ class Silent:
         """Nothing."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)  # asyncio.run would write it out, which takes longer than a scan
 class Report:
     """What a sync found and did."""
 
