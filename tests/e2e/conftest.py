@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from hai_backend.testing.server import ServerProcess
+from tests.e2e.reaching import Reach, browser, reach
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,3 +26,17 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
     if made.running:
         made.end()
     made.sweep()
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Reach]:
+    """A server in this process, with agents and programs of its own."""
+    async with reach(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[aiohttp.ClientSession]:
+    """A browser of sorts."""
+    async with browser() as session:
+        yield session

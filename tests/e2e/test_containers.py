@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from hai.client.client import Client
 from hai.client.errors import Conflict, Unauthenticated
 from hai.client.profile import Profile
-from hai.v1.container_pb2 import SERVICE_ACTION_RESTART, SERVICE_STATE_READY
+from hai.v1.container_pb2 import SERVICE_ACTION_RESTART
 from hai.v1.task_pb2 import (
     RUN_STATE_ENDED,
     RUN_STATE_RUNNING,
@@ -26,7 +27,7 @@ from hai.v1.task_pb2 import (
     Task,
 )
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, ServiceSpec, TaskSpec
-from tests.e2e.reaching import PLACES, Reach, browser, origin_of, signed_in
+from tests.e2e.reaching import PLACES, Reach, origin_of, reach, signed_in
 
 pytest.importorskip("jupyterlab")
 GRACE = 1.5
@@ -38,12 +39,6 @@ _LEAVING = (RUN_STATE_TERMINATING, RUN_STATE_ENDED)
 async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reach]:
     async with request.param(tmp_path) as made:
         yield made
-
-
-@pytest.fixture
-async def web() -> AsyncIterator[aiohttp.ClientSession]:
-    async with browser() as session:
-        yield session
 
 
 def spec(
@@ -80,34 +75,87 @@ async def shell(here: Reach, task: Task, script: str) -> str:
 async def test_lab_works_through_the_proxy(here: Reach, web: aiohttp.ClientSession) -> None:
     """Pages, XSRF, contents, a kernel over a websocket; then idleness that knows a busy kernel; then a restart."""
     task = await here.client.tasks.create(spec())
-    began = time.monotonic()
     url = await signed_in(web, here.client, task.id)
-    await here.ready(task.id, "jupyter")
-    async with web.get(f"{url}lab") as page:
-        assert page.status == 200
-        assert "jupyter-config-data" in await page.text()
-    print(f"ready after {time.monotonic() - began:.1f} s")
-    xsrf = {c.key: c.value for c in web.cookie_jar if c.key == "_xsrf"}["_xsrf"]
-    headers = {"X-XSRFToken": xsrf, "Origin": origin_of(url)}
+    headers = await _lab(here, web, task, url)
     async with web.put(f"{url}api/contents/a.txt", json=_text("hello"), headers=headers) as saved:
         assert saved.status == 201
     async with web.put(f"{url}api/contents/b.txt", json=_text("hello")) as refused:
         assert refused.status == 403
     assert (home_of(here, task) / "a.txt").read_text() == "hello"
-    async with web.post(f"{url}api/kernels", json={"name": "python3"}, headers=headers) as made:
-        kernel = (await made.json())["id"]
-    channels = f"{url.replace('http:', 'ws:')}api/kernels/{kernel}/channels"
-    async with web.ws_connect(
-        channels, headers={"Origin": origin_of(url)}, max_msg_size=0
-    ) as socket:
+    async with _kernel(web, url, headers) as socket:
         await socket.send_json(_execute("print(6 * 7); import time; time.sleep(2)"))
         assert await _printed(socket) == "42\n"
         async with web.get(f"{url}api/kernels") as answer:
             assert [k["execution_state"] for k in await answer.json()] == ["busy"]
     found = await here.client.containers.control(task.id, "jupyter", SERVICE_ACTION_RESTART)
-    assert [(s.state, s.starts) for s in found.services] == [(SERVICE_STATE_READY, 2)]
+    assert [s.starts for s in found.services] == [2]
+    await here.ready(task.id, "jupyter")
     async with web.get(f"{url}api/status") as answer:
         assert answer.status == 200
+
+
+async def _lab(here: Reach, web: aiohttp.ClientSession, task: Task, url: str) -> dict[str, str]:
+    """Lab's page, as soon as it is there; what its requests then carry."""
+    await here.ready(task.id, "jupyter")
+    async with web.get(f"{url}lab") as page:
+        assert page.status == 200
+        assert "jupyter-config-data" in await page.text()
+    xsrf = next(c.value for c in web.cookie_jar if c.key == "_xsrf")
+    return {"X-XSRFToken": xsrf, "Origin": origin_of(url)}
+
+
+@asynccontextmanager
+async def _kernel(
+    web: aiohttp.ClientSession, url: str, headers: dict[str, str]
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    """A new one, and the way to it."""
+    async with web.post(f"{url}api/kernels", json={"name": "python3"}, headers=headers) as made:
+        kernel = (await made.json())["id"]
+    channels = f"{url.replace('http:', 'ws:')}api/kernels/{kernel}/channels"
+    own = {"Origin": headers["Origin"]}
+    async with web.ws_connect(channels, headers=own, max_msg_size=0) as socket:
+        yield socket
+
+
+async def test_lab_works_below_a_path(tmp_path: Path, web: aiohttp.ClientSession) -> None:
+    """Without wildcard names: base_url, XSRF cookie, a kernel's websocket."""
+    async with reach(tmp_path, http_paths=True) as here:
+        task = await here.client.tasks.create(spec())
+        url = await signed_in(web, here.client, task.id)
+        assert url.endswith(f"/t/{task.id}/main/")
+        headers = await _lab(here, web, task, url)
+        async with _kernel(web, url, headers) as socket:
+            await socket.send_json(_execute("print('below a path')"))
+            assert await _printed(socket) == "below a path\n"
+        async with web.get(url, allow_redirects=False) as top:
+            assert top.headers["Location"].startswith(f"/t/{task.id}/main/lab")
+
+
+@pytest.mark.timeout(240)
+async def test_it_is_put_away_when_nobody_uses_it_and_not_while_a_kernel_works(
+    tmp_path: Path, web: aiohttp.ClientSession
+) -> None:
+    """The agent looks every 10 s: at least once in the second half of what the cell takes."""
+    async with reach(tmp_path) as here:
+        task = await here.client.tasks.create(spec(idle_timeout=10))
+        url = await signed_in(web, here.client, task.id)
+        headers = await _lab(here, web, task, url)
+        async with web.put(f"{url}api/contents/a.txt", json=_text("kept"), headers=headers) as made:
+            assert made.status == 201
+        async with _kernel(web, url, headers) as socket:
+            await socket.send_json(_execute("import time; time.sleep(22); print('done')"))
+            assert await _printed(socket) == "done\n"
+            done = time.time()
+            away = await here.until(task.id, lambda t: t.state == TASK_STATE_SUSPENDED)
+        assert time.time() - done >= 10
+        assert away.held
+        assert "nobody has used it" in away.reason
+        async with web.get(url) as page:
+            assert page.status == 503
+        await here.client.tasks.resume(task.id)
+        await here.ready(task.id, "jupyter")
+        async with web.get(f"{url}api/contents/a.txt") as file:
+            assert (await file.json())["content"] == "kept"
 
 
 def _text(content: str) -> dict[str, str]:

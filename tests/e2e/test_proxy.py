@@ -14,21 +14,9 @@ import pytest
 from yarl import URL
 
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
-from tests.e2e.reaching import Reach, browser, origin_of, reach, signed_in
+from tests.e2e.reaching import Reach, origin_of, reach, signed_in
 
 TOKENLIKE = {"Authorization": "Bearer hai_secret", "Proxy-Authorization": "Basic eA=="}
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Reach]:
-    async with reach(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def web() -> AsyncIterator[aiohttp.ClientSession]:
-    async with browser() as session:
-        yield session
 
 
 async def echoed(session: aiohttp.ClientSession, url: str, **more: Any) -> dict[str, Any]:

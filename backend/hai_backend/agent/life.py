@@ -37,8 +37,8 @@ from hai_backend.agent.usage import Usage
 from hai_backend.agent.watchdog import Watchdog
 from hai_backend.launch import processes
 
+_FIRST_HEARTBEAT_SECONDS = 2.0  # so that a short task is measured too
 _HEARTBEAT_SECONDS = 10.0
-_BEATS_OF_IDLENESS = 3
 _WATCHDOG_GRACE_SECONDS = 2.0
 _FENCED_GRACE_SECONDS = 2.0
 _LAST_LINES = 20
@@ -268,11 +268,11 @@ class Life:
             self.stop(_FENCED_GRACE_SECONDS)
 
     async def _beat(self) -> None:
-        usage, turn = Usage(self._me.gpu_indices or ()), 0
+        usage, wait = Usage(self._me.gpu_indices or ()), _FIRST_HEARTBEAT_SECONDS
         while True:
-            await asyncio.sleep(_HEARTBEAT_SECONDS)
-            turn += 1
-            if turn % _BEATS_OF_IDLENESS == 0 and self._welcome and self._welcome.container:
+            await asyncio.sleep(wait)
+            wait = _HEARTBEAT_SECONDS
+            if self._welcome and self._welcome.container:
                 await self._look_for_people()
             beat = usage.measure(processes.descendants(os.getpid()))
             self._outbox.put("heartbeat", pb.AttachRequest(heartbeat=beat))

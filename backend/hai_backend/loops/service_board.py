@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hai.v1.container_pb2 import ServiceStatus
+from hai.v1.container_pb2 import SERVICE_STATE_STARTING, ServiceStatus
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.loops.clock import Clock
@@ -33,7 +33,7 @@ class ServiceBoard:
     def report(
         self, key: RankKey, services: Iterable[ServiceStatus], idle_seconds: float | None
     ) -> None:
-        """An agent has said how its services are."""
+        """An agent has said how its services are. Whoever waits for one that starts is there."""
         now = self._clock.now()
         active_at = None if idle_seconds is None else now - idle_seconds
         placed = []
@@ -41,6 +41,8 @@ class ServiceBoard:
             status.rank = key.rank
             placed.append(status)
         self._told[key] = Told(tuple(placed), active_at)
+        if any(status.state == SERVICE_STATE_STARTING for status in placed):
+            self.touch(key.task_id)
         self.feed.publish(self.feed.version + 1)
 
     def touch(self, task_id: int) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hai.v1 import agent_service_pb2 as pb
-from hai.v1.container_pb2 import ServiceStatus
+from hai.v1.container_pb2 import SERVICE_STATE_STARTING, ServiceStatus
 from hai.v1.tunnel_pb2 import TunnelEnd, TunnelTarget
 from hai_backend.domain.errors import Denied, Exhausted, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
@@ -188,6 +188,13 @@ class TestIdleness:
         board.touch(7)
         assert board.active_at(running) == now + 1000
         assert [(s.name, s.rank) for s in board.services(running)] == [("jupyter", 0)]
+
+    def test_who_waits_for_a_service_that_starts_is_there(self) -> None:
+        clock = ManualClock()
+        board = ServiceBoard(clock)
+        clock.advance(1000)
+        board.report(KEY, [ServiceStatus(name="jupyter", state=SERVICE_STATE_STARTING)], None)
+        assert board.active_at(task()) == clock.now()
 
     def test_what_is_over_is_forgotten(self) -> None:
         board = ServiceBoard(ManualClock())
