@@ -41,6 +41,21 @@ def test_lines_of_the_manual_parse(line: str) -> None:
     _parse(_root(), "hai", shlex.split(line, comments=True)[1:])
 
 
+def test_the_manual_lists_every_command_where_help_lists_it() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    rows = re.findall(r"^\| (Run|Tasks|Cluster|Account|Admin) \| (.*) \|$", text, re.MULTILINE)
+    listed = [
+        (name, title.lower()) for title, names in rows for name in re.findall("`(.+?)`", names)
+    ]
+    assert listed == [(entry.name, entry.section) for entry in ENTRIES]
+
+
+def test_the_manual_leads_to_all_its_pages() -> None:
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages - set(re.findall(r"\((\S+?\.md)\)", index)) == set()
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
 def test_help_fits_a_terminal_of_80_columns(entry, hai) -> None:
     assert max(map(len, hai(entry.name, "--help").out.splitlines())) <= 80
