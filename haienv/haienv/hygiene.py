@@ -23,7 +23,7 @@ from haienv.registry import Environment, of_owner
 from haienv.removal import used_layers
 from haienv.safely import entries
 from haienv.sharing import open_layer, show, widest_of
-from haienv.standing import made, needed, tell
+from haienv.standing import forget, made, needed, tell
 from haienv.transaction import WAY, committing, delete, discard
 
 _BESIDE = re.compile(rf"\.({re.escape(LABEL)}|{CURRENT})\.[0-9a-f]{{8}}")
@@ -64,6 +64,7 @@ def mend(home: Home, found: list[Finding]) -> list[Finding]:
         for each in mended:
             assert each.mend is not None
             each.mend()
+        forget(home)  # of layers that went just now
     return mended
 
 

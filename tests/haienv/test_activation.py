@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -176,3 +179,22 @@ def test_a_deactivate_that_was_there_is_there_again(run_shell: Any) -> None:
                           ("fish", "function deactivate; echo old; end")):  # fmt: skip
         done = run_shell(shell, f"{define}\n{text_for(shell, entered)}\ndeactivate\ndeactivate\n")
         assert done.stdout == b"old\n", shell
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_of_its_own(haienv: Any, tmp_path: Path, shell: str) -> None:
+    """What the account's start-up file puts into PATH does not come before the environment."""
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    haienv.ok("create one --no_extend tool")
+    (tmp_path / ".config" / "fish").mkdir(parents=True)
+    (tmp_path / ".bashrc").write_text("export PATH=/first:$PATH\n")
+    (tmp_path / ".config" / "fish" / "config.fish").write_text("set -gx PATH /first $PATH\n")
+    own = {"HOME": str(tmp_path), "SHELL": program, "TERM": "dumb", "PS1": "> "}
+    own["XDG_CONFIG_HOME"] = str(tmp_path / ".config")
+    words = 'echo "$HF_ENV_NAME" "$_HAIENV_ENTER"\ncommand -v tool\nexit 3\n'
+    done = subprocess.run([sys.executable, "-m", "haienv", "shell", "one"], input=words, text=True,
+                          capture_output=True, env={**os.environ, **own}, start_new_session=True)  # fmt: skip
+    tool = haienv.get("one").directory / "current" / "bin" / "tool"
+    assert (done.returncode, done.stdout.split("\n")) == (3, ["one ", str(tool), ""]), done.stderr

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from haienv import standing
 from haienv.cli.main import main
 from haienv.integrity import differences
 from haienv.registry import of_owner
@@ -80,7 +81,7 @@ def nothing_is_left(haienv: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "undo"),
     [
-        pytest.param("create two --extend one plain", "remove two --yes", id="create"),
+        pytest.param("create two --extend base[bob] plain", "remove two --yes", id="create"),
         pytest.param("remove bare --yes", "create bare --no_extend", id="remove"),
         pytest.param("clone one two", "remove two --yes", id="clone"),
         pytest.param("rename one two", "rename two one", id="rename"),
@@ -90,6 +91,9 @@ def nothing_is_left(haienv: Any) -> None:
 )  # fmt: skip
 def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
     haienv.ok(START)
+    if "bob" in line:
+        haienv.as_user("bob").ok("create base --no_extend fast==1.0 --visibility public")
+        haienv.as_user("ann")
     if "bare" in line:  # each of its files is a step
         haienv.ok("create bare --no_extend")
     if "old" in line:  # it has fast 1.0, and would take 2.0
@@ -100,6 +104,7 @@ def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:
     while killed_at(step, line):
         after = listed_is_whole(haienv)
         nothing_is_left(haienv)
+        assert standing.made(haienv.home) == standing.needed(haienv.home)
         assert listed_is_whole(haienv) == after
         if after != before:  # else the next try is the repetition
             haienv.ok(undo)

@@ -93,6 +93,35 @@ def test_config_in_all_its_ways(haienv: Any) -> None:
     assert haienv("config remove one extra-environment A").code == 3
 
 
+@pytest.mark.parametrize(
+    ("script", "code", "after"),
+    [
+        pytest.param("s/b c/new/", 0, {"A": "new"}, id="another value"),
+        pytest.param("s/search_dirs/dirs/", 2, {"A": "b c"}, id="a word that means nothing"),
+        pytest.param("s/^A/PATH/", 2, {"A": "b c"}, id="a variable of ours"),
+        pytest.param("s/=//", 2, {"A": "b c"}, id="not TOML"),
+        pytest.param("", 0, {"A": "b c"}, id="nothing"),
+    ],
+)
+def test_config_in_an_editor(haienv: Any, script: str, code: int, after: dict[str, str]) -> None:
+    haienv.ok("create one --no_extend --extra-search-dir /x --extra-environment", "A=b c")
+    assert haienv("config edit one").code == 2
+    haienv.monkeypatch.setenv("EDITOR", f"sed -i '{script}'")
+    haienv.monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    assert haienv("config edit one").code == code
+    told = haienv.ok("config show one --json").json
+    assert (told["extra-environment"], told["extra-search-dir"]) == (after, ["/x"])
+
+
+def test_looking_at_who_uses_one_and_at_nobodys(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    assert haienv.ok("info one --tasks --json").json["used_by"] == []
+    assert "bob has no environments that you see" in haienv.ok("list -u bob").err
+    haienv.monkeypatch.setenv("HAIENV_HOME", "/a:/b")
+    assert haienv("list").code == 2
+    assert haienv.ok("--version").out.startswith("haienv, version ")
+
+
 def test_verify_finds_what_was_changed_lost_or_added(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast tool")
     haienv.ok("verify one")

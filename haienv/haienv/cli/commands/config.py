@@ -1,9 +1,11 @@
-"""`haienv config show|append|remove|set|clear`: what belongs to an environment beside its packages."""
+"""`haienv config show|append|remove|set|clear|edit`: what belongs to an environment beside its packages."""
 
 from __future__ import annotations
 
+import sys
+import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, cast
 
 import click
@@ -12,7 +14,17 @@ from haienv.cli.frame import EnvGroup, Settings, environment, names, own
 from haienv.cli.view import aligned
 from haienv.errors import NotFound, UsageError
 from haienv.names import variable_fault
-from haienv.records import VISIBILITIES, Label, path_fault, value_fault
+from haienv.records import (
+    VISIBILITIES,
+    Config,
+    Label,
+    Malformed,
+    config_from,
+    path_fault,
+    to_toml,
+    value_fault,
+)
+from haienv.registry import Environment
 
 DIRECTORIES = {"extra-search-dir": "search_dirs", "extra-search-bin-dir": "bin_dirs"}
 VARIABLES = "extra-environment"
@@ -116,6 +128,31 @@ def clear(settings: Settings, name: str, key: str) -> int:
         return _text(label, key, "private" if key == "visibility" else "")
 
     return _change(settings, name, change)
+
+
+@config.command("edit")
+@click.argument("name", default=".", shell_complete=names)
+@click.pass_obj
+def edit(settings: Settings, name: str) -> int:
+    """Change directories and variables in $EDITOR; what is not valid is refused as a whole."""
+    if not sys.stdin.isatty():
+        raise UsageError("config edit needs a terminal", "scripts use set, append and remove")
+    _, found = own(name)
+    text = click.edit(to_toml(found.label.config), extension=".toml")
+    if text is None:
+        return _shown(settings, found.label)
+    wanted = _edited(found, text)
+    return _change(settings, name, lambda label: replace(label, config=wanted))
+
+
+def _edited(found: Environment, text: str) -> Config:
+    try:
+        table = tomllib.loads(text)
+        if unknown := table.keys() - {field.name for field in fields(Config)}:
+            raise Malformed(f"there is no {', '.join(sorted(unknown))}")
+        return config_from(table)
+    except (tomllib.TOMLDecodeError, Malformed) as error:
+        raise UsageError(f"{found} is as it was: {error}") from error
 
 
 def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> int:

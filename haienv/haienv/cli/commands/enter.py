@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import click
 
-from haienv.activate.activation import activation
-from haienv.activate.shells import SHELLS
+from haienv.activate import shells
+from haienv.activate.activation import Activation, activation
+from haienv.activate.shells import SHELLS, text_for
 from haienv.cli.frame import EnvCommand, Settings, environment, names
 from haienv.errors import NotFound, UsageError
 
@@ -20,6 +22,10 @@ _FISH = """function source
     end
 end
 """
+_HOOKS = {
+    "bash": ("--rcfile", str(Path(shells.__file__).with_name("enter.bash")), "-i"),
+    "fish": ("-C", "printf %s $_HAIENV_ENTER | builtin source; set -e _HAIENV_ENTER"),
+}
 _INIT = """What a shell's start-up file needs.
 
 bash and zsh need nothing while haienv is on PATH; fish needs this line in config.fish:
@@ -61,12 +67,20 @@ def run(settings: Settings, name: str, command: tuple[str, ...]) -> int:
 def shell(settings: Settings, name: str) -> int:
     """Start a shell in an environment; `exit` leaves it."""
     here, found = environment(name)
-    variables = activation(here, found, follow=True).applied(os.environ)
     program = shutil.which(os.environ.get("SHELL") or "sh")
     if program is None:
         raise NotFound(f"there is no shell {os.environ.get('SHELL')!r}", "set SHELL")
     settings.note(f"{found}: exit leaves it")
-    os.execve(program, [program], variables)
+    words, variables = _inside(program, activation(here, found, follow=True))
+    os.execve(program, words, variables)
+
+
+def _inside(program: str, entered: Activation) -> tuple[list[str], dict[str, str]]:
+    """A shell enters after its start-up files, which may set PATH; where that cannot be said, before them."""
+    name = os.path.basename(program)
+    if name not in _HOOKS:
+        return [program], entered.applied(os.environ)
+    return [program, *_HOOKS[name]], {**os.environ, "_HAIENV_ENTER": text_for(name, entered)}
 
 
 @click.command("init", cls=EnvCommand, help=_INIT)
