@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +29,25 @@ _MOST_CPUS = 1e6
 _MOST_BYTES = float(1 << 60)
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """By one rank: sums over `count` measurements, of GPUs over the `gpu_count` that saw any; and maxima."""
+class Use(NamedTuple):  # not a dataclass: a server makes two for every heartbeat
+    """By one rank: sums over `beats` measurements, of GPUs over the `gpu_beats` that saw any; and maxima."""
 
-    count: int
+    beats: int
     cpus: float
     cpus_max: float
     memory_bytes: float
     memory_bytes_max: float
-    gpu_count: int = 0
+    gpu_beats: int = 0
     gpu_utilisation: float = 0.0
     gpu_utilisation_max: float = 0.0
     gpu_memory_bytes: float = 0.0
     gpu_memory_bytes_max: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Of one node group: sums over `count` minutes. `gpus_measured` are those that `gpu_utilisation` adds up."""
+class Load(NamedTuple):
+    """Of one node group: sums over `minutes`. `gpus_measured` are those that `gpu_utilisation` adds up."""
 
-    count: int
+    minutes: int
     nodes: float
     busy_nodes: float
     gpus: float
@@ -112,14 +111,14 @@ def measured(
 
 
 def folded(one: Use, other: Use) -> Use:
-    """Both together. Written out: a server does this for every heartbeat."""
+    """Both together."""
     return Use(
-        one.count + other.count,
+        one.beats + other.beats,
         one.cpus + other.cpus,
         max(one.cpus_max, other.cpus_max),
         one.memory_bytes + other.memory_bytes,
         max(one.memory_bytes_max, other.memory_bytes_max),
-        one.gpu_count + other.gpu_count,
+        one.gpu_beats + other.gpu_beats,
         one.gpu_utilisation + other.gpu_utilisation,
         max(one.gpu_utilisation_max, other.gpu_utilisation_max),
         one.gpu_memory_bytes + other.gpu_memory_bytes,
@@ -129,7 +128,7 @@ def folded(one: Use, other: Use) -> Use:
 
 def added(one: Load, other: Load) -> Load:
     """Both together: the same group at another time."""
-    return Load(*(getattr(one, f.name) + getattr(other, f.name) for f in fields(Load)))
+    return Load._make(mine + theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def begin(moment: float, seconds: int) -> int:

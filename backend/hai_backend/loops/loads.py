@@ -72,9 +72,9 @@ def _count_ranks(
         total.busy_nodes += node.name not in busy
         busy.add(node.name)
         use = used(RankKey(task.id, run.number, rank.index))
-        if use is not None and use.gpu_count:
+        if use is not None and use.gpu_beats:
             total.gpus_measured += held
-            total.gpu_utilisation += held * use.gpu_utilisation / use.gpu_count
+            total.gpu_utilisation += held * use.gpu_utilisation / use.gpu_beats
 
 
 def _held(task: Task, rank: Rank, node: Node, *, packed: bool) -> int:

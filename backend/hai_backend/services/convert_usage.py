@@ -31,16 +31,16 @@ def _point(bucket: RankUse) -> pb.UsagePoint:
     use = bucket.use
     point = pb.UsagePoint(
         time=timestamp(bucket.start),
-        count=use.count,
-        cpus=use.cpus / use.count,
+        count=use.beats,
+        cpus=use.cpus / use.beats,
         cpus_max=use.cpus_max,
-        memory_bytes=round(use.memory_bytes / use.count),
+        memory_bytes=round(use.memory_bytes / use.beats),
         memory_bytes_max=round(use.memory_bytes_max),
     )
-    if use.gpu_count:
-        point.gpu_utilisation = use.gpu_utilisation / use.gpu_count
+    if use.gpu_beats:
+        point.gpu_utilisation = use.gpu_utilisation / use.gpu_beats
         point.gpu_utilisation_max = use.gpu_utilisation_max
-        point.gpu_memory_bytes = round(use.gpu_memory_bytes / use.gpu_count)
+        point.gpu_memory_bytes = round(use.gpu_memory_bytes / use.gpu_beats)
         point.gpu_memory_bytes_max = round(use.gpu_memory_bytes_max)
     return point
 
@@ -49,11 +49,11 @@ def _cluster_point(start: int, loads: Sequence[Load]) -> pb.ClusterPoint:
     """A group counts with its own minutes: one that came later is not thinned by the others'."""
     point = pb.ClusterPoint(
         time=timestamp(start),
-        nodes=sum(one.nodes / one.count for one in loads),
-        busy_nodes=sum(one.busy_nodes / one.count for one in loads),
-        gpus=sum(one.gpus / one.count for one in loads),
-        booked_gpus=sum(one.booked_gpus / one.count for one in loads),
-        waiting_tasks=sum(one.waiting_tasks / one.count for one in loads),
+        nodes=sum(one.nodes / one.minutes for one in loads),
+        busy_nodes=sum(one.busy_nodes / one.minutes for one in loads),
+        gpus=sum(one.gpus / one.minutes for one in loads),
+        booked_gpus=sum(one.booked_gpus / one.minutes for one in loads),
+        waiting_tasks=sum(one.waiting_tasks / one.minutes for one in loads),
     )
     measured = sum(one.gpus_measured for one in loads)
     if measured:

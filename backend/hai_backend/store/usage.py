@@ -7,7 +7,6 @@ is every finer bucket after it: a server that was away, or crashed, goes on wher
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import astuple
 from typing import Any
 
 from sqlalchemy import (
@@ -49,9 +48,9 @@ def add(transaction: Transaction, minutes: Minutes) -> None:
     """Insert or replace minutes, then bring the coarser levels up to date and drop what has expired."""
     transaction.put(
         USAGE,
-        [(0, r.start, r.task_id, r.run, r.rank, *_values(r.use)) for r in minutes.ranks],
+        [(0, r.start, r.task_id, r.run, r.rank, *r.use) for r in minutes.ranks],
     )
-    transaction.put(GROUP_USAGE, [(0, g.start, g.group, *_values(g.load)) for g in minutes.groups])
+    transaction.put(GROUP_USAGE, [(0, g.start, g.group, *g.load) for g in minutes.groups])
     for table in _TABLES:
         for level in range(1, len(LEVELS)):
             _roll_up(transaction.connection, table, level, minutes.until)
@@ -76,10 +75,6 @@ def of_groups(connection: Connection, group: str, asked: Window) -> list[GroupLo
     return sorted(found, key=lambda one: (one.group, one.start))
 
 
-def _values(what: Use | Load) -> tuple[Any, ...]:
-    return astuple(what)
-
-
 def _rank_use(start: int, task_id: int, run: int, rank: int, *values: Any) -> RankUse:
     return RankUse(task_id, run, rank, start, Use(*values))
 
@@ -92,7 +87,11 @@ def _steps(
     connection: Connection, table: Table, asked: Window, wanted: ColumnElement[bool]
 ) -> Select[Any]:
     done = [_complete(connection, table, level) for level in range(len(LEVELS))]
-    which = [_between(table, *part) for part in parts(asked, done)]
+    # The sums hide the key: SQLite would go through the time of all tasks, not through the rows of one.
+    at, of_level = table.c.start + _constant(0), table.c.level + _constant(0)
+    which = [
+        and_(of_level == level, at >= start, at < end) for level, start, end in parts(asked, done)
+    ]
     return _folded(table, asked.step, and_(wanted, or_(*which)))
 
 
@@ -108,7 +107,9 @@ def _roll_up(connection: Connection, table: Table, level: int, until: int) -> No
     since, to = _complete(connection, table, level), begin(until, seconds)
     if since >= to:
         return
-    finer = _folded(table, seconds, _between(table, level - 1, since, to))
+    at = table.c.start
+    ended = and_(table.c.level == level - 1, at >= since, at < to)
+    finer = _folded(table, seconds, ended)
     columns = [c.name for c in finer.selected_columns]
     coarse = finer.add_columns(_constant(level))
     connection.execute(insert(table).from_select([*columns, "level"], coarse))
@@ -121,10 +122,6 @@ def _drop(transaction: Transaction, table: Table, until: int) -> None:
         if level.keep_seconds is not None:
             gone = or_(gone, table.c.start < until - level.keep_seconds)
         transaction.delete(delete(table).where(table.c.level == index, gone))
-
-
-def _between(table: Table, level: int, start: int, end: int) -> ColumnElement[bool]:
-    return and_(table.c.level == level, table.c.start >= start, table.c.start < end)
 
 
 def _folded(table: Table, step: int, wanted: ColumnElement[bool]) -> Select[Any]:

@@ -71,7 +71,7 @@ def test_no_measurement_is_lost_and_order_does_not_matter(
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     coarse = ranks_folded(buckets, 600)
     assert coarse == ranks_folded(shuffled, 600)
-    assert sum(one.use.count for one in coarse) == len(buckets)
+    assert sum(one.use.beats for one in coarse) == len(buckets)
     assert sum(one.use.cpus for one in coarse) == sum(one.use.cpus for one in buckets)
     assert len({(one.run, one.rank, one.start) for one in coarse}) == len(coarse)
 
@@ -85,14 +85,14 @@ def test_over_a_middle_level_or_at_once_is_the_same(buckets: list[RankUse]) -> N
 def test_groups_fold_alike(buckets: list[GroupLoad]) -> None:
     coarse = groups_folded(groups_folded(buckets, 600), 7200)
     assert coarse == groups_folded(buckets, 7200)
-    assert sum(one.load.count for one in coarse) == len(buckets)
+    assert sum(one.load.minutes for one in coarse) == len(buckets)
 
 
 @given(st.lists(uses, min_size=1))
 def test_a_mean_lies_below_its_maximum(several: list[Use]) -> None:
     whole = reduce(folded, several)
-    assert whole.cpus / whole.count <= whole.cpus_max == max(one.cpus for one in several)
-    assert whole.gpu_utilisation <= whole.gpu_utilisation_max * whole.gpu_count
+    assert whole.cpus / whole.beats <= whole.cpus_max == max(one.cpus for one in several)
+    assert whole.gpu_utilisation <= whole.gpu_utilisation_max * whole.gpu_beats
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ async def test_what_no_gpu_measured_comes_back_so(store: Store) -> None:
 async def test_steps_fold_minutes(store: Store) -> None:
     await kept(store, T0, T0 + 300, 0)
     found = await store.task_usage(1, (), Window(0, 120, T0, T0 + 360))
-    assert [(one.start, one.use.count, one.use.cpus, one.use.cpus_max) for one in found] == [
+    assert [(one.start, one.use.beats, one.use.cpus, one.use.cpus_max) for one in found] == [
         (T0, 2, 3.0, 2.0),
         (T0 + 120, 2, 7.0, 4.0),
         (T0 + 240, 1, 5.0, 5.0),
@@ -91,12 +91,12 @@ async def test_every_level_says_the_same(store: Store) -> None:
         asked = Window(level, 2 * HOUR, T0, T0 + 4 * HOUR)
         first, second = await store.task_usage(1, (), asked)
         assert (first.start, second.start) == (T0, T0 + 2 * HOUR)
-        assert first.use.count + second.use.count == 150
+        assert first.use.beats + second.use.beats == 150
         assert first.use.cpus + second.use.cpus == sum(numbers)
         assert (first.use.cpus_max, second.use.cpus_max) == (120, 150)
         one, other = await store.group_usage("", asked)
         assert one.load == Load(120, 480, 120, 3840, 960, 240, 960, 480.0)
-        assert other.load.count == 30
+        assert other.load.minutes == 30
     assert await store.group_usage("nobody's", asked) == []
 
 
@@ -106,7 +106,7 @@ async def test_a_level_goes_on_where_it_stopped(store: Store) -> None:
     later = T0 + 2400
     await kept(store, later, later + 60, 0)
     found = await store.task_usage(1, (), Window(1, 600, T0, later + 600))
-    assert [(one.start, one.use.count) for one in found] == [(T0, 5), (later, 1)]
+    assert [(one.start, one.use.beats) for one in found] == [(T0, 5), (later, 1)]
 
 
 async def test_what_has_expired_goes(store: Store) -> None:
@@ -119,7 +119,7 @@ async def test_what_has_expired_goes(store: Store) -> None:
     tens = await store.task_usage(1, (), Window(1, 600, T0, T0 + 600))
     assert (minutes, tens) == ([], [])
     (whole,) = await store.task_usage(1, (), Window(2, 7200, T0, T0 + 7200))
-    assert (whole.use.count, whole.use.cpus) == (2, 3.0)
+    assert (whole.use.beats, whole.use.cpus) == (2, 3.0)
 
 
 async def test_what_a_wrong_clock_wrote_ahead_does_not_stay(store: Store) -> None:
@@ -127,7 +127,7 @@ async def test_what_a_wrong_clock_wrote_ahead_does_not_stay(store: Store) -> Non
     await kept(store, ahead, ahead + 600, 0)
     await kept(store, T0, T0 + 600, 0)
     (found,) = await store.task_usage(1, (), Window(1, 600, T0, T0 + 600))
-    assert found.use.count == 10
+    assert found.use.beats == 10
 
 
 @pytest.mark.parametrize("points", [2, 10, 100, 500])
