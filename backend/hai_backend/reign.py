@@ -239,6 +239,7 @@ class Reign:
             image_check=self.settings.image_check,
             launcher_images=frozenset({"default", *self.settings.kubernetes.get("images", {})}),
             observe=self.metrics.call,
+            pushed=self.metrics.pushed,
         )
 
     def _haienv(self) -> Haienv:

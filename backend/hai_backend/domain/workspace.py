@@ -47,6 +47,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Pushed:
+    """What one push was like. `result`: done, refused or broken."""
+
+    result: str
+    seconds: float
+    received_bytes: int
+    changed: int  # paths of the revision that was made
+    reused_chunks: int  # of large files, which did not travel
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """A piece of a large file."""
 

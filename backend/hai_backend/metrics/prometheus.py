@@ -11,9 +11,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, TaskState
+from hai_backend.domain.workspace import Pushed
 
 _WAITS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600)
 _PASSES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_PUSHES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _CALLS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 
 
@@ -27,7 +29,6 @@ class Metrics:
         histogram = partial(Histogram, registry=self.registry)
         self._tasks = gauge("hai_tasks", "Unfinished tasks.", ["state"])
         self._nodes = gauge("hai_nodes", "Nodes of each group.", ["group", "state"])
-        self._gpus = gauge("hai_gpu_utilisation_ratio", "Busy share of a GPU.", ["gpu"])
         self._leading = gauge("hai_leading", "1 while this server leads, else 0.")
         self._submitted = counter("hai_tasks_submitted", "Tasks accepted.", ["task_type"])
         self._finished = counter("hai_tasks_finished", "Tasks ended.", ["outcome"])
@@ -39,6 +40,14 @@ class Metrics:
             "hai_scheduler_pass_seconds", "One scheduling pass.", buckets=_PASSES
         )
         self._calls = histogram("hai_rpc_seconds", "One call.", ["method", "code"], buckets=_CALLS)
+        workspace = partial(counter, namespace="hai_workspace")
+        self._pushes = workspace("pushes", "Pushes that have ended.", ["result"])
+        self._received = workspace("received_bytes", "Contents that pushes brought.")
+        self._changed = workspace("changed_files", "Paths that pushes have changed or removed.")
+        self._reused = workspace("reused_chunks", "Of large files: were here already.")
+        self._push_seconds = histogram(
+            "hai_workspace_push_seconds", "From begin to the answer.", buckets=_PUSHES
+        )
         self._series: dict[tuple[str, str], Histogram] = {}  # `labels` is slow, calls are many
 
     def call(self, method: str, code: str, seconds: float) -> None:
@@ -69,6 +78,14 @@ class Metrics:
         """A run was asked to leave; `reason` is one of a few words: preempted, user, drain, limit."""
         self._suspended.labels(reason).inc()
 
+    def pushed(self, push: Pushed) -> None:
+        """A push into a workspace has ended."""
+        self._pushes.labels(push.result).inc()
+        self._received.inc(push.received_bytes)
+        self._changed.inc(push.changed)
+        self._reused.inc(push.reused_chunks)
+        self._push_seconds.observe(push.seconds)
+
     def tasks(self, counts: Mapping[TaskState, int]) -> None:
         """How many unfinished tasks are in each state now."""
         for state in TaskState:
@@ -88,10 +105,6 @@ class Metrics:
     def leading(self, leads: bool) -> None:
         """Whether this server leads: over all servers the sum is 1, and 0 while they elect."""
         self._leading.set(leads)
-
-    def gpu(self, index: int, busy: float) -> None:
-        """How busy a GPU of this machine is, from 0 to 1."""
-        self._gpus.labels(str(index)).set(busy)
 
 
 class MetricsServer:

@@ -9,6 +9,7 @@ from pathlib import Path
 from hai.v1.agent_service_pb2_grpc import AgentServiceServicer
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.task import Task
+from hai_backend.domain.workspace import Pushed
 from hai_backend.environments.haienv import Haienv
 from hai_backend.environments.wheels import Wheels
 from hai_backend.loops.clock import Clock
@@ -103,6 +104,7 @@ class Parts:
     launcher_images: frozenset[str] = frozenset({"default"})  # names that the launcher knows itself
     registries: Registries = field(default_factory=RegistryClient)
     observe: Callable[[str, str, float], None] = lambda method, code, seconds: None
+    pushed: Callable[[Pushed], None] = lambda push: None
 
 
 async def serve(parts: Parts, endpoint: Endpoint) -> Listening:
@@ -155,7 +157,7 @@ def servicers(parts: Parts) -> Servicers:
         storage=StorageService(Storage(parts.store, parts.directory), access),
         images=ImageService(parts.store, images),
         workspaces=WorkspaceService(
-            parts.workspaces, Pushing(parts.workspaces, parts.store.confirm)
+            parts.workspaces, Pushing(parts.workspaces, parts.store.confirm, parts.pushed)
         ),
         logs=LogService(parts.logs, parts.ledger, access),
         usage=UsageService(parts.store, parts.usage, access, parts.cluster, parts.clock),

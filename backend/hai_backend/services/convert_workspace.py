@@ -17,8 +17,8 @@ from hai_backend.domain.workspace import (
 from hai_backend.services.bundling import by_size
 from hai_backend.services.convert_time import timestamp
 from hai_backend.services.rules import Rules
-from hai_backend.workspaces.pushing import Piece
 from hai_backend.workspaces.reading import Bundle
+from hai_backend.workspaces.receiving import Piece
 
 
 def workspace_to_proto(workspace: Workspace) -> pb.Workspace:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from hai.v1 import workspace_service_pb2 as pb
 from hai_backend.auth.permissions import Identity
-from hai_backend.domain.errors import Conflict, Invalid, Violation
-from hai_backend.domain.workspace import EntryKind, Revision
+from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
+from hai_backend.domain.workspace import EntryKind, Pushed, Revision
 from hai_backend.services import audit
 from hai_backend.services.convert_workspace import (
     chunks_from_proto,
@@ -31,11 +32,20 @@ Answers = AsyncIterator[pb.PushTreeResponse]
 
 
 class Pushing:
-    """`confirm` raises Deposed when another server leads by now: nothing may be changed any more."""
+    """`confirm` raises Deposed when another server leads by now: nothing may be changed any more.
 
-    def __init__(self, workspaces: Workspaces, confirm: Callable[[], Awaitable[None]]) -> None:
+    `pushed` is told of each push that has ended.
+    """
+
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        confirm: Callable[[], Awaitable[None]],
+        pushed: Callable[[Pushed], None],
+    ) -> None:
         self._workspaces = workspaces
         self._confirm = confirm
+        self._pushed = pushed
         self._numbers = itertools.count(1)
 
     async def push(
@@ -45,10 +55,15 @@ class Pushing:
         begin = await _begun(requests)
         async with self._workspaces.open(identity, begin.name) as room:
             stream = _Stream(self._workspaces, self._confirm, room, begin, next(self._numbers))
+            began = time.monotonic()
             try:
                 async for answer in stream.answers(requests):
                     yield answer
+            except HaiError:
+                stream.result = "refused"
+                raise
             finally:
+                self._pushed(stream.ended(time.monotonic() - began))
                 await self._workspaces.rooms.work(room.files.path, stream.push.close)
 
     async def restore(self, room: Room, number: int, paths: list[str], token: str) -> Revision:
@@ -87,6 +102,14 @@ class _Stream:
         self._messages = 1
         self._answered = 0
         self._wanted_bytes = 0
+        self._changed = 0
+        self.result = "broken"
+
+    def ended(self, seconds: float) -> Pushed:
+        """What it was like."""
+        push = self.push
+        received, reused = push.received_bytes, push.reused_chunks
+        return Pushed(self.result, seconds, received, self._changed, reused)
 
     async def answers(self, requests: AsyncIterator[pb.PushTreeRequest]) -> Answers:
         self._renew()
@@ -151,6 +174,7 @@ class _Stream:
             self._renew()
             await self._confirm()
             revision = await self._work(make)
+        self.result, self._changed = "done", revision.changed + revision.removed
         room.publish()
         self._workspaces.collect_now_and_then(room.key)
         audit.tell(

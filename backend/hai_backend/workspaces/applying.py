@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from stat import S_ISDIR, S_ISLNK, S_ISREG
-from typing import Any
+from typing import Any, NamedTuple
 
 from hai_backend.domain.workspace import EntryKind
-from hai_backend.workspaces.contents import open_in, opened
+from hai_backend.workspaces.contents import open_in, opened, rename_into_nothing
 from hai_backend.workspaces.files import Files, is_still, now_ns
 from hai_backend.workspaces.folders import Folders, set_aside
 from hai_backend.workspaces.stats import Stat, look
@@ -30,8 +29,7 @@ _COARSE_NS = 2_000_000_000  # some file systems keep times so roughly; they only
 _LAST = "\U0010ffff"
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """One path that changes, and what the index knew of it before."""
 
     folder: str
@@ -75,7 +73,7 @@ def _steps(files: Files, query: str, begin: tuple[str, str]) -> Iterator[list[_S
 
 def _step(row: Any) -> _Step:
     seen = Stat(*row[11:]) if row[11] is not None else None
-    return _Step(*row[:11], seen)  # type: ignore[call-arg]
+    return _Step._make((*row[:11], seen))
 
 
 def _clear(files: Files, folders: Folders, step: _Step) -> None:
@@ -152,20 +150,25 @@ def _link(files: Files, folder: int, step: _Step) -> None:
 
 def _place(files: Files, folder: int, step: _Step) -> tuple[Any, ...] | None:
     """Answers a row of stats; None when a program was at it already."""
-    incoming, source = files.incoming.folder, step.source
-    assert source is not None
     with suppress(FileNotFoundError):  # it was placed before a crash
-        os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)
-        _make_way(files, folder, step)
-        if step.executable:
-            os.chmod(source, 0o755, dir_fd=incoming)
-        if files.owner and os.geteuid() == 0:
-            os.chown(source, files.owner, files.owner, dir_fd=incoming, follow_symlinks=False)
-        os.rename(source, step.name, src_dir_fd=incoming, dst_dir_fd=folder)
+        _rename(files, folder, step)
     now = look(step.name, folder)
     if now is None or now.size != step.size or not 0 <= step.mtime_ns - now.mtime_ns < _COARSE_NS:
         return None
     return (step.folder, step.name, now.size, now.mtime_ns, now.ino, now.ctime_ns)
+
+
+def _rename(files: Files, folder: int, step: _Step) -> None:
+    assert step.digest is not None
+    incoming, source = files.incoming.folder, step.source or step.digest.hex()
+    os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)
+    if step.executable:
+        os.chmod(source, 0o755, dir_fd=incoming)
+    if files.owner and os.geteuid() == 0:
+        os.chown(source, files.owner, files.owner, dir_fd=incoming, follow_symlinks=False)
+    if not rename_into_nothing(source, incoming, step.name, folder):
+        _make_way(files, folder, step)
+        os.rename(source, step.name, src_dir_fd=incoming, dst_dir_fd=folder)
 
 
 def _make_way(files: Files, folder: int, step: _Step) -> None:

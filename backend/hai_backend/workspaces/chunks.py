@@ -7,20 +7,22 @@ lies in `incoming` as `<digest>.part`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.workspace import DIGEST_BYTES, Chunk
-from hai_backend.workspaces.contents import copy_range, digest_of, opened
+from hai_backend.workspaces.contents import copy_range, digest_of, opened, write_back
 from hai_backend.workspaces.files import Files
 
 CHUNK_BYTES = 2 << 20
+RUN_BYTES = 16 << 20
 _SOME = 500  # in one question
-_SOURCES = """SELECT n.place, n.size, o.file, o.place FROM chunks n JOIN chunks o
+_SOURCES = """SELECT n.digest, n.place, n.size, o.file, o.place FROM chunks n JOIN chunks o
     ON o.digest = n.digest AND o.have = 1 AND o.file != n.file AND o.size = n.size
     WHERE n.file = ? AND n.have = 0 GROUP BY n.place ORDER BY n.place"""
+_HAVE = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
 
 
 def part_of(file: bytes) -> str:
@@ -52,29 +54,48 @@ def begin(files: Files, file: bytes) -> None:
 def gather(files: Files, file: bytes) -> list[bytes]:
     """Copy what is here already; answers the digests of the chunks that are not."""
     name = part_of(file)
-    files.incoming.write_at(name, 0, memoryview(b""))
+    files.incoming.write_at(name, ())
     rows = files.index.rows(_SOURCES, (file,))
-    for source in sorted({row[2] for row in rows}):
-        _copy(files, file, source, [row for row in rows if row[2] == source])
+    for source in sorted({row[3] for row in rows}):
+        _copy(files, file, source, [row for row in rows if row[3] == source])
     missing = files.index.rows(
         "SELECT DISTINCT digest FROM chunks WHERE file = ? AND have = 0", (file,)
     )
     return [row[0] for row in missing]
 
 
+def here(files: Files, file: bytes) -> int:
+    """How many chunks of a file that is put together are here."""
+    query = "SELECT COUNT(*) FROM chunks WHERE file = ? AND have = 1"
+    return int(files.index.rows(query, (file,))[0][0])
+
+
 def _copy(
-    files: Files, file: bytes, source: bytes, rows: list[tuple[int, int, bytes, int]]
+    files: Files, file: bytes, source: bytes, rows: list[tuple[bytes, int, int, bytes, int]]
 ) -> None:
     found = files.find(source)
     if found is None:
         return
     target = os.open(part_of(file), os.O_WRONLY | os.O_NOFOLLOW, dir_fd=files.incoming.folder)
     with opened(found), opened(target):
-        for place, size, _, begin in rows:
+        for place, begin, size in runs((place, begin, size) for _, place, size, _, begin in rows):
             copy_range(found, begin, target, place, size)
+            write_back(target, place, size)
     with files.index.transaction() as db:
-        places = ((file, place) for place, *_ in rows)
-        db.executemany("UPDATE chunks SET have = 1 WHERE file = ? AND place = ?", places)
+        db.executemany(_HAVE, ((digest, file, place) for digest, place, *_ in rows))
+
+
+def runs(parts: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Neighbours in both files are one part, up to a size that the disk writes while the next one is copied."""
+    place = begin = size = 0
+    for at, source, more in parts:
+        if (at, source) != (place + size, begin + size) or size >= RUN_BYTES:
+            if size:
+                yield place, begin, size
+            place, begin, size = at, source, 0
+        size += more
+    if size:
+        yield place, begin, size
 
 
 def receive(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> None:
@@ -88,11 +109,11 @@ def _receive(files: Files, known: dict[bytes, memoryview]) -> None:
     query = f"SELECT digest, file, place, size FROM chunks WHERE have = 0 AND digest IN ({marks})"
     rows = files.index.rows(query, list(known))
     taken = [row for row in rows if row[3] == len(known[row[0]])]
-    for digest, file, place, _ in taken:
-        files.incoming.write_at(part_of(file), place, known[digest])
+    for file in {row[1] for row in taken}:
+        places = sorted((place, digest) for digest, of, place, _ in taken if of == file)
+        files.incoming.write_at(part_of(file), ((place, known[digest]) for place, digest in places))
     with files.index.transaction() as db:
-        mark = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
-        db.executemany(mark, (row[:3] for row in taken))
+        db.executemany(_HAVE, (row[:3] for row in taken))
 
 
 def complete(files: Files, file: bytes, size: int) -> bool:

@@ -9,7 +9,9 @@ import ctypes
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,7 +26,10 @@ _CANNOT = frozenset(
 )
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = 2  # SYNC_FILE_RANGE_WRITE
+_NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
+_flushing = ThreadPoolExecutor(1, "flushing")
 
 
 class Store:
@@ -34,8 +39,12 @@ class Store:
         path.mkdir(exist_ok=True, mode=0o700)
         self.folder = os.open(path, DIRECTORY)
         self._doubtful: set[str] = set()
+        self._early: Future[None] | None = None
+        self._failure: OSError | None = None
 
     def close(self) -> None:
+        if self._early is not None:
+            wait((self._early,))
         os.close(self.folder)
 
     def names(self) -> list[str]:
@@ -73,15 +82,11 @@ class Store:
         finally:
             os.close(file)
 
-    def write_at(self, name: str, place: int, data: memoryview) -> None:
-        """A part of a file that is being put together."""
-        file = os.open(name, _CREATE, 0o644, dir_fd=self.folder)
-        try:
-            while data:
-                written = os.pwrite(file, data, place)
-                place, data = place + written, data[written:]
-        finally:
-            os.close(file)
+    def write_at(self, name: str, parts: Iterable[tuple[int, memoryview]]) -> None:
+        """Parts of a file that is being put together; the disk begins with them at once."""
+        with opened(os.open(name, _CREATE, 0o644, dir_fd=self.folder)) as file:
+            for place, data in parts:
+                write_back(file, place, _write_at(file, place, data))
 
     def open(self, name: str) -> int:
         return os.open(name, _READ, dir_fd=self.folder)
@@ -97,14 +102,31 @@ class Store:
 
     def sync(self, names: list[str] | None) -> None:
         """These are on disk when it returns; None: everything on this file system, for many that is faster."""
+        if self._early is not None:
+            wait((self._early,))
         if names is None:
-            if _libc.syncfs(self.folder) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-            return
+            self._flush()
+        if (failure := self._failure) is not None:
+            self._failure = None
+            raise failure
+        if names is not None:
+            self._sync_each(names)
+
+    def _sync_each(self, names: list[str]) -> None:
         for name in names:
             with opened(self.open(name)) as file:
                 os.fdatasync(file)
         os.fsync(self.folder)
+
+    def sync_early(self) -> None:
+        """The disk may begin with what is here: nobody waits, and `sync` has less to do. Not twice at a time."""
+        if self._early is None or self._early.done():
+            self._early = _flushing.submit(self._flush)
+
+    def _flush(self) -> None:
+        """A failure is told by the kernel once, and by us to whoever must know that all is on disk."""
+        if _libc.syncfs(self.folder) != 0:
+            self._failure = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 @contextmanager
@@ -121,9 +143,33 @@ def open_in(folder: int, name: str) -> int:
     return os.open(name, _READ, dir_fd=folder)
 
 
+def rename_into_nothing(source: str, above: int, target: str, below: int) -> bool:
+    """In one step, only where nothing is; False: something is, or the file system cannot. Raises FileNotFoundError."""
+    sys.audit("os.rename", source, target, above, below)
+    old, new = os.fsencode(source), os.fsencode(target)
+    if _libc.renameat2(above, old, below, new, _NOREPLACE) == 0:
+        return True
+    if ctypes.get_errno() == errno.ENOENT:
+        raise FileNotFoundError(errno.ENOENT, "it has been moved", source)
+    return False
+
+
 def write_all(file: int, data: memoryview) -> None:
     while data:
         data = data[os.write(file, data) :]
+
+
+def _write_at(file: int, place: int, data: memoryview) -> int:
+    size = len(data)
+    while data:
+        written = os.pwrite(file, data, place)
+        place, data = place + written, data[written:]
+    return size
+
+
+def write_back(file: int, place: int, size: int) -> None:
+    """The disk may begin with this part; nobody waits for it, and who must know asks for all of it later."""
+    _libc.sync_file_range(file, ctypes.c_int64(place), ctypes.c_int64(size), _WRITE)
 
 
 def digest_of(file: int) -> bytes:

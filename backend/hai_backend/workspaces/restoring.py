@@ -8,7 +8,7 @@ from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.workspace import Entry, EntryKind, Revision
 from hai_backend.workspaces import applying, staging
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.pushing import carry_out
+from hai_backend.workspaces.preparing import carry_out
 from hai_backend.workspaces.staging import Author
 
 

@@ -20,7 +20,8 @@ from hai_backend.domain.workspace import Chunk, Entry, EntryKind
 from hai_backend.workspaces import applying, checkouts, collecting, looking, reading, restoring
 from hai_backend.workspaces.contents import opened
 from hai_backend.workspaces.files import Files, make
-from hai_backend.workspaces.pushing import Piece, Push
+from hai_backend.workspaces.pushing import Push
+from hai_backend.workspaces.receiving import Piece
 from hai_backend.workspaces.staging import Author
 
 STEPS = {
