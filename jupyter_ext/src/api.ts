@@ -103,6 +103,15 @@ export interface Draft {
   last: Record<string, unknown> | null;
 }
 
+/** A place with a name and a version that a task reads or makes. */
+export interface Artifact {
+  name: string;
+  version?: string;
+  user_group?: string;
+  type?: string;
+  location?: string;
+}
+
 export interface Submission {
   path: string;
   cells?: string[];
@@ -110,6 +119,7 @@ export interface Submission {
   form: Record<string, unknown>;
   yaml?: string;
   draft?: string;
+  artifacts?: { input?: Artifact; output?: Artifact };
 }
 
 export interface Check {
@@ -131,6 +141,7 @@ export class Api {
   workspaces = () => this.get<Workspace[]>('workspaces');
   memory = () => this.get<{ used: number; limit: number; of: string }>('memory');
   task = (id: number) => this.get<any>(`tasks/${id}`);
+  artifacts = () => this.get<Artifact[]>('artifacts');
   /** How the workspace of a folder stands; without a name: the folder is in none. */
   workspace = (path: string) => this.get<Sync>(`workspace?path=${encodeURIComponent(path)}`);
   sync = (path: string, verb: string) => this.post<Sync>(`workspace/${verb}`, { path });

@@ -266,26 +266,6 @@ async def test_the_platform_goes_and_comes_back(page: Page, lab: Place, client: 
     await client.tasks.wait(made.id, timeout=60)
 
 
-async def test_the_file_browser_submits_and_all_is_said_in_chinese(
-    page: Page, lab: Place, client: Client
-) -> None:
-    (lab.root / "menu.py").write_text("print(1)\n")
-    settings = f"{lab.lab.url}lab/api/settings/hai-jupyter:plugin"
-    headers = {"Authorization": f"token {lab.lab.token}"}
-    raw = json.dumps({"raw": json.dumps({"language": "zh"})})
-    answer = await page.request.put(settings, data=raw, headers=headers)
-    assert answer.ok
-    await open_lab(page, lab)
-    await expect(page.locator(".hai-panel").get_by_role("tab", name="任务")).to_be_visible()
-    await page.locator('.jp-SideBar [data-id="filebrowser"]').click()
-    await page.locator(".jp-DirListing-item", has_text="menu.py").click(button="right")
-    await page.locator(".lm-Menu-itemLabel", has_text="作为任务提交").click()
-    await page.get_by_role("button", name="提交任务").click()
-    await expect(page.locator(".Toastify")).to_contain_text("已提交")
-    found = (await client.tasks.list(filter="name:menu.py")).tasks
-    await client.tasks.wait(found[0].id, timeout=60)
-
-
 async def test_a_dev_container_is_created_opened_and_put_away(
     page: Page, session: BrowserContext, lab: Place, client: Client
 ) -> None:
@@ -335,3 +315,24 @@ async def test_the_open_folder_is_pushed_from_the_panel(
     await card.get_by_role("button", name="Pull").click()
     await expect(card.get_by_role("alert")).to_contain_text("a.py")
     assert (folder / "a.py").read_text() == "ours\n"
+
+
+async def test_the_file_browser_submits_and_all_is_said_in_chinese(
+    page: Page, lab: Place, client: Client
+) -> None:
+    """The last one: from here on the panel is in Chinese."""
+    (lab.root / "menu.py").write_text("print(1)\n")
+    settings = f"{lab.lab.url}lab/api/settings/hai-jupyter:plugin"
+    headers = {"Authorization": f"token {lab.lab.token}"}
+    raw = json.dumps({"raw": json.dumps({"language": "zh"})})
+    answer = await page.request.put(settings, data=raw, headers=headers)
+    assert answer.ok
+    await open_lab(page, lab)
+    await expect(page.locator(".hai-panel").get_by_role("tab", name="任务")).to_be_visible()
+    await page.locator('.jp-SideBar [data-id="filebrowser"]').click()
+    await page.locator(".jp-DirListing-item", has_text="menu.py").click(button="right")
+    await page.locator(".lm-Menu-itemLabel", has_text="作为任务提交").click()
+    await page.get_by_role("button", name="提交任务").click()
+    await expect(page.locator(".Toastify")).to_contain_text("已提交")
+    found = (await client.tasks.list(filter="name:menu.py")).tasks
+    await client.tasks.wait(found[0].id, timeout=60)

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from hai.client.client import Client
+from hai.v1.artifact_pb2 import Artifact
 from tests.jupyter.conftest import Page, Place
 
 NB: Any = nbformat
@@ -224,3 +225,24 @@ async def facts(frame: Any, wanted: Any) -> Any:
         found |= {k: v for k, v in (await frame()).items() if k not in ("tasks", "nodes")}
         if wanted(found):
             return found
+
+
+async def test_a_submission_names_the_artifacts_of_its_task(
+    page: Page, place: Place, client: Client
+) -> None:
+    for version in ("1", "2"):
+        await client.artifacts.create(Artifact(name="resnet", version=version, location="/ws/r"))
+    shown = (await page.get("artifacts")).data
+    assert [(one["name"], one["version"]) for one in shown] == [("resnet", "1"), ("resnet", "2")]
+    (place.root / "reads.py").write_text("print(1)\n")
+    named = {"input": {"name": "resnet", "version": "1"}, "output": shown[1]}
+    made = await hand_in(page, "reads.py", artifacts=named)
+    found = await client.artifacts.of_task(made.data["id"])
+    assert [one.artifact.version for one in found] == ["1", "2"]
+    wrong = {
+        "input": {"version": "1"},
+        "inside": {"name": "x"},
+        "output": {"name": "x", "version": 1},
+    }
+    refused = await hand_in(page, "reads.py", artifacts=wrong)
+    assert (refused.code, len(refused.data["violations"])) == (400, 3)

@@ -13,6 +13,7 @@ from hai_jupyter.handlers.account import (
     SavedHandler,
     WorkspacesHandler,
 )
+from hai_jupyter.handlers.artifacts import ArtifactsHandler
 from hai_jupyter.handlers.containers import (
     ACTIONS,
     ContainerHandler,
@@ -41,6 +42,7 @@ _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"tasks/(\d{1,18})/log", LogSocket),
     (r"tasks/(\d{1,18})/log.txt", LogFileHandler),
     (rf"tasks/(\d{{1,18}})/({VERBS})", VerbHandler),
+    (r"artifacts", ArtifactsHandler),
     (r"containers", ContainersHandler),
     (r"containers/(\d{1,18})", ContainerHandler),
     (r"containers/(\d{1,18})/open", OpenHandler),

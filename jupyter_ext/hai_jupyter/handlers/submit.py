@@ -11,6 +11,7 @@ from hai.client.spec_writer import mapping
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_jupyter import failures, notebooks, submission
 from hai_jupyter.failures import invalid
+from hai_jupyter.handlers import artifacts
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.rows import task_row
 
@@ -62,9 +63,12 @@ class SubmitHandler(Handler):
         word = self.body().get("draft")
         if not isinstance(word, str) or not word:
             raise invalid(("draft", "must be the word that the draft came with"))
+        wanted = artifacts.read_wanted(self.body())
         spec = await _spec(self, write=True)
         request_id = str(uuid.uuid5(_NAMES, f"{word}\n{to_yaml(spec)}"))
-        return task_row(await self.client.tasks.create(spec, request_id=request_id))
+        task = await self.client.tasks.create(spec, request_id=request_id)
+        await artifacts.give(self.client, task.id, wanted)
+        return task_row(task)
 
 
 class SchemaHandler(Handler):

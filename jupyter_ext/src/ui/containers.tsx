@@ -80,7 +80,7 @@ function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Ele
             key={service.name}
             context={context}
             service={service}
-            onOpen={() => void open(context, row.id, service.name)}
+            onOpen={service.url === container.url ? null : () => void open(context, row.id, service.name)}
             onAct={mine ? action => void doing(context.api.service(row.id, service.name, action)) : null}
           />
         ))}
@@ -143,7 +143,7 @@ function Life(props: { context: Context; container: Container; now: number }): J
 function ServiceLine(props: {
   context: Context;
   service: Service;
-  onOpen: () => void;
+  onOpen: (() => void) | null;
   onAct: ((action: string) => void) | null;
 }): JSX.Element {
   const { context, service, onOpen, onAct } = props;
@@ -158,7 +158,7 @@ function ServiceLine(props: {
           {service.name} <span className={state === 'failed' ? 'hai-full-text' : 'hai-dim'}>{context.say(state)}</span>
         </span>
         <span className="hai-verbs">
-          {service.url && (
+          {service.url && onOpen && (
             <button className="hai-button hai-button-small" aria-label={`${context.say('Open')} ${service.name}`} onClick={onOpen}>
               {context.say('Open')}
             </button>

@@ -7,6 +7,7 @@ import { Check, Draft, Submission } from '../api';
 import { EMPTY, Form, asFile, asForm, pairs } from '../model/form';
 import { Failure, TaskRow } from '../model/types';
 import { level, levels } from '../model/words';
+import { Artifacts, Named } from './artifacts';
 import { Context, useLoaded } from './context';
 import { Failed, Field } from './parts';
 
@@ -87,6 +88,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   const [form, setForm] = React.useState<Form>({ ...begin, parameters: draft.parameters.join('\n') });
   const [text, setText] = React.useState<string | null>(null);
   const [view, setView] = React.useState('form');
+  const [named, setNamed] = React.useState<Named>({});
   const [sending, setSending] = React.useState(false);
   const [failure, setFailure] = React.useState<Failure | null>(null);
   const request: Submission = {
@@ -100,7 +102,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   const send = async () => {
     setSending(true);
     try {
-      done(await context.api.submit({ ...request, draft: draft.draft }));
+      done(await context.api.submit({ ...request, draft: draft.draft, artifacts: named }));
     } catch (error) {
       setFailure(error as Failure);
       setSending(false);
@@ -135,6 +137,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
       ) : (
         <Editor services={props.services} text={text ?? check.value?.yaml ?? ''} onEdit={setText} />
       )}
+      {view === 'form' && <Artifacts context={context} named={named} onChange={setNamed} />}
       <Outcome context={context} check={check.value} error={check.error} failure={failure} />
       <div className="hai-form-foot">
         <button className="hai-button" onClick={() => done(null)}>

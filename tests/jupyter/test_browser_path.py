@@ -1,0 +1,56 @@
+"""A dev container below a path, for platforms without wildcard names, in a browser: Lab, its panel and a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import async_playwright, expect
+
+from hai.client.client import Client
+from hai.client.container_spec import Wish, container_spec
+from hai_backend.testing.server import ServerProcess
+from tests.jupyter.test_browser import CHROMIUM, FLAGS, READABLE
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=f"{CHROMIUM} is not installed"),
+    pytest.mark.xdist_group("browser"),
+]
+
+
+async def test_lab_its_panel_and_a_kernel_work_below_a_path(tmp_path: Path) -> None:
+    (tmp_path / "hai.toml").write_text("http_paths = true\n")
+    server = ServerProcess(tmp_path, "--nodes", "1")
+    try:
+        await _work(server)
+    finally:
+        if server.running:
+            server.end()
+        server.sweep()
+
+
+async def _work(server: ServerProcess) -> None:
+    profile = server.start()
+    async with Client(profile) as client, async_playwright() as playwright:
+        task = await client.tasks.create(await container_spec(client, Wish("lab")))
+        opened = await client.containers.open(task.id)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = await browser.new_page()
+        page.set_default_timeout(90_000)
+        await page.goto(opened.link)  # says that it starts, and becomes Lab
+        await page.locator(".jp-LauncherCard", has_text="Python 3").first.click()
+        assert f"/t/{task.id}/main/lab" in page.url
+        await page.locator(".jp-Notebook .cm-content").first.click()
+        await page.keyboard.type("print(6 * 7)")
+        await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
+        await page.wait_for_timeout(2000)  # idle is said a little before the kernel listens
+        await page.keyboard.press("Control+Enter")
+        await expect(page.locator(".jp-OutputArea-output")).to_have_text("42\n", timeout=60_000)
+        await page.locator('[data-id="hai-panel"]').click()
+        await expect(page.locator(".hai-dot-good")).to_be_visible(timeout=30_000)
+        await expect(page.locator(".hai-row")).to_have_count(1)
+        seen = await page.evaluate(READABLE)
+        assert [word for word in (profile.token, "hai_session") if word in seen] == []
+        await browser.close()
+        await client.containers.delete(task.id)
