@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import asyncpg  # type: ignore[import-untyped]
 import pytest
-from sqlalchemy import make_url
 
 from hai_backend.store.base import Store
 from hai_backend.store.connect import open_store
+from hai_backend.testing.databases import database
 
 POSTGRES = os.environ.get("HAI_TEST_POSTGRES", "")
 
@@ -44,12 +42,8 @@ async def postgres_url() -> AsyncIterator[str]:
     """A new database on the server that HAI_TEST_POSTGRES names."""
     if not POSTGRES:
         pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
-    name = f"hai_test_{uuid.uuid4().hex}"
-    admin = await asyncpg.connect(POSTGRES)
-    await admin.execute(f'CREATE DATABASE "{name}"')
-    yield make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
-    await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    await admin.close()
+    async with database(POSTGRES) as url:
+        yield url
 
 
 @pytest.fixture(
