@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import csv
 import hashlib
@@ -123,9 +124,9 @@ async def test_a_task_may_go_on_without(local: Here) -> None:
     assert "EnvironmentMissing" in await local.kinds(task.id)
 
 
-def haienv(root: Path, user: str, *words: str) -> None:
+def haienv(root: Path, user: str, *words: str, **more: str) -> None:
     """As its user at a shell."""
-    variables = {**os.environ, "HAIENV_HOME": str(root), "HAIENV_USER": user}
+    variables = {**os.environ, "HAIENV_HOME": str(root), "HAIENV_USER": user, **more}
     subprocess.run([HAIENV, *words], check=True, env=variables, capture_output=True)
 
 
@@ -186,6 +187,36 @@ async def test_an_environment_of_haienv_is_listed_run_in_and_removed(local: Here
     assert await local.lines(task.id) == ["blue", "blue"], task.reason
     await local.client.environments.delete("mine")
     assert [e.name for e in await local.client.environments.list()] == ["base"]
+
+
+HOLDS = """
+import time
+print("inside", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+@REAL
+async def test_what_a_program_runs_in_outlives_its_environment(local: Here) -> None:
+    user, root = await user_of(local), root_of(local)
+    profile = local.client.profile
+    known = {"HAI_SERVER": profile.server, "HAI_TOKEN": profile.token}
+    links = ("--no-index", "--find-links", str(local.directory))
+    a_wheel(local.directory, "paint")
+    a_wheel(local.directory, "brush")
+    haienv(root, user, "create", "mine", "--no_extend", "-p", sys.executable, *links)
+    layer = layer_of(root, user, "mine")
+    task = await local.client.tasks.create(local.spec("holds", HOLDS, py_venv="mine"))
+    await local.until_printed(task.id, "inside")
+    for package in ("paint", "brush"):
+        haienv(root, user, "install", "mine", package, *links)
+    await asyncio.to_thread(haienv, root, user, "gc", "--days", "0", "--yes", **known)
+    assert layer.is_dir()
+    await local.client.tasks.stop(task.id)
+    await local.client.tasks.wait(task.id, timeout=60)
+    await asyncio.to_thread(haienv, root, user, "gc", "--days", "0", "--yes", **known)
+    assert not layer.exists()
 
 
 @REAL
