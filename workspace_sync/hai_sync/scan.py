@@ -299,7 +299,7 @@ def open_file(root: Path | str, path: str) -> int:
     return os.open(f"{root}/{path}", _READ)
 
 
-def hash_files(found: Scan, paths: Sequence[str]) -> None:
+def hash_files(found: Scan, paths: Sequence[str], threads: int = THREADS) -> None:
     """Look into files, several at a time. What cannot be read becomes a problem."""
     if not paths:
         return
@@ -308,7 +308,7 @@ def hash_files(found: Scan, paths: Sequence[str]) -> None:
     if len(paths) < 3:
         results = [_hash(found, path) for path in paths]
     else:
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             results = list(pool.map(lambda path: _hash(found, path), paths, chunksize=16))
     for path, entry, seen in results:
         if entry.kind is Kind.PROBLEM:

@@ -15,6 +15,7 @@ import pytest
 from hai.client.profile import Profile
 from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
+from hai_sync.place import find, locked
 
 
 @pytest.fixture
@@ -145,6 +146,23 @@ def test_options_of_hai_are_taken(shell) -> None:
     assert "--no_zip is not needed" in err
 
 
+def test_a_slow_push_by_one_reader_brings_the_same(shell) -> None:
+    for number in range(20):
+        Path(f"f{number}").write_bytes(b"x" * 1000 * number)
+    code, out, _ = shell("push", "--bwlimit", "100M", "--jobs", "1")
+    assert (code, "in sync at revision 1" in out) == (0, True)
+    assert shell("push", "--dry-run")[0] == 0
+
+
+def test_who_only_looks_does_not_wait_for_who_syncs(shell) -> None:
+    Path("a").write_text("1")
+    assert shell("push")[0] == 0
+    with locked(find().state):
+        code, out, _ = shell("status")
+        assert (code, "to push     0" in out) == (0, True)
+        assert shell("push", "--dry-run")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("argv", "code"),
     [
@@ -154,6 +172,8 @@ def test_options_of_hai_are_taken(shell) -> None:
         pytest.param(("restore",), 2, id="restore what"),
         pytest.param(("restore", "nothing", "--local"), 3, id="nothing was kept"),
         pytest.param(("push", "-l", "1"), 2, id="out of range"),
+        pytest.param(("push", "--bwlimit", "fast"), 2, id="a speed that is none"),
+        pytest.param(("push", "--jobs", "0"), 2, id="nobody to read"),
         pytest.param(("nonsense",), 2, id="no such command"),
         pytest.param(("watch", "flush"), 1, id="no daemon"),
         pytest.param(("watch", "status"), 3, id="no daemon to ask"),

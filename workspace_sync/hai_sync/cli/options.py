@@ -6,6 +6,7 @@ unused, so that scripts go on working.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,6 +41,20 @@ class _OutputOrSeconds(click.ParamType[str]):
         if text not in ("table", "json") and not text.isdigit():
             self.fail("must be table or json", param, ctx)
         return text
+
+
+class _Rate(click.ParamType[int]):
+    """Bytes a second: 500K, 2M."""
+
+    name = "RATE"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        found = re.fullmatch(r"(\d+)([KMG]?)", str(value).upper())
+        if found is None:
+            self.fail("must be bytes a second, as 500K or 2M", param, ctx)
+        return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
 
 
 def common(command: Command) -> Command:
@@ -99,6 +114,8 @@ _TRANSFER = (
     click.option("--verify", is_flag=True, help="Look into every file, trust no times."),
     click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only; misses edits."),
     click.option("--break-lock", is_flag=True, help="Take the right to write from its holder."),
+    click.option("--bwlimit", type=_Rate(), default=0, help="Bytes a second, as 500K or 2M."),
+    click.option("--jobs", type=click.IntRange(1, 64), default=None, help="Files read at a time."),
     click.option("-q", "--quiet", is_flag=True, help="Only errors."),
     click.option(
         "-s",
@@ -151,4 +168,5 @@ def wish_of(mode: Mode, options: Mapping[str, Any]) -> Wish:
         by_size=options["no_checksum"],
         break_lease=options["break_lock"],
         purpose=mode.value,
+        jobs=options["jobs"] or 0,
     )

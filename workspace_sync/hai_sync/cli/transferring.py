@@ -10,6 +10,7 @@ from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import note_unused, wish_of
 from hai_sync.cli.telling import Progress, tell_plan, tell_report
 from hai_sync.core.rules import Mode
+from hai_sync.remote.pace import Pace
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 
@@ -22,6 +23,7 @@ def transfer_files(mode: Mode, options: Mapping[str, Any], paths: tuple[str, ...
     progress = Progress(as_json, options["quiet"])
 
     async def work(session: Session) -> Report:
+        session.remote.pace = Pace(options["bwlimit"])
         async with asyncio.timeout(options["sync_timeout"]):
             return await session.sync(wish)
 

@@ -17,6 +17,7 @@ from hai.v1.workspace_pb2 import Workspace, WorkspaceLease, WorkspaceRevision
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 from hai_sync.core.entry import Entry, Tree
 from hai_sync.errors import BadPeer
+from hai_sync.remote.pace import Pace
 from hai_sync.remote.wire import merge, require_tree
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Remote:
         self.connection = connection
         self.name = name
         self.user = user
+        self.pace = Pace()
 
     @cached_property
     def stub(self) -> WorkspaceServiceAsyncStub:

@@ -81,6 +81,7 @@ async def _fetch_some(
     try:
         async for answer in remote.connection.stream(remote.stub.FetchFiles, request):
             await asyncio.to_thread(writer.take, answer)
+            await remote.pace.turn(len(answer.data))
         writer.require_end()
     finally:
         writer.close()

@@ -35,7 +35,7 @@ from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.loading import Batch, Large, batches, chunk_groups, load, read_pieces
 from hai_sync.remote.wire import to_message
 
-_AHEAD = 3  # groups that are being loaded
+JOBS = 3  # groups that are being loaded
 _QUEUED = 8  # messages that wait for the wire
 _OPEN = 24  # groups whose contents may still be asked for
 _RECIPE_CHUNKS = 10_000
@@ -55,6 +55,7 @@ class Order:
     sources: Mapping[str, str] = field(default_factory=dict)  # conflict copies: whose content
     compress: bool = True
     allow_many_removals: bool = False
+    jobs: int = JOBS
 
 
 @dataclass(slots=True)
@@ -108,7 +109,9 @@ class _Push:
 
     async def requests(self) -> AsyncIterator[PushTreeRequest]:
         while (message := await self.queue.get()) is not None:
-            self.sent.wire_bytes += message.ByteSize()
+            size = message.ByteSize()
+            self.sent.wire_bytes += size
+            await self.remote.pace.turn(size)
             yield message
 
     async def put(self, message: PushTreeRequest) -> None:
@@ -143,7 +146,7 @@ class _Push:
         groups = batches(order.changes)
         try:
             while True:
-                while len(ahead) < _AHEAD and (group := next(groups, None)) is not None:
+                while len(ahead) < order.jobs and (group := next(groups, None)) is not None:
                     await self.open.acquire()
                     work = asyncio.to_thread(load, order.root, group, order.sources)
                     ahead.append(asyncio.create_task(work))

@@ -8,8 +8,6 @@ moved on meanwhile, or a file that changes while it is read, starts it anew.
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,27 +15,18 @@ from typing import TYPE_CHECKING
 from hai.client.connection import on_loopback
 from hai.client.errors import Conflict, HaiError
 from hai_sync.core.diff import Change, apply
-from hai_sync.core.entry import Entry, Kind, Tree
-from hai_sync.core.guard import too_many_removals
-from hai_sync.core.reconcile import differing, rebase, reconcile, undecided
+from hai_sync.core.entry import Entry, Tree
+from hai_sync.core.reconcile import differing
 from hai_sync.core.rules import Mode, Outcome
 from hai_sync.errors import Restless
 from hai_sync.index import Index
-from hai_sync.kept import Kept
 from hai_sync.place import TEMPORARY, Place, locked
 from hai_sync.remote.endpoint import Remote, holder
-from hai_sync.scan import Known, Scan, full_tree, hash_files, ignore_of, rescan, scan
-from hai_sync.session.sides import (
-    Sides,
-    believe_sizes,
-    count,
-    is_directory,
-    looked_at,
-    only,
-    report_of,
-    with_sent,
-)
-from hai_sync.session.wish import Listener, Refused, Report, Silent, Wish, sizes
+from hai_sync.scan import Known, Scan, full_tree, rescan, scan
+from hai_sync.session.deciding import decide, guard
+from hai_sync.session.remembering import Done, remember
+from hai_sync.session.sides import Sides, count, report_of, with_sent
+from hai_sync.session.wish import Listener, Report, Silent, Wish, sizes
 from hai_sync.transition import Fault, Result
 
 if TYPE_CHECKING:
@@ -82,16 +71,18 @@ class Session:
         self._hints = None
 
     async def sync(self, wish: Wish) -> Report:
-        """Do what is wished, or tell why not. Raises HaiError."""
+        """Do what is wished, or tell why not. Raises HaiError. Who only looks does not wait for others."""
         self.place.require()
+        if wish.dry_run:
+            return await self._sync(wish)
         with await asyncio.to_thread(locked, self.place.state):
+            if (self.place.own / TEMPORARY).exists():
+                from hai_sync.session.arriving import sweep
+
+                await asyncio.to_thread(sweep, self.place)
             return await self._sync(wish)
 
     async def _sync(self, wish: Wish) -> Report:
-        if (self.place.own / TEMPORARY).exists():
-            from hai_sync.session.arriving import sweep
-
-            await asyncio.to_thread(sweep, self.place)
         if self.index.fact("generation") != self._generation:
             self._sides = self._hints = self._read = None  # another process has synced meanwhile
         last: Exception | None = None
@@ -130,9 +121,9 @@ class Session:
         seen = await self._look(wish, hints)
         if isinstance(seen, Report):
             return seen, self._sides is not None
-        outcome = await asyncio.to_thread(self._decide, seen, wish)
+        outcome = await asyncio.to_thread(decide, seen, wish, self._restless, self.listener)
         report = report_of(seen, outcome)
-        self._guard(report, seen, wish)
+        guard(report, seen, wish)
         if wish.dry_run or report.refused:
             return report, False
         await self._carry_out(seen, outcome, wish, report)
@@ -231,49 +222,6 @@ class Session:
             self._read = base, self.index.remote(base), revision
         return self._read
 
-    def _decide(self, sides: Sides, wish: Wish) -> Outcome:
-        base, remote = self._visible(sides, wish)
-        doubtful = undecided(base, sides.local, remote, sides.doubt)
-        if wish.by_size:
-            believe_sizes(sides, base, doubtful)
-        else:
-            size = sum(sides.local[path].size for path in doubtful)
-            self.listener.stage("hash", len(doubtful), size)
-            hash_files(sides.scan, doubtful)
-        sides.local = sides.scan.tree
-        for path, times in self._restless.items():
-            if times > 2 and path in sides.scan.tree:
-                why = "it changes while it is read; sync again later"
-                sides.scan.tree[path] = Entry(Kind.PROBLEM, target=why)
-                sides.scan.problems[path] = why
-        if not wish.paths:
-            return reconcile(base, sides.local, remote, wish.rules, sides.doubt)
-        local = only(sides.local, wish.paths)
-        return reconcile(only(base, wish.paths), local, only(remote, wish.paths), wish.rules)
-
-    def _visible(self, sides: Sides, wish: Wish) -> tuple[Tree, Tree]:
-        """Base and remote without what is left out here: ignoring never removes on the other side."""
-        ignore = ignore_of(wish.filter, sides.scan.levels)
-        hidden = {
-            path
-            for path in sides.doubt
-            if path not in sides.local
-            and ignore.hides(path, is_directory(sides.remote, sides.base, path))
-        }
-        if not hidden:
-            return sides.base, sides.remote
-        base = {p: e for p, e in sides.base.items() if p not in hidden}
-        return base, {p: e for p, e in sides.remote.items() if p not in hidden}
-
-    def _guard(self, report: Report, sides: Sides, wish: Wish) -> None:
-        outcome = report.outcome
-        many = too_many_removals(outcome.to_remote, len(sides.remote))
-        many = many or too_many_removals(outcome.to_local, len(sides.local))
-        if outcome.conflicts and not wish.partial:
-            report.refused = Refused.CONFLICTS
-        elif many and not wish.many_removals:
-            report.refused = Refused.REMOVALS
-
     async def _carry_out(self, sides: Sides, outcome: Outcome, wish: Wish, report: Report) -> None:
         arrived = await self._arrive(sides, outcome)
         report.problems |= arrived.problems
@@ -286,7 +234,8 @@ class Session:
             local, remote = with_sent(local, remote, sent.entries)
             report.local = sides.local = local  # the old entries need not stay
         report.done = len(arrived.done) + len(changes)
-        await asyncio.to_thread(self._remember, sides, wish, local, remote, arrived, sent, report)
+        done = Done(sides, local, remote, arrived, sent, report)
+        await asyncio.to_thread(self._remember, done, wish)
 
     async def _arrive(self, sides: Sides, outcome: Outcome) -> Result:
         if not outcome.to_local:
@@ -315,7 +264,7 @@ class Session:
         wish: Wish,
         local: Tree,
     ) -> Sent:
-        from hai_sync.remote.sending import Order, push
+        from hai_sync.remote.sending import JOBS, Order, push
 
         files, size = sizes(changes)
         self.listener.stage("upload", files, size)
@@ -330,6 +279,7 @@ class Session:
                 sources,
                 self._compress,
                 allow_many_removals=True,  # guarded here already, by the same rule
+                jobs=wish.jobs or JOBS,
             )
             return await push(self.remote, order, self.listener.progress)
 
@@ -339,39 +289,6 @@ class Session:
         profile = self.remote.connection.profile
         return not on_loopback(profile.server)
 
-    def _remember(
-        self,
-        sides: Sides,
-        wish: Wish,
-        local: Tree,
-        remote: Tree,
-        arrived: Result,
-        sent: Sent | None,
-        report: Report,
-    ) -> None:
-        base, scan = sides.base, sides.scan
-        scan.signatures |= arrived.signatures | (sent.signatures if sent else {})
-        revision = report.revision = report.revision or sides.revision
-        changed = {c.path for c in (*report.outcome.to_local, *report.outcome.to_remote)}
-        touched = (
-            sides.doubt | changed | self.index.theirs() | (sent.entries.keys() if sent else set())
-        )
-        new_base = rebase(base, local, remote, touched)
-        doubt = {p for p in touched if not (new_base.get(p) == local.get(p) == remote.get(p))}
-        fresh = {p: local[p] for p in looked_at(scan, arrived, sent) if p in local}
-        gone = scan.gone | {c.path for c in arrived.done if c.new is None}
-        self.index.remember(fresh, scan.signatures, gone - fresh.keys())
-        facts = {
-            "revision": str(revision),
-            "looked_ns": str(scan.looked_ns),
-            "filter": wish.filter.fingerprint(),
-            "clean": "no" if any(new_base.get(p) != local.get(p) for p in doubt) else "yes",
-            "synced": str(time.time()),
-            "generation": os.urandom(16).hex(),
-        }
-        self._generation = facts["generation"]
-        self.index.agree(touched, new_base, remote, facts)
-        Kept(self.place.state / "kept").prune(time.time())
-        scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
-        self._sides = Sides(new_base, local, remote, revision, scan, doubt)
+    def _remember(self, done: Done, wish: Wish) -> None:
+        self._sides, self._generation = remember(self.place, self.index, done, wish)
         self._read, self._restless = None, {}

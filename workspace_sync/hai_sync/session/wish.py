@@ -35,6 +35,7 @@ class Wish:
     look: bool = True  # at what tasks have written on the server; a push never does
     resident: bool = False  # more syncs of this session follow: have both sides at hand
     purpose: str = "push"
+    jobs: int = 0  # files that are read at the same time; 0: as many as seem good
     paths: tuple[str, ...] = ()  # only these and what lies below; empty: all
 
 

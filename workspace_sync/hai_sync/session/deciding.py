@@ -1,0 +1,71 @@
+"""From both sides to what is to be done: hash what cannot be decided otherwise, reconcile, guard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hai_sync.core.entry import Entry, Kind, Tree
+from hai_sync.core.guard import too_many_removals
+from hai_sync.core.reconcile import reconcile, undecided
+from hai_sync.core.rules import Outcome
+from hai_sync.scan import THREADS, hash_files, ignore_of
+from hai_sync.session.sides import Sides, believe_sizes, is_directory, only
+from hai_sync.session.wish import Listener, Refused, Report, Wish
+
+_PATIENCE = 2  # tries at a file that changes while it is read
+
+
+def decide(sides: Sides, wish: Wish, restless: Mapping[str, int], listener: Listener) -> Outcome:
+    """What both sides need; contents that had to be known are known afterwards."""
+    base, remote = _visible(sides, wish)
+    _look_into(sides, wish, undecided(base, sides.local, remote, sides.doubt), base, listener)
+    sides.local = sides.scan.tree
+    _leave_alone(sides, [path for path, times in restless.items() if times > _PATIENCE])
+    if not wish.paths:
+        return reconcile(base, sides.local, remote, wish.rules, sides.doubt)
+    local = only(sides.local, wish.paths)
+    return reconcile(only(base, wish.paths), local, only(remote, wish.paths), wish.rules)
+
+
+def _look_into(
+    sides: Sides, wish: Wish, doubtful: list[str], base: Tree, listener: Listener
+) -> None:
+    if wish.by_size:
+        believe_sizes(sides, base, doubtful)
+        return
+    listener.stage("hash", len(doubtful), sum(sides.local[path].size for path in doubtful))
+    hash_files(sides.scan, doubtful, wish.jobs or THREADS)
+
+
+def _leave_alone(sides: Sides, restless: list[str]) -> None:
+    for path in restless:
+        if path in sides.scan.tree:
+            why = "it changes while it is read; sync again later"
+            sides.scan.tree[path] = Entry(Kind.PROBLEM, target=why)
+            sides.scan.problems[path] = why
+
+
+def _visible(sides: Sides, wish: Wish) -> tuple[Tree, Tree]:
+    """Base and remote without what is left out here: ignoring never removes on the other side."""
+    ignore = ignore_of(wish.filter, sides.scan.levels)
+    hidden = {
+        path
+        for path in sides.doubt
+        if path not in sides.local
+        and ignore.hides(path, is_directory(sides.remote, sides.base, path))
+    }
+    if not hidden:
+        return sides.base, sides.remote
+    base = {p: e for p, e in sides.base.items() if p not in hidden}
+    return base, {p: e for p, e in sides.remote.items() if p not in hidden}
+
+
+def guard(report: Report, sides: Sides, wish: Wish) -> None:
+    """Refuse what is in conflict, or removes too much unmeant."""
+    outcome = report.outcome
+    many = too_many_removals(outcome.to_remote, len(sides.remote))
+    many = many or too_many_removals(outcome.to_local, len(sides.local))
+    if outcome.conflicts and not wish.partial:
+        report.refused = Refused.CONFLICTS
+    elif many and not wish.many_removals:
+        report.refused = Refused.REMOVALS
