@@ -152,6 +152,16 @@ def test_parts_say_who_may_be_taken_from(
     assert (taken_at(found.holders[9], found.waiting[1], policy, found.shares) < inf) is expected
 
 
+def test_who_ranks_alike_takes_nothing() -> None:
+    found = group(run(9, "n00", HIGH, since=900.0), *FULL, queued(1, 9, priority=HIGH))
+    waiting, holder = found.waiting[1], found.holders[9]
+    assert holder.worth is not None
+    waiting.level, waiting.merit = holder.worth.level, holder.worth.merit
+    assert taken_at(holder, waiting, POLICY, found.shares) == inf
+    waiting.merit += 0.1
+    assert taken_at(holder, waiting, POLICY, found.shares) < inf
+
+
 @pytest.mark.parametrize(
     ("run_facts", "asks", "expected"),
     [

@@ -126,6 +126,14 @@ def test_every_flip_works_and_is_minimal(
             id="a cordoned node that does not help",
         ),
         pytest.param(
+            snap(
+                PACKED, node("a", gpus=1, cordoned=True), *(node(n, gpus=8, cordoned=True) for n in "bc"),
+                queued(1, 2, gpu=8),
+            ),
+            [Flip(Change.UNCORDON, nodes=("b", "c"), starts=True), Flip(Change.MORE_NODES, count=2, starts=True)],
+            id="two of three cordoned nodes",
+        ),
+        pytest.param(
             snap(node("a", cordoned=True), node("b", cordoned=True), running(9, "a", HIGH), queued(1, 2)),
             [Flip(Change.MORE_NODES, count=2, starts=True)],
             id="a cordoned node that is held",
