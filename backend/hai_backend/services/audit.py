@@ -18,7 +18,7 @@ _NESTED = frozenset(
         *("port", "artifact", "dataset", "message", "workspace", "environment"),
     )
 )
-_SECRET = frozenset({"password"})
+_SECRET = frozenset({"password", "token", "lease_token"})
 _TOLD_CHARS = 4000
 _TOLD: ContextVar[list[str] | None] = ContextVar("hai_audit_told", default=None)
 

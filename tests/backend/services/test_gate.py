@@ -14,10 +14,11 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from hai.v1 import server_service_pb2, user_service_pb2
+from hai.v1 import server_service_pb2, user_service_pb2, workspace_service_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.errors import Exhausted, Invalid, Unavailable
 from hai_backend.domain.user import TokenScope, User
+from hai_backend.services import audit
 from hai_backend.services.admission import Admission
 from hai_backend.services.assemble import serve
 from hai_backend.services.limits import CallLimits
@@ -124,6 +125,13 @@ async def test_reflection_lists_the_services(platform: Any) -> None:
     names = {service.name for service in answer.list_services_response.service}
     assert {"hai.v1.TaskService", "hai.v1.ServerService", "grpc.health.v1.Health"} <= names
     call.cancel()
+
+
+def test_the_token_of_a_lease_is_no_part_of_a_row() -> None:
+    request = workspace_service_pb2.RestoreRevisionRequest(
+        name="bert", revision=3, lease_token="hunter2"
+    )
+    assert audit.what(request) == "name='bert' revision=3"
 
 
 async def test_every_change_is_audited_without_secrets(
