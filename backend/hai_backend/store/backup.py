@@ -18,6 +18,8 @@ def backup(url: str, target: Path) -> None:
     if target.exists():
         raise Conflict(f"{target} is there already; a backup overwrites nothing: choose a new name")
     part = target.with_name(target.name + ".part")
+    if not target.parent.is_dir():
+        raise _invalid(f"there is no directory {target.parent}")
     os.close(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))  # it holds token hashes
     try:
         _copy(source, part)

@@ -53,6 +53,11 @@ def test_refusals(tmp_path: Path, url: str, kind: type[HaiError], words: str) ->
         backup(url, tmp_path / "copy.db")
 
 
+def test_a_directory_that_is_missing_is_named(sqlite_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=f"there is no directory {tmp_path}/none"):
+        backup(f"sqlite:///{sqlite_path}", tmp_path / "none" / "copy.db")
+
+
 def test_nothing_is_overwritten(sqlite_path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     copy.write_text("precious")
