@@ -162,6 +162,19 @@ def test_where_nothing_can_be_kept_it_works_all_the_same(haienv: Any, enter: Ent
     assert enter("base", XDG_CACHE_HOME="/proc/nothing") == ("base ann", 1)
 
 
+def test_what_lies_in_the_current_directory_is_not_run(
+    haienv: Any, enter: Entering, tmp_path: Path
+) -> None:
+    """As in a repository that somebody cloned."""
+    haienv.ok("create base --no_extend")
+    haienv.monkeypatch.chdir(tmp_path)
+    trap = tmp_path / "rel" / "haienv" / enter.kept.name
+    trap.mkdir(parents=True)
+    (trap / "base").write_text("echo HACKED\n")
+    assert enter("base", XDG_CACHE_HOME="rel") == ("base ann", 1)
+    assert enter("base", XDG_CACHE_HOME="", HOME="") == ("base ann", 1)
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "-u", "a b", "x\ny", "$(id)", "*"])
 def test_odd_names_lead_nowhere(haienv: Any, enter: Entering, name: str) -> None:
     haienv.ok("create base --no_extend")

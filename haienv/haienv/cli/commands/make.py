@@ -30,7 +30,9 @@ from haienv.registry import find
 
 if TYPE_CHECKING:
     from haienv.foundation import Foundation
+    from haienv.layers import Wish
     from haienv.plan import Step
+    from haienv.wanted import Wanted
 
 _CREATE = """Make an environment, with packages as pip names them.
 
@@ -91,25 +93,41 @@ Examples:
 def create(settings: Settings, /, name: str, **options: Any) -> int:
     """The function behind the command."""
     from haienv import changes
-    from haienv.layers import Wish
-    from haienv.plan import Action
     from haienv.wanted import Wanted, gather
 
     here = home()
     uv = installer(here, options)
-    label = Label(
+    asked = Wanted(options["requirements"], tuple(map(os.path.abspath, options["editable"])))
+    asked = gather(asked, options["sources"], options["extras"])
+    label = _label(options)
+    base = _foundation(here, options, asked.python)
+    if options["conda_packages"]:
+        label = replace(label, config=_with_programs(label.config, base))
+    plan: list[Step] = []
+    wish = _wish(options, asked, base, label)
+    made = changes.create(here, uv, name, base, wish, label, plan.extend)
+    if made is None:
+        settings.answer({"plan": steps_dict(plan)}, _text(plan))
+        return 0
+    settings.answer({**as_dict(made), "plan": steps_dict(plan)}, str(made.path))
+    settings.note(f"environment {made} is ready ({_brings(plan)}): source haienv {name}")
+    return 0
+
+
+def _label(options: dict[str, Any]) -> Label:
+    return Label(
         visibility=options["visibility"],
         group=options["group"],
         description=options["description"],
         config=_config(options),
     )
-    asked = Wanted(options["requirements"], tuple(map(os.path.abspath, options["editable"])))
-    asked = gather(asked, options["sources"], options["extras"])
-    base = _foundation(here, options, asked.python)
-    if options["conda_packages"]:
-        label = replace(label, config=_with_programs(label.config, base))
+
+
+def _wish(options: dict[str, Any], asked: Wanted, base: Foundation, label: Label) -> Wish:
+    from haienv.layers import Wish
+
     compiled = options["compiled"]
-    wish = Wish(
+    return Wish(
         wanted=asked.requirements,
         editable=asked.editable,
         exact=asked.exact_for(base),
@@ -117,23 +135,13 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
         compiled=label.visibility != "private" if compiled is None else compiled,
         dry_run=options["dry_run"],
     )
-    plan: list[Step] = []
-    made = changes.create(here, uv, name, base, wish, label, _teller(settings, plan))
-    if made is None:
-        settings.answer({"plan": steps_dict(plan)}, _text(plan))
-        return 0
-    settings.answer({**as_dict(made), "plan": steps_dict(plan)}, str(made.path))
+
+
+def _brings(plan: Sequence[Step]) -> str:
+    from haienv.plan import Action
+
     shared = sum(step.action is Action.SHARE for step in plan)
-    brings = f"{len(plan) - shared} packages of its own, {shared} of those asked for from below"
-    settings.note(f"environment {made} is ready ({brings}): source haienv {name}")
-    return 0
-
-
-def _teller(settings: Settings, plan: list[Step]) -> Any:
-    def tell(steps: Sequence[Step]) -> None:
-        plan.extend(steps)
-
-    return tell
+    return f"{len(plan) - shared} packages of its own, {shared} of those asked for from below"
 
 
 def _text(plan: Sequence[Step]) -> str:
