@@ -101,6 +101,8 @@ export interface Draft {
   draft: string;
   parameters: string[];
   last: Record<string, unknown> | null;
+  /** The workspace that the file is in; empty: none. */
+  workspace: string;
 }
 
 /** A place with a name and a version that a task reads or makes. */
@@ -119,6 +121,8 @@ export interface Submission {
   form: Record<string, unknown>;
   yaml?: string;
   draft?: string;
+  /** Push the workspace first, and run exactly that. */
+  push?: boolean;
   artifacts?: { input?: Artifact; output?: Artifact };
 }
 

@@ -12,7 +12,7 @@ from hai.client.client import Client
 from hai.client.errors import Invalid
 from hai_jupyter.failures import body
 from hai_jupyter.handlers.containers import wish
-from hai_jupyter.handlers.workspace import last_event, shortened, workspace_of
+from hai_jupyter.syncing import last_event, shortened, workspace_of
 from tests.jupyter.conftest import Page, Place, sync_command
 
 pytestmark = pytest.mark.xdist_group("jupyter")
@@ -85,6 +85,34 @@ async def test_the_folder_of_a_workspace_is_pushed_pulled_and_a_conflict_shown(
     refused = (await page.post("workspace/pull", {"path": "project"})).data
     assert (refused["refused"], refused["conflicts"]) == ("conflicts", ["src/a.py"])
     assert (folder / "src" / "a.py").read_text() == "ours\n"
+
+
+async def test_a_submission_from_a_workspace_runs_exactly_what_is_pushed(
+    page: Page, place: Place, client: Client
+) -> None:
+    folder = place.root / "paper" / "src"
+    folder.mkdir(parents=True)
+    (folder / "run.py").write_text("print(open('x').read())\n")
+    (folder / "x").write_text("as submitted")
+    await asyncio.to_thread(sync_command, place, folder.parent, "init", "paper")
+    draft = (await page.get("draft?path=paper/src/run.py")).data
+    assert draft["workspace"] == "paper"
+    body = {"path": "paper/src/run.py", "draft": draft["draft"]}
+    made = await page.post("submit", {**body, "push": True})
+    (folder / "x").write_text("changed afterwards")
+    id = made.data["id"]
+    await client.tasks.wait(id, timeout=60)
+    task = await client.tasks.get(id)
+    assert task.spec.spec.workspace == "haiworkspace://paper@1/src"
+    assert "as submitted" in (await page.get(f"tasks/{id}/log.txt")).text
+    there = Path((await client.workspaces.get("paper")).path) / "src" / "x"
+    there.write_text("theirs")
+    (folder / "x").write_text("ours")
+    again = {**body, "draft": (await page.get("draft?path=paper/src/run.py")).data["draft"]}
+    refused = await page.post("submit", {**again, "push": True})
+    assert (refused.code, "src/x" in refused.data["message"]) == (409, True)
+    plain = await page.post("submit", again)
+    assert (await client.tasks.get(plain.data["id"])).spec.spec.workspace == str(folder)
 
 
 async def test_a_folder_of_no_workspace(page: Page, place: Place) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 from hai.client.errors import HaiError, Invalid
 from hai.client.spec import json_schema, read_spec, to_yaml
 from hai.client.spec_writer import mapping
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai_jupyter import failures, notebooks, submission
+from hai_jupyter import failures, notebooks, submission, syncing
 from hai_jupyter.failures import invalid
 from hai_jupyter.handlers import artifacts
 from hai_jupyter.handlers.base import Handler, answers
@@ -36,7 +37,13 @@ class DraftHandler(Handler):
             "draft": await submission.draft(self.client, name),
             "parameters": shown,
             "last": mapping(last) if last is not None else None,
+            "workspace": self._workspace(file),
         }
+
+    def _workspace(self, file: Path) -> str:
+        """The name of the one that the file is in; empty: none."""
+        found = syncing.workspace_of(file.resolve().parent, self.backend.places.root.resolve())
+        return syncing.name_of(found) if found is not None else ""
 
 
 class CheckHandler(Handler):
@@ -65,6 +72,8 @@ class SubmitHandler(Handler):
             raise invalid(("draft", "must be the word that the draft came with"))
         wanted = artifacts.read_wanted(self.body())
         spec = await _spec(self, write=True)
+        if self.body().get("push") is True:
+            await syncing.push_for(spec, self.backend.places.root.resolve())
         request_id = str(uuid.uuid5(_NAMES, f"{word}\n{to_yaml(spec)}"))
         task = await self.client.tasks.create(spec, request_id=request_id)
         await artifacts.give(self.client, task.id, wanted)

@@ -177,6 +177,7 @@ const zh: Record<string, string> = {
   'Checking …': '检查中……',
   'Open a .py, .sh, .ipynb or .yml file to submit it.': '打开 .py、.sh、.ipynb 或 .yml 文件后提交。',
   'Submit as Task…': '作为任务提交……',
+  'Push the workspace {name} first, and run exactly that': '先推送工作区 {name}，并只运行推送的内容',
   'Artifact that it reads': '输入的制品',
   'Artifact that it makes': '输出的制品',
   // Lab

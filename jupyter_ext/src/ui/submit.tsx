@@ -88,6 +88,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   const [form, setForm] = React.useState<Form>({ ...begin, parameters: draft.parameters.join('\n') });
   const [text, setText] = React.useState<string | null>(null);
   const [view, setView] = React.useState('form');
+  const [push, setPush] = React.useState(draft.workspace !== '' && !wanted.path.endsWith('.ipynb'));
   const [named, setNamed] = React.useState<Named>({});
   const [sending, setSending] = React.useState(false);
   const [failure, setFailure] = React.useState<Failure | null>(null);
@@ -102,7 +103,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   const send = async () => {
     setSending(true);
     try {
-      done(await context.api.submit({ ...request, draft: draft.draft, artifacts: named }));
+      done(await context.api.submit({ ...request, draft: draft.draft, artifacts: named, push }));
     } catch (error) {
       setFailure(error as Failure);
       setSending(false);
@@ -138,6 +139,12 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
         <Editor services={props.services} text={text ?? check.value?.yaml ?? ''} onEdit={setText} />
       )}
       {view === 'form' && <Artifacts context={context} named={named} onChange={setNamed} />}
+      {draft.workspace && (
+        <label className="hai-check">
+          <input type="checkbox" checked={push} onChange={event => setPush(event.target.checked)} />{' '}
+          {say('Push the workspace {name} first, and run exactly that', { name: draft.workspace })}
+        </label>
+      )}
       <Outcome context={context} check={check.value} error={check.error} failure={failure} />
       <div className="hai-form-foot">
         <button className="hai-button" onClick={() => done(null)}>
