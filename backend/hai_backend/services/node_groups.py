@@ -42,9 +42,11 @@ class NodeGroups:
         self._previewing = asyncio.Lock()  # each takes a core for a while: one at a time
 
     def all(self) -> list[node_pb2.Group]:
-        """By name."""
-        groups = self._rooms.cluster.groups().values()
-        return self._messages(sorted(groups, key=lambda group: group.name))
+        """By name. One that has nothing and sets nothing, as after a slip of the pen, is not listed."""
+        groups = self._rooms.cluster.groups()
+        unset = {name for name, group in groups.items() if group == Group(name)}
+        messages = self._messages([groups[name] for name in sorted(groups)])
+        return [m for m in messages if m.nodes or m.waiting_tasks or m.name not in unset]
 
     async def update(self, request: UpdateGroupRequest) -> node_pb2.Group:
         """The group as it is now. Raises Invalid or Conflict."""

@@ -79,6 +79,25 @@ async def test_settings_are_kept_listed_and_unset(platform: Any) -> None:
     assert await platform.store.groups() == [Group("default")]
 
 
+async def test_a_group_that_has_and_sets_nothing_is_not_listed(platform: Any) -> None:
+    olga = await platform.caller("olga")
+    slip = npb.UpdateGroupRequest(
+        name="defualt",
+        policy=policy_pb2.SchedulingPolicy(staying=2.0),
+        update_mask=FieldMask(paths=["policy.staying"]),
+    )
+
+    async def names() -> list[str]:
+        groups = (await olga.nodes.ListGroups(npb.ListGroupsRequest())).groups
+        return [group.name for group in groups]
+
+    await olga.nodes.UpdateGroup(slip)
+    assert await names() == ["default", "defualt"]
+    slip.ClearField("policy")
+    await olga.nodes.UpdateGroup(slip)
+    assert await names() == ["default"]
+
+
 async def test_without_a_mask_what_is_set_counts(platform: Any) -> None:
     olga = await platform.caller("olga")
     await olga.nodes.UpdateGroup(request(packed=True, staying=3))

@@ -224,6 +224,8 @@ def update(
             name, packed, policy=policy, unset=unset, preview=preview
         )
         _tell(settings, changed, preview)
+        if not changed.nodes:
+            note(settings, f"no node belongs to the group {name} now: is it written so?")
         return 0
 
     return call(settings, work)
