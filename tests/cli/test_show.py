@@ -299,7 +299,7 @@ DRY_RUN = DryRunTaskResponse(
 def test_watch_in_a_pipe_prints_a_line_per_change(hai, fake) -> None:
     watch = fake.tasks.watch
 
-    async def twice(filter: str):
+    async def twice(filter: str, **options: object):
         stream = watch(filter)
         yield await anext(stream)
         fake.suspended(1)
