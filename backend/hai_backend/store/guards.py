@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Column, Connection, Select, any_, bindparam, select
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task, TaskState
@@ -41,8 +43,8 @@ class Guards:
         requests = sorted({c.request_id for c in creates if c.request_id})
         return cls(
             _stored(connection, sorted({c.task.id for c in commands if isinstance(c, SaveTask)})),
-            _names(connection, names) if names else {},
-            _requests(connection, requests) if requests else {},
+            _pairs(connection, _NAMES, names),
+            _pairs(connection, _REQUESTS, requests),
         )
 
     def check_name(self, task: Task) -> None:
@@ -72,31 +74,33 @@ def name_taken(task: Task, other: int) -> Conflict:
     )
 
 
-# Built once: with a parameter that expands, a batch of any size finds the compiled statement in the cache. Names are
-# asked for without their users, because SQLite answers `(a, b) IN (…)` by reading a whole index.
-_STORED = select(_C.id, _C.revision, _C.event_count, _C.tags).where(
-    _C.id.in_(bindparam("ids", expanding=True))
-)
-_NAMES = select(_C.user_name, _C.name, _C.id).where(
-    _C.name.in_(bindparam("names", expanding=True)), UNFINISHED
-)
-_REQUESTS = select(_C.user_name, _C.request_id, _C.id).where(
-    _C.request_id.in_(bindparam("requests", expanding=True)), HAS_REQUEST_ID
-)
+_Asked = dict[str, Any]
+_MANY = "many"
+
+
+def _among(column: Column[Any], what: Select[Any]) -> _Asked:
+    """`what` of rows whose column is one of many values, by dialect, built once: one text for batches of any size."""
+    expanding = column.in_(bindparam(_MANY, expanding=True))
+    array = column == any_(bindparam(_MANY, type_=ARRAY(column.type)))
+    return {"sqlite": what.where(expanding), "postgresql": what.where(array)}
+
+
+# Names are asked for without their users, because SQLite answers `(a, b) IN (…)` by reading a whole index.
+_STORED = _among(_C.id, select(_C.id, _C.revision, _C.event_count, _C.tags))
+_NAMES = _among(_C.name, select(_C.user_name, _C.name, _C.id).where(UNFINISHED))
+_REQUESTS = _among(_C.request_id, select(_C.user_name, _C.request_id, _C.id).where(HAS_REQUEST_ID))
+
+
+def _rows(connection: Connection, asked: _Asked, values: Sequence[Any]) -> Sequence[Any]:
+    if not values:
+        return ()
+    return connection.execute(asked[connection.dialect.name], {_MANY: values}).all()
 
 
 def _stored(connection: Connection, ids: list[int]) -> dict[int, Stored]:
-    if not ids:
-        return {}
-    rows = connection.execute(_STORED, {"ids": ids}).all()
+    rows = _rows(connection, _STORED, ids)
     return {task_id: Stored(revision, count, tags) for task_id, revision, count, tags in rows}
 
 
-def _names(connection: Connection, names: list[str]) -> dict[_Pair, int]:
-    rows = connection.execute(_NAMES, {"names": names}).all()
-    return {(user, name): task_id for user, name, task_id in rows}
-
-
-def _requests(connection: Connection, requests: list[str]) -> dict[_Pair, int]:
-    rows = connection.execute(_REQUESTS, {"requests": requests}).all()
-    return {(user, request): task_id for user, request, task_id in rows}
+def _pairs(connection: Connection, asked: _Asked, values: list[str]) -> dict[_Pair, int]:
+    return {(user, value): task_id for user, value, task_id in _rows(connection, asked, values)}

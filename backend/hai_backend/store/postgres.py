@@ -1,8 +1,8 @@
 """PostgreSQL through asyncpg: one writer task that commits in groups, a pool for readers.
 
 Statements are the same functions over a Connection as on SQLite; `run_sync` lends them one. Readers see one snapshot
-per question (REPEATABLE READ), since a task is three rows deep. A connection that was lost is found by the ping
-before use and replaced; a write that was under way then fails as Unavailable, and whether it was committed is for its
+per question (REPEATABLE READ), since a task is three rows deep. A connection that was lost is found before use
+(pinging.py) and replaced; a write that was under way then fails as Unavailable, and whether it was committed is for its
 guard to find out.
 """
 
@@ -21,6 +21,7 @@ from hai_backend.store.commands import Command
 from hai_backend.store.database import T
 from hai_backend.store.failures import concerns_all, translated
 from hai_backend.store.migrations import upgrade
+from hai_backend.store.pinging import ping_before_use
 from hai_backend.store.rows.server import LEADER
 from hai_backend.store.sharing import Shared
 from hai_backend.store.transaction import Runs, Transaction, check_epoch
@@ -32,6 +33,7 @@ _SETTINGS = {"application_name": "hai-server", "jit": "off", "statement_timeout"
 # A server that is paused within a transaction must not keep its locks: the next leader waits for them.
 _WRITER_SETTINGS = {**_SETTINGS, "idle_in_transaction_session_timeout": "2s"}
 _NO_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
+_STATEMENTS = 500  # kept prepared for each connection: inserts of 1 to 64 rows into some tables
 _CLOSE_SECONDS = 2.0  # a database that cannot be reached does not hold up the end
 _MIGRATION_LOCK = 0x686169  # "hai": two servers that start together migrate one after the other
 
@@ -150,12 +152,18 @@ class PostgresDatabase:
 
 
 def _engine(url: URL, connections: int, isolation: Any, settings: Mapping[str, str]) -> AsyncEngine:
-    return create_async_engine(
+    engine = create_async_engine(
         url.set(drivername="postgresql+asyncpg"),
         isolation_level=isolation,
         pool_size=connections,
         max_overflow=0,
         pool_timeout=30,
-        pool_pre_ping=True,
-        connect_args={"timeout": 10, "command_timeout": 60, "server_settings": dict(settings)},
+        connect_args={
+            "timeout": 10,
+            "command_timeout": 60,
+            "server_settings": dict(settings),
+            "prepared_statement_cache_size": _STATEMENTS,
+        },
     )
+    ping_before_use(engine)
+    return engine
