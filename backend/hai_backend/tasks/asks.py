@@ -126,8 +126,6 @@ def _renewed(task: Task, by: str, now: float) -> Move:
 
 
 def _priority(task: Task, priority: Priority, by: str) -> Move:
-    if priority == task.priority:
-        return Move(task)
     old, new = task.priority.name, priority.name
     return Move(
         replace(task, priority=priority),

@@ -495,6 +495,7 @@ def test_a_program_that_yields_unasked_cannot_spin(happened: list[Any], not_befo
 @pytest.mark.parametrize(
     ("code", "words"),
     [(0, "succeeded"), (137, "killed by SIGKILL"), (192, "killed by signal 64")]
+    + [(126, "exit code 126: the program is not"), (127, "exit code 127: the program was")]
     + [(code, f"exit code {code}") for code in (1, 128, 193, 255)],
 )
 def test_exit_codes_in_words(code: int, words: str) -> None:
@@ -530,6 +531,74 @@ def test_stopping_a_finished_task_changes_nothing_but_resuming_it_is_a_conflict(
     assert step(finished, STOP, NOW).task is finished
     with pytest.raises(Conflict, match="submit it again"):
         step(finished, ev.ResumeAsked("ada"), NOW)
+
+
+@pytest.mark.parametrize(
+    ("happened", "again"),
+    [
+        pytest.param([SUSPEND], ev.SuspendAcknowledged(1, 0), id="acknowledged"),
+        pytest.param([], exited(0), id="exited"),
+        pytest.param([STOP, YIELD], exited(0, 143), id="exited when told"),
+        pytest.param([exited(0)], ev.RankGone(1, 0), id="gone"),
+        pytest.param([SUSPEND], ev.LaunchFailed(1, 0, "no image"), id="could not be launched"),
+        pytest.param([], ev.WholeLifeStateChanged(1, 0, 7), id="a state of the program"),
+        pytest.param([], ev.PriorityChanged("ada", Priority.HIGH), id="another level"),
+        pytest.param([], ev.Labelled("ada", ("x",), True), id="labels"),
+        pytest.param([], STOP, id="stop"),
+    ],
+)
+def test_what_is_said_again_changes_nothing_and_does_nothing(
+    happened: list[Any], again: ev.Event
+) -> None:
+    before = after(running(), *happened)
+    once = step(before, again, NOW).task
+    assert once is not before
+    twice = step(once, again, NOW + 1)
+    assert (twice.task, twice.events, twice.instructions) == (once, (), ())
+
+
+def test_a_program_starts_once() -> None:
+    attached = after(task(), placed(), ev.RunLaunched(1), attach(0), attach(1))
+    once = step(attached, ev.ProgramStarted(1, 0), NOW).task
+    assert once.started_at == NOW
+    assert step(once, ev.ProgramStarted(1, 0), NOW + 1).task is once
+
+
+@pytest.mark.parametrize(
+    "happened",
+    [
+        pytest.param([], id="no limit"),
+        pytest.param([SUSPEND], id="asked to save"),
+        pytest.param([STOP], id="asked to stop"),
+        pytest.param([STOP, YIELD], id="ending"),
+        pytest.param([exited(0, 1)], id="gathering"),
+    ],
+)
+def test_time_that_is_not_over_changes_nothing(happened: list[Any]) -> None:
+    before = after(running(), *happened)
+    assert step(before, TICK, NOW + 0.5).task is before
+    created = after(task(), placed())
+    assert step(created, TICK, NOW + 0.5).task is created
+
+
+def test_while_reasons_of_a_failure_are_gathered_a_yield_or_another_failure_changes_no_verdict() -> (
+    None
+):
+    gathering = after(running(3), exited(0, 1))
+    assert step(gathering, ev.Yielded(1, 1), NOW + 1).task is gathering
+    failed = after(gathering, (NOW + 1, exited(1, 2)))
+    assert failed.run is not None
+    assert gathering.run is not None
+    assert (failed.run.reason, failed.run.deadline) == (
+        gathering.run.reason,
+        gathering.run.deadline,
+    )
+    assert failed.run.state is RunState.RUNNING
+
+
+def test_a_finished_task_may_still_be_labelled() -> None:
+    done = ends(running(), STOP, YIELD)
+    assert after(done, ev.Labelled("ada", ("kept",), True)).tags == ("kept",)
 
 
 def test_events_of_an_older_run_change_nothing() -> None:
