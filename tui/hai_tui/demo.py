@@ -27,6 +27,7 @@ from hai.v1.task_service_pb2 import (
 )
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
 from hai.v1.user_pb2 import ROLE_USER, Quota, User
+from hai_tui.demo_usage import measure
 
 _HOUR = 3600.0
 
@@ -44,7 +45,7 @@ _TASKS: tuple[tuple[str, str, int, int, str], ...] = (
     ("segment-anything-ft", "bob", 2, 10, "vision"),
     ("notebook-erin", "erin", 1, 10, ""),
 )  # name, user, nodes, priority, tags: ids from 1 on
-_TRACE = """loading shard 12 of 64
+TRACE = """loading shard 12 of 64
 step 1840  loss 2.213  lr 3.0e-04
 Traceback (most recent call last):
   File "train.py", line 214, in <module>
@@ -111,6 +112,7 @@ async def demo() -> DemoClient:
         await _submit(client, name, user, nodes, priority, tags)
         client.world.now += 240.0
     await _live(client)
+    measure(client)
     return client
 
 
@@ -178,7 +180,7 @@ def _fail(client: DemoClient, id: int) -> None:
     for rank, code, meaning in zip(ranks, (143, 1), ("ended by SIGTERM", ""), strict=True):
         rank.exit_code, rank.exit_meaning = code, meaning
         rank.end_time.CopyFrom(client.world.time())
-    ranks[1].last_lines = _TRACE
+    ranks[1].last_lines = TRACE
     client.finish(id, TASK_OUTCOME_FAILED, "rank 1 on gpu-07 failed: exit code 1")
     ended = client.world.runs[id][-1]
     ended.stop_code = 128

@@ -54,6 +54,7 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("logs", "logs:LogsPage", words="TASK [RANKS]", example="12 0-3"),
     PageEntry("cluster", "cluster:ClusterPage", "2", words="[NODE]"),
     PageEntry("node", "node:NodePage", words="NODE", example="node1"),
+    PageEntry("usage", "usage:UsagePage", words="[GROUP]"),
     PageEntry("nodes", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("queue", "resource:ResourcePage", "3", words="[WORDS]"),
     PageEntry("submit", "submit:SubmitPage", "4", words="[TASK]"),
@@ -73,6 +74,7 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("rights", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("rules", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("registries", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("audit", "resource:ResourcePage", words="[WORDS]"),
 )
 """Every page. Texts: page.NAME (title) and page.NAME.about in hai_tui.i18n."""
 

@@ -155,8 +155,9 @@ def parts(asked: Window, done: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _kept(age: float) -> int:
+    """The finest level that goes back so far; it may lack the first bucket: "the last 3 hours" are asked for late."""
     for index, level in enumerate(LEVELS):
-        if level.keep_seconds is None or age <= level.keep_seconds:
+        if level.keep_seconds is None or age <= level.keep_seconds + level.seconds:
             return index
     raise AssertionError("the last level is kept for good")
 

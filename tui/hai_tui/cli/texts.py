@@ -152,7 +152,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "none.events": ("no events", "没有事件"),
     "none.usage": ("nothing was measured then", "该时段没有测量数据"),
     "none.audit": ("no such calls", "没有符合条件的操作"),
-    "usage.heading": ("{start} to {end}, {step} a block", "{start} 至 {end}，每格 {step}"),
+    "usage.heading": ("{start} to {end}, {step} a step", "{start} 至 {end}，每步 {step}"),
     "usage.nodes": ("busy nodes", "占用节点"),
     "usage.gpus": ("booked GPUs", "占用 GPU"),
     "usage.gpu": ("GPU utilisation", "GPU 利用率"),

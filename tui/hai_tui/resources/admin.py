@@ -1,16 +1,20 @@
-"""What admins and operators keep: users, quotas, shares, rights, mount rules."""
+"""What admins and operators keep: users, quotas, shares, rights, mount rules; and what everybody did."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hai_tui.cli.account_view import GRANTS, QUOTAS, SHARES, USERS, until
+from hai_tui.cli.commands.audit import AUDIT
 from hai_tui.cli.storage_view import RULES
 from hai_tui.cli.table import Column
 from hai_tui.look import bar
 from hai_tui.resources.kind import Answers, Field, Resource, Verb
 
 if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.audit_service_pb2 import AuditRow
     from hai.v1.storage_pb2 import MountRule
     from hai.v1.user_pb2 import Grant, Quota, Share, User
 
@@ -18,6 +22,7 @@ ROLES = ("user", "operator", "admin")
 KINDS = ("host_path", "nfs", "pvc", "config_map", "csi", "tmpfs")
 _YES_NO = ("yes", "no")
 _BAR = 10
+_CALLS = 1000  # the newest ones; `hai audit` finds others
 _FULL, _NEARLY = 100, 75  # percent
 _GROUP = Field("group", lambda item: "default")
 _IS_GROUP = Field("subject_is_group", lambda item: "no", _YES_NO)
@@ -139,6 +144,12 @@ def _rule(item: Any, answers: Answers) -> MountRule:
         conditions=answers.words("conditions"),
         writable=answers.flag("writable"),
     )
+
+
+async def _audit(client: Client) -> Sequence[AuditRow]:
+    from hai.v1.audit_service_pb2 import ListAuditRowsRequest
+
+    return (await client.audit.page(ListAuditRowsRequest(page_size=_CALLS))).rows
 
 
 _SHARE_FIELDS = (
@@ -309,4 +320,5 @@ RESOURCES = (
             ),
         ),
     ),
+    Resource("audit", AUDIT, _audit),
 )

@@ -1,4 +1,4 @@
-"""One task: overview, ranks, runs, timeline, why it waits, and its spec; everything follows the stream."""
+"""One task: overview, ranks, runs, timeline, why it waits, what it uses, its spec; everything follows the stream."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens import task_tables
 from hai_tui.screens.steering import TaskPageBase
+from hai_tui.screens.task_usage import usage_tab
 from hai_tui.theme import tones
 from hai_tui.widgets.tabs import TabLine
+from hai_tui.widgets.usage_view import UsageView
 from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Run, Task, TaskEvent
     from hai.v1.task_service_pb2 import ExplainTaskResponse
 
-TABS = ("overview", "ranks", "runs", "timeline", "why", "spec")
+TABS = ("overview", "ranks", "runs", "timeline", "why", "usage", "spec")
 _REST_SECONDS = 0.5
 """Between two looks at a task that changes all the time."""
 
@@ -78,7 +80,8 @@ class TaskPage(TaskPageBase):
             VirtualTable(task_tables.events(), self._event_of, now, id="timeline"),
         )
         names = [(name, text(f"tab.{name}")) for name in TABS]
-        switcher = ContentSwitcher(*texts, *tables, initial=self._tab)
+        usage = usage_tab(self.hai, lambda: self.seen.task, id="usage")
+        switcher = ContentSwitcher(*texts, *tables, usage, initial=self._tab)
         return Vertical(Static(id="summary"), TabLine(names, self._tab, self.open_tab), switcher)
 
     def title_text(self) -> str:
@@ -191,6 +194,7 @@ class TaskPage(TaskPageBase):
         self._table("ranks").show([rank.index for rank in latest.ranks])
         self._table("runs").show([run.number for run in reversed(seen.runs)])
         self._table("timeline").show([event.sequence for event in reversed(seen.events)])
+        self.query_one("#usage", UsageView).begin()
         self.status(task_text.status_line(seen.task, now))
         self.reframe()
 

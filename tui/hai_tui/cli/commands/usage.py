@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HELP = """Show what the ranks of a task use of CPUs, memory and GPUs over time; without TASK, how busy the cluster is.
 
-Each block is a step; a blank is a step without a measurement. Minutes are kept for 3 hours, 10
+Each block is a step; a blank is one without a measurement. Minutes are kept for 3 hours, 10
 minutes for 3 days, 2 hours for as long as the task.
 
 \b

@@ -1,0 +1,64 @@
+"""Use over time on the screen: the tab of a task, the cluster's page, and what draws them."""
+
+from __future__ import annotations
+
+from hai.client.fake import FakeClient
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_tui import usage_text
+from hai_tui.spark import mean, most, spark, spread
+from hai_tui.theme import TONES
+
+PLAIN = dict.fromkeys(TONES, "")
+
+
+def test_steps_that_nobody_measured_stay_blank() -> None:
+    values = spread([(60, 1.0), (180, 3.0), (999, 9.0)], start=60, end=300, step=60)
+    assert list(values) == [1.0, None, 3.0, None]
+    assert spark(values, 4.0) == "▃ ▇ "
+    assert (mean(values), most(values)) == (2.0, 3.0)
+    assert (mean([None]), most([])) == (None, None)
+    assert spark([0.0, 5.0], 0.0) == "▁▁"
+
+
+async def test_each_rank_has_its_charts_and_those_left_out_are_counted() -> None:
+    client = FakeClient(nodes=["n0"])
+    spec = TaskSpec(
+        version=2,
+        name="t",
+        spec=ProgramSpec(entrypoint="a.py"),
+        resource=ResourceSpec(node_count=1),
+    )
+    task = await client.tasks.create(spec)
+    client.start(task.id, ["n0"])
+    client.measure(task.id, cpus=2.0, cpus_max=4.0, memory_bytes=1 << 30, memory_bytes_max=1 << 30)
+    answer = await client.usage.of_task(task.id)
+    page = usage_text.of_task(answer, 10, PLAIN, left_out=3).plain  # type: ignore[arg-type]
+    assert "rank 0, run 1" in page
+    assert "CPUs: 2 now, mean 2, max 4" in page
+    assert "memory: 1 GiB now" in page
+    assert "GPU" not in page
+    assert "and 3 more ranks" in page
+    nothing = await client.usage.of_task(task.id, ranks=[7])
+    assert usage_text.of_task(nothing, 10, PLAIN).plain == "nothing was measured then"  # type: ignore[arg-type]
+
+
+async def test_the_page_of_the_cluster_goes_further_back(server, drive, client) -> None:
+    await server.app.reign.usage.write()
+    async with drive(server.profile, size=(100, 30), start="usage") as tui:
+        await tui.shows("busy nodes: 0 now", "of 2", "waiting tasks", "[3h]")
+        await tui.press("+")
+        await tui.shows("[1d]")
+        await tui.press("-", "-")
+        await tui.shows("[1h]")
+
+
+async def test_a_tab_of_a_task_says_when_nothing_was_measured(server, drive, submit) -> None:
+    await submit("short", "true")
+    async with drive(server.profile, size=(100, 30), start="task 1 usage") as tui:
+        await tui.shows("[usage]", "nothing was measured then")
+
+
+async def test_what_was_done_is_a_list(server, drive, client) -> None:
+    await client.nodes.cordon("node1", "fan")
+    async with drive(server.profile, size=(120, 30), start="audit") as tui:
+        await tui.shows("CordonNode", "admin", "1 in all")

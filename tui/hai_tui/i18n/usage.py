@@ -1,0 +1,30 @@
+"""What pages of use over time, and of the audit, say."""
+
+from __future__ import annotations
+
+TEXTS: dict[str, tuple[str, str]] = {
+    "page.usage": ("usage", "用量"),
+    "page.usage.about": ("nodes, GPUs and the queue over time", "节点、GPU 与排队的变化曲线"),
+    "page.audit": ("audit", "审计"),
+    "page.audit.about": ("who changed what", "谁做了什么操作"),
+    "kind.audit": ("a call", "一次操作"),
+    "tab.usage": ("usage", "用量"),
+    "usage.rank": ("rank {rank}, run {run}", "rank {rank}，第 {run} 次运行"),
+    "usage.numbers": (
+        "{what}: {last} now, mean {mean}, max {most}",
+        "{what}：当前 {last}，平均 {mean}，最大 {most}",
+    ),
+    "usage.of": (" of {count}", "，共 {count}"),
+    "usage.more": (
+        "… and {count} more ranks: `hai usage TASK -r 8-15`",
+        "… 另有 {count} 个 rank：`hai usage TASK -r 8-15`",
+    ),
+    "usage.cpus": ("CPUs", "CPU"),
+    "usage.memory": ("memory", "内存"),
+    "usage.gpu": ("GPUs", "GPU"),
+    "usage.gpu-memory": ("GPU memory", "显存"),
+    "usage.gpu.of": ("GPU utilisation of booked GPUs", "占用 GPU 的利用率"),
+    "usage.all": ("all groups", "所有分组"),
+    "usage.longer": ("longer", "更长"),
+    "usage.shorter": ("shorter", "更短"),
+}

@@ -1,0 +1,85 @@
+"""A view that asks for series while it is seen, again and again, and draws them as wide as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+from textual.containers import VerticalScroll
+from textual.timer import Timer
+from textual.widgets import Static
+
+from hai_tui.i18n import text
+
+if TYPE_CHECKING:
+    from hai.client.errors import HaiError
+
+_REFRESH_SECONDS = 20.0
+_MOST_POINTS = 500
+
+
+class UsageView(VerticalScroll):
+    """`ask` gets how many points are wanted, and answers; `draw` gets the answer and the width."""
+
+    DEFAULT_CSS = """
+    UsageView { padding: 1 2; height: 1fr; }
+    UsageView Static { width: 1fr; height: auto; }
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[int], Awaitable[Any]],
+        draw: Callable[[Any, int], Text],
+        failed: Callable[[HaiError], None],
+        id: str | None = None,
+    ) -> None:
+        self._words = Static(text("loading"))
+        super().__init__(self._words, id=id)
+        self._ask, self._draw, self._failed = ask, draw, failed
+        self._answer: Any = None
+        self._timer: Timer | None = None
+
+    def on_mount(self) -> None:
+        """The timer runs while this is seen."""
+        self._timer = self.set_interval(_REFRESH_SECONDS, self.look, pause=not self.display)
+
+    def on_show(self) -> None:
+        """Ask now, then again and again."""
+        self.look()
+        if self._timer is not None:
+            self._timer.resume()
+
+    def on_hide(self) -> None:
+        """Nobody looks: ask nothing."""
+        if self._timer is not None:
+            self._timer.pause()
+
+    def on_resize(self) -> None:
+        """The charts are as wide as the view."""
+        self._redraw()
+
+    def begin(self) -> None:
+        """What is asked about is known now."""
+        if self.display and self._answer is None:
+            self.look()
+
+    def look(self) -> None:
+        """Ask now."""
+        self.run_worker(self._look(), exclusive=True, group="usage")
+
+    async def _look(self) -> None:
+        from hai.client.errors import HaiError
+
+        try:
+            self._answer = await self._ask(min(_MOST_POINTS, max(20, 2 * self._width())))
+        except HaiError as error:
+            self._failed(error)
+        self._redraw()
+
+    def _width(self) -> int:
+        return max(10, self.content_size.width - 1)
+
+    def _redraw(self) -> None:
+        if self._answer is not None and self.is_mounted:
+            self._words.update(self._draw(self._answer, self._width()))
