@@ -279,16 +279,16 @@ def test_pages_walk_indexes(sqlite_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "values"),
+    ("asked", "values"),
     [
-        pytest.param(guards._STORED, {"ids": [1, 2]}, id="revisions"),
-        pytest.param(guards._NAMES, {"names": ["a", "b"]}, id="names"),
-        pytest.param(guards._REQUESTS, {"requests": ["a", "b"]}, id="requests"),
+        pytest.param(guards._STORED, [1, 2], id="revisions"),
+        pytest.param(guards._NAMES, ["a", "b"], id="names"),
+        pytest.param(guards._REQUESTS, ["a", "b"], id="requests"),
     ],
 )
 def test_guards_never_read_a_whole_index(
-    sqlite_path: Path, statement: Select[Any], values: dict[str, object]
+    sqlite_path: Path, asked: dict[str, Select[Any]], values: list[object]
 ) -> None:
-    found = plan(sqlite_path, statement, values)
+    found = plan(sqlite_path, asked["sqlite"], {guards._MANY: values})
     assert found.startswith("SEARCH tasks")
     assert "SCAN" not in found
