@@ -83,7 +83,7 @@ async def play(page: Page, place: Place, client: Client) -> None:
     await open_lab(page, place)
     await open_file(page, "study.ipynb")
     await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
-    await page.wait_for_timeout(2000)  # idle is said a little before the kernel listens
+    await page.wait_for_timeout(4000)  # idle is said a little before the kernel listens
     await page.locator(".jp-Notebook .jp-CodeCell .cm-content").nth(1).click()
     await page.keyboard.press("Control+Enter")
     await page.locator(".hai-live .hai-card").wait_for()
@@ -101,14 +101,13 @@ async def play(page: Page, place: Place, client: Client) -> None:
     await page.locator(".hai-why-card").wait_for()
     await page.wait_for_timeout(1000)
     await shoot(page, "why")
+    for id in (first.id, waiting.id):
+        await client.tasks.stop(id)
     lab = await client.tasks.create(await container_spec(client, Wish("lab", lifetime=43200)))
     await page.get_by_role("tab", name="Containers").click()
-    await page.locator(".hai-service", has_text="starting").wait_for()
     await page.locator(".hai-service", has_text="ready").wait_for()
     await shoot(page, "containers")
     await client.containers.delete(lab.id)
-    for id in (first.id, waiting.id):
-        await client.tasks.stop(id)
 
 
 async def shoot(page: Page, name: str) -> None:
