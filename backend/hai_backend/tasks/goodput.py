@@ -19,6 +19,7 @@ _SMALL = 0.01  # of M: up to there Young's formula is within 6 % of Daly's
 _ENOUGH = 3  # interruptions that make a group's history
 _FACTOR = 3.0  # saving so much too often or too rarely is worth a word
 _FEW = 3  # with fewer checkpoints nobody saves too often
+_SOON = 600.0  # seconds of work of which losing all would not matter: no word yet
 
 _NONE_YET = (
     "no checkpoint reported yet: save with hai.task.checkpoint,"
@@ -121,9 +122,10 @@ def _between(task: Task, history: History, work: float) -> tuple[float, str]:
 
 
 def _note(task: Task, work: float, interval: float | None, advice: float | None) -> str:
+    if work < _SOON:
+        return ""
     if interval is None:
-        trains = task.spec.task_type is TaskType.TRAINING
-        return _NONE_YET if trains and work > 0 else ""
+        return _NONE_YET if task.spec.task_type is TaskType.TRAINING else ""
     if advice is None:
         return _NO_COST
     if interval > _FACTOR * advice:

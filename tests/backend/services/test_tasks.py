@@ -258,11 +258,11 @@ async def test_one_task_says_what_its_time_was_worth(platform: Any, make_spec: A
     assert not (await ada.tasks.GetTask(wanted)).HasField("goodput")  # it has not run
     await platform.ledger.apply(task_id, ev.RunPlaced(("n0",), Priority.LOW, "free"))
     await platform.ledger.apply(task_id, ev.RankAttached(1, 0, "10.0.0.1", 4000))
-    platform.clock.advance(10)
+    platform.clock.advance(300)
     await platform.ledger.apply(task_id, ev.ProgramStarted(1, 0))
-    platform.clock.advance(30)
+    platform.clock.advance(900)
     found = (await ada.tasks.GetTask(wanted)).goodput
-    assert (found.share, found.held_seconds, found.overhead_seconds) == (0.75, 40, 10)
+    assert (found.share, found.held_seconds, found.overhead_seconds) == (0.75, 1200, 300)
     assert (found.checkpoints, found.basis, found.HasField("advised_interval_seconds")) == (
         0,
         "default",

@@ -113,7 +113,8 @@ WORK = (
     [
         pytest.param({}, "", id="it never ran"),
         pytest.param({"held_seconds": 9.0, "overhead_seconds": 9.0}, "", id="it never worked"),
-        pytest.param({"held_seconds": 9.0}, "no checkpoint reported yet: save with", id="none yet"),
+        pytest.param({"held_seconds": 599.0}, "", id="none yet, and too early to ask"),
+        pytest.param({"held_seconds": 600.0}, "no checkpoint reported yet: save with", id="none yet"),
         pytest.param({"held_seconds": WORK, "saves": 9}, "what its checkpoints cost is unknown", id="no cost"),
         pytest.param({"held_seconds": WORK, "saves": 104, "save_seconds": 1.0}, "", id="as advised"),
         pytest.param({"held_seconds": WORK, "saves": 36, "save_seconds": 1.0}, "", id="each 1200 s will do"),
@@ -124,7 +125,8 @@ WORK = (
         pytest.param({"held_seconds": WORK, "saves": 300, "save_seconds": 1.0}, "", id="each 144 s will do"),
         pytest.param({"held_seconds": WORK, "saves": 432, "save_seconds": 1.0},
                      "it saves too often: each 100 s of work; 6.93 min is enough", id="each 100 s"),
-        pytest.param({"held_seconds": 2.0, "saves": 2, "save_seconds": 1.0}, "", id="two are too few to judge"),
+        pytest.param({"held_seconds": 599.0, "saves": 300, "save_seconds": 1.0}, "", id="often, but of a short task"),
+        pytest.param({"held_seconds": 700.0, "saves": 2, "save_seconds": 90.0}, "", id="two are too few to judge"),
     ],
 )  # fmt: skip
 def test_note(progress: dict[str, float], says: str) -> None:
@@ -134,7 +136,7 @@ def test_note(progress: dict[str, float], says: str) -> None:
 
 
 def test_only_trainings_are_asked_for_checkpoints() -> None:
-    notebook = task(held_seconds=9.0)
+    notebook = task(held_seconds=WORK)
     notebook = replace(notebook, spec=replace(notebook.spec, task_type=TaskType.JUPYTER))
     assert goodput(notebook, History(), NOW).note == ""
 
