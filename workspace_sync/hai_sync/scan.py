@@ -10,17 +10,15 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hai_sync.core import names
-from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, below
+from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules
 from hai_sync.index import Signature, racy, signature
 
-_READ_BYTES = 1 << 20
 _REGULAR, _LINK, _FOLDER = stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR
-THREADS = min(8, (os.cpu_count() or 1) + 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,12 @@ class Scan:
         """True when everything is as remembered."""
         return not (self.fresh or self.gone)
 
+    def trouble(self, path: str, why: str) -> None:
+        """This path cannot be synced."""
+        self.problems[path] = why
+        self.fresh[path] = Entry(Kind.PROBLEM, target=why)
+        self.signatures.pop(path, None)
+
 
 def ignore_of(filter: Filter, levels: Mapping[str, RuleSet]) -> Ignore:
     """The rules of a tree, the filter's included."""
@@ -76,7 +80,7 @@ def ignore_of(filter: Filter, levels: Mapping[str, RuleSet]) -> Ignore:
 
 def scan(root: Path, known: Known, filter: Filter) -> Scan:
     """Everything below a root that is not left out. Raises OSError when the root cannot be read."""
-    walker = _Walker(root, known, filter)
+    walker = Walker(root, known, filter)
     walker.walk("", known.same_filter)
     found = walker.found
     found.gone = set(known.signatures.keys() - found.signatures.keys())
@@ -84,74 +88,9 @@ def scan(root: Path, known: Known, filter: Filter) -> Scan:
     return found
 
 
-def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:
-    """The same after a look at some paths only. None: rules have changed, all must be looked at."""
-    if any(path.rpartition("/")[2] in FILES for path in paths):
-        return None
-    known = Known(before.signatures, lambda: before.tree, before.looked_ns)
-    walker = _Walker(before.root, known, filter)
-    found = walker.found
-    found.before = before
-    found.signatures, found.levels = dict(before.signatures), dict(before.levels)
-    walker.ignore.levels = found.levels
-    found.problems = dict(before.problems)
-    found.tree = dict(before.tree)
-    for path in sorted(set(paths)):
-        _look_again(walker, found, path)
-    if any(path not in before.tree for path in found.fresh):
-        _refuse_clashes(found)
-    found.tree.update(found.fresh)
-    return found
-
-
-def _look_again(walker: _Walker, found: Scan, path: str) -> None:
-    if walker.ignore.hides(path, False):
-        return
-    at = os.path.join(found.root, path)
-    try:
-        status = os.lstat(at)
-    except (FileNotFoundError, NotADirectoryError):
-        _forget(found, path)
-        return
-    if stat.S_ISDIR(status.st_mode):
-        if walker.ignore.hides(path, True):
-            return
-        _forget(found, path, but_itself=True)
-        walker.see(path, at, status)
-        walker.walk(path, False)
-        found.gone -= found.signatures.keys()
-    else:
-        if found.tree.get(path) == DIRECTORY:
-            _forget(found, path)
-        found.problems.pop(path, None)
-        walker.see(path, at, status)
-        _see_parents(walker, found, path)
-
-
-def _see_parents(walker: _Walker, found: Scan, path: str) -> None:
-    """A file may be told of before the directory that it lies in."""
-    folder = path.rpartition("/")[0]
-    if folder and folder not in found.tree and folder not in found.fresh:
-        _look_again(walker, found, folder)
-
-
-def _forget(found: Scan, path: str, but_itself: bool = False) -> None:
-    here = [path] if path in found.tree else []
-    if not here or found.tree[path].kind is Kind.DIRECTORY:
-        here = [p for p in found.tree if below(p, path)]
-    for each in here:
-        if each == path and but_itself:
-            continue
-        found.tree.pop(each, None)
-        found.signatures.pop(each, None)
-        found.problems.pop(each, None)
-        found.fresh.pop(each, None)
-        found.gone.add(each)
-
-
 def _join(found: Scan, known: Known) -> None:
     """The whole tree: what is fresh, and the rest as it was."""
-    _refuse_clashes(found)
+    refuse_clashes(found)
     if found.unchanged and known.signatures:
         return  # nobody needs the tree; `full_tree` makes it for those who do
     remembered = known.entries()
@@ -167,21 +106,18 @@ def full_tree(found: Scan, known: Known) -> Tree:
     return found.tree
 
 
-def _refuse_clashes(found: Scan) -> None:
+def refuse_clashes(found: Scan) -> None:
+    """Names that some systems take for the same are not synced."""
     if not found.fresh:
         return
     for path, other in names.clashes(found.signatures).items():
         if path not in found.problems:
-            _trouble(found, path, f"some systems take it for the same as {other!r}; rename one")
+            found.trouble(path, f"some systems take it for the same as {other!r}; rename one")
 
 
-def _trouble(found: Scan, path: str, why: str) -> None:
-    found.problems[path] = why
-    found.fresh[path] = Entry(Kind.PROBLEM, target=why)
-    found.signatures.pop(path, None)
+class Walker:
+    """Reads directories, and asks of each path whether it is left out, known or fresh."""
 
-
-class _Walker:
     def __init__(self, root: Path, known: Known, filter: Filter) -> None:
         self.found = Scan(root, time.time_ns())
         self.known = known
@@ -198,7 +134,7 @@ class _Walker:
             except OSError as error:
                 if folder == "":
                     raise
-                _trouble(self.found, folder, f"the directory cannot be read: {error.strerror}")
+                self.found.trouble(folder, f"the directory cannot be read: {error.strerror}")
 
     def read(self, folder: str, trusted: bool, todo: list[tuple[str, bool]]) -> None:
         at = os.path.join(self.found.root, folder) if folder else str(self.found.root)
@@ -266,7 +202,7 @@ class _Walker:
         elif not why:
             why = "it is a special file (socket, pipe or device)"
         if why:
-            _trouble(self.found, path, why)
+            self.found.trouble(path, why)
         else:
             self.found.signatures[path] = signature(status)
             self.found.fresh[path] = entry
@@ -289,85 +225,3 @@ def _rule_lines(item: os.DirEntry[str]) -> list[str] | None:
         return Path(item.path).read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
-
-
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-def open_file(root: Path | str, path: str) -> int:
-    """A file's descriptor; its last part is not followed if it is a link."""
-    return os.open(f"{root}/{path}", _READ)
-
-
-def hash_files(found: Scan, paths: Sequence[str], threads: int = THREADS) -> None:
-    """Look into files, several at a time. What cannot be read becomes a problem."""
-    if not paths:
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    if len(paths) < 3:
-        results = [_hash(found, path) for path in paths]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            results = list(pool.map(lambda path: _hash(found, path), paths, chunksize=16))
-    for path, entry, seen in results:
-        if entry.kind is Kind.PROBLEM:
-            _trouble(found, path, entry.target)
-        else:
-            found.signatures[path] = seen
-            found.fresh[path] = entry
-        found.tree[path] = found.fresh[path]
-
-
-def _hash(found: Scan, path: str) -> tuple[str, Entry, Signature]:
-    try:
-        return (path, *_hash_until_still(found, path))
-    except OSError as error:
-        return path, Entry(Kind.PROBLEM, target=f"it cannot be read: {error.strerror}"), b""
-
-
-def _hash_until_still(found: Scan, path: str) -> tuple[Entry, Signature]:
-    """A file that changes while it is read is read again; at last it is said to be restless."""
-    entry = found.fresh.get(path) or found.tree[path]
-    for _ in range(3):
-        file = open_file(found.root, path)
-        try:
-            before = os.fstat(file)
-            if not stat.S_ISREG(before.st_mode):
-                return Entry(Kind.PROBLEM, target="it is no regular file any more"), b""
-            digest = _digest(file, before.st_size)
-            after = os.fstat(file)
-        finally:
-            os.close(file)
-        if signature(before) == signature(after):
-            executable = bool(after.st_mode & 0o100)
-            return replace(
-                entry,
-                digest=digest,
-                size=after.st_size,
-                executable=executable,
-                mtime_ns=max(0, after.st_mtime_ns),
-            ), signature(after)
-    return Entry(Kind.PROBLEM, target="it changes while it is read; try again"), b""
-
-
-def _digest(file: int, size: int) -> bytes:
-    from blake3 import blake3
-
-    if size <= _READ_BYTES:
-        return blake3(read_all(file, size)).digest()
-    state = blake3()
-    while block := os.read(file, 4 * _READ_BYTES):
-        state.update(block)
-    return state.digest()
-
-
-def read_all(file: int, size: int) -> bytes:
-    """A whole file, in one read if it has the size that it is said to have."""
-    data = os.read(file, size + 1)
-    if len(data) <= size:
-        return data
-    parts = [data]
-    while part := os.read(file, _READ_BYTES):
-        parts.append(part)
-    return b"".join(parts)

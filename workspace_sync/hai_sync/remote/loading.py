@@ -18,9 +18,9 @@ from hai_sync.core.chunks import LARGEST, WHOLE_BYTES, Piece, cut, digest_of
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.errors import Restless
+from hai_sync.hashing import open_file, read_all
 from hai_sync.index import Signature, signature
 from hai_sync.remote.contents import BATCH_BYTES
-from hai_sync.scan import open_file, read_all
 
 _ENTRIES = 400
 _hashing = ThreadPoolExecutor(1)

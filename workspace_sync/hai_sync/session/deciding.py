@@ -8,7 +8,8 @@ from hai_sync.core.entry import Entry, Kind, Tree
 from hai_sync.core.guard import too_many_removals
 from hai_sync.core.reconcile import reconcile, undecided
 from hai_sync.core.rules import Outcome
-from hai_sync.scan import THREADS, hash_files, ignore_of
+from hai_sync.hashing import THREADS, hash_files
+from hai_sync.scan import ignore_of
 from hai_sync.session.sides import Sides, believe_sizes, is_directory, only
 from hai_sync.session.wish import Listener, Refused, Report, Wish
 

@@ -22,7 +22,8 @@ from hai_sync.errors import Restless
 from hai_sync.index import Index
 from hai_sync.place import TEMPORARY, Place, locked
 from hai_sync.remote.endpoint import Remote, holder
-from hai_sync.scan import Known, Scan, full_tree, rescan, scan
+from hai_sync.rescan import rescan
+from hai_sync.scan import Known, Scan, full_tree, scan
 from hai_sync.session.deciding import decide, guard
 from hai_sync.session.remembering import Done, remember
 from hai_sync.session.sides import Sides, count, report_of, with_sent
