@@ -590,3 +590,20 @@ async def test_the_server_says_who_it_is(client: Client) -> None:
     info = await client.server.info()
     assert info.protocol == "hai.v1"
     assert info.version
+
+
+async def test_use_of_a_task_that_never_ran_is_empty(client: Client) -> None:
+    task = await client.tasks.create(spec())
+    answer = await client.usage.of_task(task.id)
+    assert list(answer.ranks) == []
+    assert answer.step_seconds == 60
+    with pytest.raises(errors.NotFound):
+        await client.usage.of_task(99)
+    with pytest.raises(errors.Invalid, match="from 2 to 500"):
+        await client.usage.of_task(task.id, points=501)
+    with pytest.raises(errors.Invalid, match="from 2 to 500"):
+        await client.usage.of_cluster(points=1)
+
+
+async def test_audit_of_nobody_is_empty(client: Client) -> None:
+    assert [row async for row in client.audit.rows(actor="nobody", failed=True)] == []
