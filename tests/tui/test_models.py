@@ -102,6 +102,14 @@ def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:
     assert len(given) == 2
 
 
+def test_a_change_of_what_is_not_known_yet_changes_nothing() -> None:
+    kept: Shown[Thing] = Shown()
+    things = {1: Thing(1, 0)}
+    kept.sort_by(things, lambda thing: thing.value, False)
+    assert kept.look_at(things, {1, 7}) == [1]  # the queue may name a task before the watch does
+    assert kept.choose({}, above(0)) == []
+
+
 names = st.text("ab", max_size=3)
 
 

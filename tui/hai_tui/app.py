@@ -37,7 +37,7 @@ from hai_tui.widgets.prompt import Question
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task, Waiting
-    from hai_tui.batch import Undo
+    from hai_tui.changes import Undo
 
 REPAINT_SECONDS = 0.1
 """Changes of tasks reach the pages at most this often."""
@@ -270,7 +270,10 @@ class HaiApp(App[int]):
         if isinstance(error, HaiError):
             self.fail(error)
         elif isinstance(error, Exception):
-            self._handle_exception(error)
+            try:
+                raise error  # the traceback is drawn of what is being handled
+            except Exception as raised:
+                self._handle_exception(raised)
 
     def _link_changed(self, link: LinkState) -> None:
         self.reframe()

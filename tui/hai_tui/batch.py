@@ -1,18 +1,17 @@
-"""One action on several tasks: an outcome for each, and what takes it back. One failure stops nothing."""
+"""One action on several tasks: an outcome for each. One failure stops nothing."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.v1.task_pb2 import Task
+from hai_tui.changes import Verb
 
 _AT_ONCE = 8
-
-Verb = Callable[[Client, int], Awaitable[Task]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +21,6 @@ class Outcome:
     id: int
     task: Task | None = None
     error: HaiError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Undo:
-    """What takes an action back, task by task, and how it is called."""
-
-    label: str
-    verbs: tuple[tuple[int, Verb], ...]
 
 
 async def on_each(

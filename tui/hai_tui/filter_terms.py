@@ -10,8 +10,7 @@ from difflib import get_close_matches
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
-from hai.client.resolve import quoted
-from hai_tui.cli.human import PRIORITIES
+from hai_tui.cli.human import PRIORITIES, held_seconds
 from hai_tui.i18n import text
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ def _span(key: str, relation: str, rest: str) -> Term:
     seconds = days * 86400 + hours * 3600 + minutes * 60 + left
     compare = _COMPARE["<=" if relation in (":", "=") else relation]
     if key == "used":
-        return Term(lambda task, now: compare(task.task.run_seconds, seconds))
+        return Term(lambda task, now: compare(held_seconds(task.task, now), seconds))
     younger = compare in (operator.lt, operator.le)
     server = f"age{'<' if relation in (':', '=', '<=') else relation[0]}{seconds + 60}s"
     return Term(lambda task, now: compare(now - task.created, seconds), server if younger else "")
@@ -189,7 +188,7 @@ def _exact(key: str, values: Sequence[str], me: str) -> Term:
     names = [me if key == "user" and value == "me" and me else value for value in values]
     value_of, among = _EXACT[key], _among(names)
     plain = key in _SERVER_KEYS and not _starry(names)
-    server = f"{key}:{','.join(map(quoted, names))}" if plain else ""
+    server = _listed(key, names) if plain else ""
     return Term(lambda task, now: among(value_of(task)), server)
 
 
@@ -203,7 +202,7 @@ def _part(key: str, values: Sequence[str]) -> Term:
 
 def _tags(values: Sequence[str]) -> Term:
     among = _among(values)
-    server = "" if _starry(values) else f"tag:{','.join(map(quoted, values))}"
+    server = "" if _starry(values) else _listed("tag", values)
     return Term(lambda task, now: any(map(among, task.tags)), server)
 
 
@@ -219,6 +218,12 @@ def _regex(pattern: str) -> Term:
     except re.error as error:
         raise FilterError(text("filter.regex", pattern=pattern, error=error)) from error
     return Term(lambda task, now: search(task.name[:200]) is not None)
+
+
+def _listed(key: str, values: Iterable[str]) -> str:
+    from hai.client.resolve import quoted  # loads protobuf, which a first paint does without
+
+    return f"{key}:{','.join(map(quoted, values))}"
 
 
 def _starry(values: Iterable[str]) -> bool:

@@ -11,6 +11,8 @@ import click
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
+    from hai.v1.task_pb2 import Task
+
 PRIORITIES = {
     "EXTREME_HIGH": 50,
     "VERY_HIGH": 40,
@@ -50,6 +52,13 @@ def span(seconds: float) -> str:
 def since(time: Timestamp, now: float) -> str:
     """How long ago a time was."""
     return span(now - time.seconds) if time.seconds else "-"
+
+
+def held_seconds(task: Task, now: float) -> float:
+    """How long its runs have held nodes, the one that runs now included."""
+    run = task.run
+    runs = run.start_time.seconds and not run.end_time.seconds
+    return task.run_seconds + (max(0.0, now - run.start_time.seconds) if runs else 0.0)
 
 
 def size(bytes: int) -> str:

@@ -50,13 +50,13 @@ class Shown(Generic[T]):
         """Another filter; one that is narrower is only asked of what is shown."""
         self._filter = filter
         among = self._order if narrower else self._all
-        self._order = [thing.id for thing in filter([things[id] for id in among])]
+        self._order = [thing.id for thing in filter([things[id] for id in among if id in things])]
         self._chosen = set(self._order)
         return self._order
 
     def look_at(self, things: Mapping[int, T], changed: Iterable[int]) -> list[int]:
-        """The order after changes of some things, or new ones."""
-        looked_at = [things[id] for id in changed]
+        """The order after changes of some things, or new ones; of some that changed nothing may be known yet."""
+        looked_at = [things[id] for id in changed if id in things]
         chosen = {thing.id for thing in self._filter(looked_at)}
         moved = other = False
         for thing in looked_at:

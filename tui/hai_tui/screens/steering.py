@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hai.client.errors import HaiError
+from hai_tui import changes
 from hai_tui.actions import Action
 from hai_tui.cli.human import PRIORITIES
 from hai_tui.i18n import text
@@ -18,9 +19,9 @@ from hai_tui.widgets.prompt import Question
 from hai_tui.widgets.results import Result, Results
 
 if TYPE_CHECKING:
-    from hai.client.client import Client
     from hai.v1.task_pb2 import Task
-    from hai_tui.batch import Outcome, Undo, Verb
+    from hai_tui.batch import Outcome
+    from hai_tui.changes import Change, Verbs
 
 _DELAYS = {"10m": 600.0, "2h": 7200.0}
 _TYPED_FROM = 20
@@ -90,19 +91,19 @@ class TaskPageBase(Page):
         more = " …" if len(tasks) > _NAMED else ""
         return text("what.many", count=len(tasks), names=named + more)
 
-    async def do(
-        self, label: str, verbs: Sequence[tuple[int, Verb]], undo: Undo | None = None
-    ) -> list[Outcome]:
+    async def do(self, change: Change) -> None:
         """Do it to each, show what became of it, remember how to take it back."""
+        outcomes = await self._each(change.verbs)
+        good = {each.id for each in outcomes if each.task is not None}
+        if change.undo is not None and good:
+            self.hai.remember(change.undo, good)
+        self._tell(change.label, outcomes)
+
+    async def _each(self, verbs: Verbs, **how: int) -> list[Outcome]:
         from hai_tui.batch import on_each
 
-        client: Client = await self.hai.session.client()
-        outcomes = await on_each(client, verbs)
+        outcomes = await on_each(await self.hai.session.client(), verbs, **how)
         self.hai.session.merge([each.task for each in outcomes if each.task is not None])
-        good = {each.id for each in outcomes if each.task is not None}
-        if undo is not None and good:
-            self.hai.remember(undo, good)
-        self._tell(label, outcomes)
         return outcomes
 
     def _tell(self, label: str, outcomes: Sequence[Outcome]) -> None:
@@ -123,64 +124,35 @@ class TaskPageBase(Page):
         return await self.hai.push_screen_wait(Choose(title, choices, about))
 
     async def _stop(self) -> None:
-        from hai.v1.task_pb2 import TaskOutcome
-
         tasks = self.chosen_tasks()
-        kinds = ("plain", "succeeded", "failed")
-        choices = [Choice(kind, kind[0], text(f"stop.{kind}")) for kind in kinds]
+        choices = [Choice(k, k[0], text(f"stop.{k}")) for k in ("plain", "succeeded", "failed")]
         question = text("stop.ask", what=self.what(tasks))
         how = await self.choose(text("action.stop"), choices, question)
         many = len(tasks) >= _TYPED_FROM
-        if not how or (many and not await self.confirm(question, str(len(tasks)))):
-            return
-        wanted = TaskOutcome.Value(
-            f"TASK_OUTCOME_{'UNSPECIFIED' if how == 'plain' else how.upper()}"
-        )
-        verbs = [(t.id, lambda client, id: client.tasks.stop(id, wanted)) for t in tasks]
-        await self.do(text("action.stop"), verbs)
+        if how and (not many or await self.confirm(question, str(len(tasks)))):
+            await self.do(changes.stop(tasks, how))
 
     async def _suspend(self) -> None:
-        from hai_tui.batch import Undo
-
         tasks = self.chosen_tasks()
         kinds = (("turn", "t"), ("hold", "h"), ("10m", "1"), ("2h", "2"))
         choices = [Choice(kind, key, text(f"suspend.{kind}")) for kind, key in kinds]
         how = await self.choose(text("suspend.how", what=self.what(tasks)), choices)
-        if not how:
-            return
-        hold, delay = how == "hold", _DELAYS.get(how, 0.0)
-        verbs = [(t.id, lambda client, id: client.tasks.suspend(id, hold, delay)) for t in tasks]
-        back = tuple((t.id, lambda client, id: client.tasks.resume(id)) for t in tasks)
-        label = text("action.suspend")
-        await self.do(label, verbs, Undo(label, back) if hold else None)
+        if how:
+            delay = _DELAYS.get(how, 0.0)
+            await self.do(changes.suspend(tasks, hold=how == "hold", delay=delay))
 
     async def _resume(self) -> None:
-        from hai_tui.batch import Undo
-
-        tasks = self.chosen_tasks()
-        verbs = [(t.id, lambda client, id: client.tasks.resume(id)) for t in tasks]
-        held = [t for t in tasks if t.held]
-        back = tuple((t.id, lambda client, id: client.tasks.suspend(id, True)) for t in held)
-        label = text("action.resume")
-        await self.do(label, verbs, Undo(label, back) if back else None)
+        await self.do(changes.resume(self.chosen_tasks()))
 
     async def _priority(self) -> None:
-        from hai_tui.batch import Undo
-
         tasks = self.chosen_tasks()
-        keys = "123456780"
-        levels = list(PRIORITIES.items())
         choices = [
             Choice(str(number), key, text("priority.auto") if number < 0 else f"{name} {number}")
-            for key, (name, number) in zip(keys, levels, strict=True)
+            for key, (name, number) in zip("123456780", PRIORITIES.items(), strict=True)
         ]
         how = await self.choose(text("priority.how", what=self.what(tasks)), choices)
-        if not how:
-            return
-        verbs = [(t.id, lambda client, id: client.tasks.set_priority(id, int(how))) for t in tasks]
-        back = tuple((t.id, _to_priority(t.priority)) for t in tasks)
-        label = text("action.priority")
-        await self.do(label, verbs, Undo(label, back))
+        if how:
+            await self.do(changes.priority(tasks, int(how)))
 
     def _tag(self) -> None:
         tasks = self.chosen_tasks()
@@ -195,28 +167,10 @@ class TaskPageBase(Page):
         remove = [word[1:] for word in words if word.startswith("-") and len(word) > 1]
         add = [word.removeprefix("+") for word in words if not word.startswith("-")]
         if add or remove:
-            self.run_worker(self._change_tags(add, remove), group="actions")
-
-    async def _change_tags(self, add: list[str], remove: list[str]) -> None:
-        from hai_tui.batch import Undo
-
-        tasks = self.chosen_tasks()
-        verbs = [(t.id, lambda client, id: client.tasks.tag(id, add, remove)) for t in tasks]
-        back = tuple(
-            (t.id, _to_tags(set(remove) & set(t.tags), set(add) - set(t.tags))) for t in tasks
-        )
-        label = text("action.tag")
-        await self.do(label, verbs, Undo(label, back))
+            self.start(self.do(changes.tags(self.chosen_tasks(), add, remove)))
 
     async def _star(self) -> None:
-        from hai_tui.batch import Undo
-
-        tasks = self.chosen_tasks()
-        wanted = not all(task.starred for task in tasks)
-        verbs = [(t.id, lambda client, id: client.tasks.star(id, wanted)) for t in tasks]
-        back = tuple((t.id, _to_star(t.starred)) for t in tasks)
-        label = text("action.star")
-        await self.do(label, verbs, Undo(label, back))
+        await self.do(changes.star(self.chosen_tasks()))
 
     def _own_queue(self, task: Task) -> list[int]:
         """Its owner's waiting tasks of the same group and priority, in order."""
@@ -240,8 +194,6 @@ class TaskPageBase(Page):
         await self._move(None)
 
     async def _move(self, step: int | None) -> None:
-        from hai_tui.batch import Undo
-
         task = self.chosen_tasks()[0]
         order = self._own_queue(task)
         if task.id not in order:
@@ -252,21 +204,15 @@ class TaskPageBase(Page):
         if not 0 <= to < len(order) or to == place:
             self.hai.say(text("move.edge", id=task.id), warning=True)
             return
-        verb, back = _moves(order, place, to)
-        label = text("move.label", id=task.id)
-        await self.do(label, [verb], Undo(label, back))
+        await self.do(changes.move(order, place, to))
         self.hai.look_at_queue()
 
     async def _undo(self) -> None:
-        from hai_tui.batch import on_each
-
         undo = self.hai.forget_undo()
         if undo is None:
             self.hai.say(text("undo.none"), warning=True)
             return
-        client = await self.hai.session.client()
-        outcomes = await on_each(client, undo.verbs, at_once=1)  # a move back is several, in order
-        self.hai.session.merge([each.task for each in outcomes if each.task is not None])
+        outcomes = await self._each(undo.verbs, at_once=1)  # a move back is several, in order
         self._tell(text("undo.label", label=undo.label), outcomes)
         self.hai.look_at_queue()
 
@@ -290,30 +236,3 @@ def _results(outcomes: Sequence[Outcome]) -> list[Result]:
             hint = f" {each.error.hint}" if each.error and each.error.hint else ""
             lines.append(Result(str(each.id), False, f"{each.error}{hint}"))
     return lines
-
-
-def _to_priority(level: int) -> Verb:
-    return lambda client, id: client.tasks.set_priority(id, level)
-
-
-def _to_tags(add: set[str], remove: set[str]) -> Verb:
-    return lambda client, id: client.tasks.tag(id, sorted(add), sorted(remove))
-
-
-def _to_star(starred: bool) -> Verb:
-    return lambda client, id: client.tasks.star(id, starred)
-
-
-def _before(other: int) -> Verb:
-    return lambda client, id: client.tasks.move(id, other)
-
-
-def _moves(
-    order: Sequence[int], place: int, to: int
-) -> tuple[tuple[int, Verb], tuple[tuple[int, Verb], ...]]:
-    """The one move that brings a task to another place, and the moves that bring it back."""
-    id = order[place]
-    if to == place + 1:
-        return (order[to], _before(id)), ((id, _before(order[to])),)
-    passed = order[to:place]
-    return (id, _before(order[to])), tuple((other, _before(id)) for other in passed)

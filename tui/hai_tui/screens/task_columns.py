@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hai_tui.cli.human import local, priority_name, since, span
+from hai_tui.cli.human import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
 from hai_tui.look import look
 from hai_tui.status import status_of
@@ -83,7 +83,13 @@ _TABLE: tuple[tuple[str, int, Callable[[Any, float], Cell | str], Any, dict[str,
     ("group", 10, _group, lambda t: (t.group, t.zone), {"drop": 6}),
     ("runs", 4, lambda t, now: str(t.run_count), _is("run_count"), {"drop": 4, **_RIGHT}),
     ("age", 7, _age, lambda t: -t.create_time.seconds, _RIGHT),
-    ("used", 7, lambda t, now: span(t.run_seconds), _is("run_seconds"), {"drop": 7, **_RIGHT}),
+    (
+        "used",
+        7,
+        lambda t, now: span(held_seconds(t, now)),
+        _is("run_seconds"),
+        {"drop": 7, **_RIGHT},
+    ),
     ("place", 5, _empty, _place_key, {"drop": 8, **_RIGHT}),
     ("start", 13, _empty, None, {"drop": 10}),
     ("why", 24, _empty, None, {"drop": 3, "flex": True}),

@@ -14,7 +14,7 @@ from hai.v1.task_pb2 import RankState, Run, RunState, Task, Waiting
 from hai.v1.task_service_pb2 import ExplainTaskResponse, QuotaUse
 from hai_tui.cli.dry_run import ahead
 from hai_tui.cli.goodput_view import sentences as goodput_sentences
-from hai_tui.cli.human import local, priority_name, since, span
+from hai_tui.cli.human import held_seconds, local, priority_name, since, span
 from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.cli.table import printable
 from hai_tui.cli.task_view import status
@@ -69,8 +69,8 @@ def _since_when(task: Task, now: float) -> str:
 def status_line(task: Task, now: float) -> str:
     """When it was submitted, what it has used, how much of that was worth it."""
     parts = [text("task.created", span=since(task.create_time, now))]
-    if task.run_seconds:
-        parts.append(text("task.used", span=span(task.run_seconds)))
+    if held := held_seconds(task, now):
+        parts.append(text("task.used", span=span(held)))
     if task.goodput.HasField("share"):
         parts.append(f"goodput {task.goodput.share:.0%}")
     return " · ".join(parts)
@@ -98,7 +98,7 @@ def overview(task: Task, waiting: Waiting, runs: Sequence[Run], now: float, tone
         cards.append(_card(title, rank_grid(run, tones), _rank_legend(run, tones)))
     if worth := list(goodput_sentences(task.goodput, now)):
         cards.append(_card(text("head.goodput"), *(Text(line) for line in worth)))
-    cards.append(_card(text("head.facts"), facts(task)))
+    cards.append(_card(text("head.facts"), facts(task, now)))
     return Group(*cards)
 
 
@@ -159,16 +159,16 @@ def _rank_legend(run: Run, tones: Tones) -> Text:
     return line
 
 
-def facts(task: Task) -> Table:
+def facts(task: Task, now: float) -> Table:
     """Names and values, two columns."""
     grid = Table.grid(padding=(0, 2))
-    for name, value in _facts(task):
+    for name, value in _facts(task, now):
         if value and value != "-":
             grid.add_row(Text(text(f"fact.{name}"), "dim"), Text(printable(value)))
     return grid
 
 
-def _facts(task: Task) -> Iterable[tuple[str, str]]:
+def _facts(task: Task, now: float) -> Iterable[tuple[str, str]]:
     numbers = {
         "runs": task.run_count,
         "suspends": task.suspend_count,
@@ -179,7 +179,7 @@ def _facts(task: Task) -> Iterable[tuple[str, str]]:
     yield "created", local(task.create_time)
     yield "started", local(task.start_time)
     yield "finished", local(task.finish_time)
-    yield "held", span(task.run_seconds)
+    yield "held", span(held_seconds(task, now))
     yield "runs", text("fact.runs.text", **numbers)
     yield "life", str(task.whole_life_state or "")
     yield "tags", ", ".join(task.tags)

@@ -1,0 +1,117 @@
+"""Ranks whose programs are played: nothing runs, but a real server hears what their agents would say, when told to.
+
+With a clock that stands still the same story gives the same state, to the letter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+
+import grpc
+
+from hai.v1 import agent_service_pb2 as pb
+from hai.v1.agent_service_pb2_grpc import AgentServiceStub
+from hai_backend.domain.node import Node
+from hai_backend.launch.base import RankKey, RankLaunch
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.logs.lines import stamp
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class Player:
+    """The agent of one rank. It begins, saves and leaves as it is asked to; what is printed and how it ends is told."""
+
+    def __init__(self, rank: RankLaunch, over: Callable[[], None]) -> None:
+        self.key = rank.key
+        self._token, self._over = rank.token, over
+        self._said: asyncio.Queue[pb.AttachRequest] = asyncio.Queue()
+        self._printed = 0
+        self._yields = False
+
+    async def play(self, address: str) -> None:
+        """Until its end is recorded."""
+        key = self.key
+        hello = pb.AgentHello(
+            task_id=key.task_id, run=key.run, rank=key.rank, address=f"10.0.0.{key.rank + 1}"
+        )
+        self._say(pb.AttachRequest(hello=hello))
+        metadata = (("authorization", f"Bearer {self._token}"),)
+        async with grpc.aio.insecure_channel(address) as channel:
+            with suppress(grpc.aio.AioRpcError):  # the server leaves
+                await self._attach(channel, metadata)
+        self._over()
+
+    async def _attach(self, channel: grpc.aio.Channel, metadata: Metadata) -> None:
+        call = AgentServiceStub(channel).Attach(self._requests(), metadata=metadata)
+        async for answer in call:
+            if self._hear(answer):
+                return
+
+    def print(self, lines: Sequence[str], now: float) -> None:
+        """Lines of its program."""
+        data = b"".join(stamp(now) + line.encode() + b"\n" for line in lines)
+        self._say(pb.AttachRequest(log=pb.LogChunk(offset=self._printed, data=data)))
+        self._printed += len(data)
+
+    def exit(self, code: int, last_lines: str = "") -> None:
+        """Its program ends."""
+        ended = pb.ProgramExited(exit_code=code, last_lines=last_lines, yielded=self._yields)
+        self._say(pb.AttachRequest(exited=ended))
+
+    def _hear(self, answer: pb.AttachResponse) -> bool:
+        """True when nothing is left to say."""
+        match answer.WhichOneof("message"):
+            case "go":
+                self._say(pb.AttachRequest(started=pb.ProgramStarted(pid=1)))
+            case "suspend":
+                self._yields = True
+                self._say(pb.AttachRequest(suspend_acknowledged=pb.SuspendAcknowledged()))
+                self._say(pb.AttachRequest(yielded=pb.Yielded()))
+            case "end":
+                self.exit(143)
+        return answer.HasField("exit_recorded")
+
+    def _say(self, message: pb.AttachRequest) -> None:
+        self._said.put_nowait(message)
+
+    async def _requests(self) -> AsyncIterator[pb.AttachRequest]:
+        while True:
+            yield await self._said.get()
+
+
+class PlayedLauncher(FakeLauncher):
+    """A launcher whose ranks have players. `address` of the server is known once it listens."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        super().__init__(nodes)
+        self.address: Callable[[], str] = str
+        self.players: dict[tuple[int, int], Player] = {}
+        self._playing: set[asyncio.Task[None]] = set()
+
+    async def start(self, ranks: Sequence[RankLaunch]) -> None:
+        """See Launcher."""
+        await super().start(ranks)
+        for rank in ranks:
+            self._play(rank)
+
+    async def close(self) -> None:
+        """See Launcher."""
+        for playing in self._playing:
+            playing.cancel()
+        await asyncio.gather(*self._playing, return_exceptions=True)
+        await super().close()
+
+    def _play(self, rank: RankLaunch) -> None:
+        player = Player(rank, lambda: self.end(rank.key))
+        self.players[rank.key.task_id, rank.key.rank] = player
+        playing = asyncio.ensure_future(player.play(self.address()))
+        self._playing.add(playing)
+        playing.add_done_callback(self._playing.discard)
+
+    def end(self, key: RankKey) -> None:
+        """See FakeLauncher; one that is gone already stays gone."""
+        if key in self.ranks:
+            super().end(key)
