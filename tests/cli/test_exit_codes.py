@@ -85,3 +85,13 @@ def test_violations_and_candidates_are_listed(capsys: pytest.CaptureFixture[str]
 def test_debug_shows_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(errors.NotFound("no"), "list", "--debug") == 3
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_stubs_older_than_the_checkout_ask_for_the_set_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "hai.v1.new_service_pb2"
+    assert run(ModuleNotFoundError(f"No module named {name!r}", name=name), "list") == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"hai: {name} was never generated")
+    assert "hint: bash scripts/setup" in said
