@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import getpass
 import json
 import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Conflict, Invalid, Violation
+from hai_backend.domain.user import TokenScope
 
 _KEY_BYTES = 32
 
@@ -57,6 +60,17 @@ def _make_key(path: Path) -> None:
 
 def _bad_key(message: str) -> Invalid:
     return Invalid((Violation("run_token_key", message),), reason="BAD_SETTINGS")
+
+
+async def first_admin(settings: Settings, directory: Directory, now: float) -> None:
+    """The first start makes an admin and leaves the token where only its owner can read it."""
+    name, path = settings.admin or getpass.getuser(), settings.common / "admin.token"
+    secret = await directory.bootstrap(name, now)
+    if secret is None and not path.exists():  # a crash came between the token and its file
+        made = await directory.create_token(name, TokenScope.ALL, now, description="admin")
+        secret = made[1]
+    if secret is not None:
+        write_private(path, secret.encode())
 
 
 def leave_word(directory: Path, address: str, authority: str) -> None:

@@ -6,14 +6,10 @@ A server with SQLite has one reign, from start to end; of several servers on Pos
 from __future__ import annotations
 
 import asyncio
-import getpass
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
-
-import structlog
 
 from hai.v1.agent_service_pb2 import ServicesReported
 from hai_backend.auth import container_tokens, run_tokens
@@ -23,9 +19,8 @@ from hai_backend.domain.errors import NoLeader
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared import container_of
 from hai_backend.domain.task import Task, TaskState
-from hai_backend.domain.user import TokenScope
 from hai_backend.environments.haienv import Haienv
-from hai_backend.home import write_private
+from hai_backend.home import first_admin
 from hai_backend.launch.base import Launcher, RankKey
 from hai_backend.launch.shared import Shared
 from hai_backend.logs.store import LogStore
@@ -46,6 +41,7 @@ from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.loops.timers import Timers
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.loops.usage import Usage
+from hai_backend.loops.work import Work
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.proxy.addresses import Addresses
 from hai_backend.proxy.front import Front
@@ -72,8 +68,6 @@ from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.goodput import Goodput, goodput
 from hai_backend.tasks.limits import Limits
-
-log = structlog.get_logger(__name__)
 
 _GRACE_SECONDS = 1.0
 
@@ -104,6 +98,7 @@ class Reign:
         self.clock = tools.clock
         self.metrics = tools.metrics
         self._tools = tools
+        self._work = Work()
         self.standings = measuring.Standings(self.metrics)
         self.directory = Directory(
             store, changed=self._ring, admitted_anew=lambda: self._admitted_anew()
@@ -158,20 +153,19 @@ class Reign:
         self.proxy = self._proxy()
         parts = self._parts()
         self._gate, self._handlers = gate_of(parts), handlers(servicers(parts))
-        self._loops: set[asyncio.Task[None]] = set()
 
     async def load(self) -> None:
         """Open the store, and learn all that it and the launcher know."""
         await self.store.open()
         await self.directory.load()
-        await self._first_user()
+        await first_admin(self.settings, self.directory, self.clock.now())
         await self.cluster.load()
         await self.ledger.load()
         self.interruptions.load(self.ledger.unfinished().values())
         for task in self.ledger.unfinished().values():
             self.timers.set(task)
             self.standings.changed(None, task)
-        await self._listed(self._run(self.launching.run()))
+        await self._listed(self._work.run(self.launching.run()))
 
     def answering(self) -> Here:
         """The services, for the switchboard."""
@@ -179,10 +173,10 @@ class Reign:
 
     def govern(self) -> None:
         """Let the loops run."""
-        self._run(self.scheduling.run())
-        self._run(self.usage.run())
-        self._run(self.environments.begin())
-        self._run(learning.recall(self.store, self.scheduling.learn))
+        self._work.run(self.scheduling.run())
+        self._work.run(self.usage.run())
+        self._work.run(self.environments.begin())
+        self._work.run(learning.recall(self.store, self.scheduling.learn))
 
     async def _listed(self, launching: asyncio.Task[None]) -> None:
         """Wait for the launcher's list: before it, nobody knows which nodes and ranks exist."""
@@ -294,7 +288,7 @@ class Reign:
         self.board.report(key, said.services, idle)
         asked = put_away(task, self.board.active_at(task), self.clock.now())
         if asked is not None:
-            self._run(self._asked(task.id, asked))
+            self._work.run(self._asked(task.id, asked))
 
     async def _owner_token(self, task: Task) -> str:
         return await container_tokens.make(self.directory, task, self.clock.now())
@@ -315,9 +309,7 @@ class Reign:
 
     async def close(self, *, deposed: bool) -> None:
         """Answer what is being asked, then leave; programs run on. Deposed: what still wants to write fails first."""
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._work.close()
         self.timers.close()
         if deposed:
             await self.store.close()
@@ -331,17 +323,6 @@ class Reign:
         await self.workspaces.close()
         await self.store.close()
         self.standings.close()
-
-    async def _first_user(self) -> None:
-        """The first start makes an admin and leaves the token where only its owner can read it."""
-        name = self.settings.admin or getpass.getuser()
-        path, now = self.settings.common / "admin.token", self.clock.now()
-        secret = await self.directory.bootstrap(name, now)
-        if secret is None and not path.exists():  # a crash came between the token and its file
-            made = await self.directory.create_token(name, TokenScope.ALL, now, description="admin")
-            secret = made[1]
-        if secret is not None:
-            write_private(path, secret.encode())
 
     def _mint(self, key: RankKey) -> str:
         return run_tokens.make(self._tools.secret, key.task_id, key.run, key.rank)
@@ -357,7 +338,7 @@ class Reign:
         self.timers.set(task)
         self.tunnels.follow(task)
         if container_tokens.over(before, task):
-            self._run(container_tokens.revoke(self.directory, task))
+            self._work.run(container_tokens.revoke(self.directory, task))
         self.board.follow(task)
         self.scheduling.changed(task)
         self.interruptions.changed(before, task)
@@ -377,21 +358,10 @@ class Reign:
         return goodput(self.checkpoints.recall(task), history, self.clock.now())
 
     def _tick(self, task_id: int, run: int) -> None:
-        self._run(self._ticked(task_id, run))
+        self._work.run(self._ticked(task_id, run))
 
     async def _ticked(self, task_id: int, run: int) -> None:
         self.timers.again(await self.ledger.insist(task_id, ev.Ticked(run)))
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._loops.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._loops.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a loop ended", error=repr(task.exception()))
 
 
 def _no_prefix(task_id: int, service: str) -> str:
