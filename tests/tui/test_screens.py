@@ -1,5 +1,7 @@
 """Every screen as it stands, at 80x24 and 200x50: what changed is seen as a difference of text.
 
+They show a real server in this process, after a day that is always the same (story.py); only what a server
+can not show (that it is away, that none is known yet) comes from the made-up cluster of `hai tui --demo`.
 HAI_REWRITE_SCREENS=1 writes them anew; look at the difference before you keep it.
 """
 
@@ -7,28 +9,74 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
+from hai_tui.app import Options
 from hai_tui.i18n import TABLES, known
 from hai_tui.pages import PAGES
-from hai_tui.pictures import PICTURES, Picture, shot
+from hai_tui.pictures import PICTURES, Picture, shot, taken
+from tests.tui.story import the_story
 
 HERE = Path(__file__).parent / "screens"
 SIZES = [(80, 24), (200, 50)]
+OTHERWISE: Mapping[str, Mapping[str, Any]] = {
+    "ranks": {"shows": "gpu-0"},
+    "runs": {"start": "task 6 runs"},
+    "timeline": {"start": "task 6 timeline", "shows": "RunEnded"},
+    "why": {"start": "task 10 why", "shows": "What stands in the way"},
+    "cluster": {"keys": ("/", *"gpt", "enter"), "shows": "9 gpt-1.3b-pretrain"},
+    "node": {"shows": "tasks wait in train"},
+    "queue": {"shows": "6 in all"},
+    "quotas": {"shows": "25 in all"},
+    "users": {"shows": "6 in all"},
+}
+"""What a real server shows otherwise than the made-up cluster."""
+OVER_TIME = ("usage", "load", "audit")  # hours that a server which has just begun does not have
+MADE_UP = [p for p in PICTURES if not (p.reachable and p.profile) or p.name in OVER_TIME]
+REAL = [replace(p, **OTHERWISE.get(p.name, {})) for p in PICTURES if p not in MADE_UP]
+
+sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
-async def test_the_screen_is_as_it_was(picture: Picture, size: tuple[int, int]) -> None:
-    text, _ = await shot(picture, size)
-    text = re.sub(r"in \d+s · ctrl", "in 1s · ctrl", text)  # waits before a retry are drawn
-    kept = HERE / f"{picture.name}-{size[0]}x{size[1]}.txt"
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Options]:
+    """How alice looks at the real server."""
+    async with the_story(tmp_path_factory.mktemp("story")) as (profile, clock):
+        yield Options(chosen=profile, clock=clock.now)
+
+
+def keep_or_compare(text: str, name: str, size: tuple[int, int]) -> None:
+    kept = HERE / f"{name}-{size[0]}x{size[1]}.txt"
     if os.environ.get("HAI_REWRITE_SCREENS"):
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(text, "utf-8")
     assert text == kept.read_text("utf-8")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@sizes
+@pytest.mark.parametrize("picture", REAL, ids=lambda picture: picture.name)
+async def test_the_screen_is_as_it_was(
+    story: Options, picture: Picture, size: tuple[int, int]
+) -> None:
+    text, _ = await taken(picture, size, story)
+    keep_or_compare(text, picture.name, size)
+
+
+@sizes
+@pytest.mark.parametrize("picture", MADE_UP, ids=lambda picture: picture.name)
+async def test_without_a_server_the_screen_is_as_it_was(
+    picture: Picture, size: tuple[int, int]
+) -> None:
+    text, _ = await shot(picture, size)
+    text = re.sub(r"in \d+s · ctrl", "in 1s · ctrl", text)  # waits before a retry are drawn
+    keep_or_compare(text, picture.name, size)
 
 
 def test_every_kept_screen_has_its_picture() -> None:

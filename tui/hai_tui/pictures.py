@@ -11,13 +11,14 @@ import re
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hai.client.profile import Profile
 from hai_tui.app import HaiApp, Options
-from hai_tui.demo import DemoClient, demo
+from hai_tui.demo import demo
 
 WIDE = (110, 30)
 _READY, _LIVE = "12 tasks", "● live"
@@ -53,6 +54,9 @@ PICTURES: tuple[Picture, ...] = (
     Picture("timeline", "task 10 timeline", shows="TaskSubmitted"),
     Picture("why", "task 9 why", shows="What would help"),
     Picture("yaml", "task 9 spec", shows="entrypoint"),
+    Picture("usage", "task 2 usage", shows="memory: "),
+    Picture("load", "usage", shows="waiting tasks"),
+    Picture("audit", "audit", shows="2 in all"),
     Picture("diff", "diff 4 5", shows="gpt-125m"),
     Picture("lost", shows="no server answers", reachable=False),
     Picture("wizard", shows="Welcome", profile=False),
@@ -76,21 +80,6 @@ PICTURES: tuple[Picture, ...] = (
 """Every screen. A page of its own gets a line here; snapshot tests and the manual follow."""
 
 
-def app_for(picture: Picture, client: DemoClient) -> HaiApp:
-    """The app before it runs; its clock stands still."""
-    profile = Profile("lab", "hai.example.org:7450", "t") if picture.profile else None
-    options = Options(
-        chosen=profile,
-        start=picture.start,
-        connect=lambda profile: client,
-        clock=lambda: client.world.now,
-    )
-    app = HaiApp(options)
-    if picture.theme:
-        app.state.values["theme"] = picture.theme
-    return app
-
-
 def screen_text(app: HaiApp) -> str:
     """What stands on the screen, line by line."""
     strips = app.screen._compositor.render_strips()
@@ -99,17 +88,34 @@ def screen_text(app: HaiApp) -> str:
 
 
 async def shot(picture: Picture, size: tuple[int, int]) -> tuple[str, str]:
-    """The text of the screen, and its picture as SVG."""
+    """The text of the screen, and its picture as SVG, in the made-up cluster; its clock stands still."""
     client = await demo()
-    app = app_for(picture, client)
+
+    def lose() -> None:
+        client.lose()
+        client.world.now += 12
+
+    profile = Profile("lab", "hai.example.org:7450", "t") if picture.profile else None
+    options = Options(
+        chosen=profile, connect=lambda profile: client, clock=lambda: client.world.now
+    )
+    return await taken(picture, size, options, lose)
+
+
+async def taken(
+    picture: Picture, size: tuple[int, int], options: Options, lose: Callable[[], object] = str
+) -> tuple[str, str]:
+    """The same of whatever the app speaks to; `lose` takes the server away."""
+    app = HaiApp(replace(options, start=picture.start))
+    if picture.theme:
+        app.state.values["theme"] = picture.theme
     async with app.run_test(size=size, notifications=True) as pilot:
         if picture.profile:
             begins = _READY if picture.start == "tasks" else _LIVE
             await _until(app, pilot, picture.begins or begins)
         await pilot.press(*picture.keys)
         if not picture.reachable:
-            client.lose()
-            client.world.now += 12
+            lose()
         await _until(app, pilot, picture.shows)
         await _at_rest(app, pilot)
         found = screen_text(app), _same_names(app.export_screenshot(title="hai tui"))

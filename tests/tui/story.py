@@ -1,0 +1,145 @@
+"""A day of a cluster on a real server in this process, under a clock that stands still: always the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hai.client.client import Client
+from hai.client.profile import Profile
+from hai.v1.task_pb2 import Task
+from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
+from hai.v1.user_pb2 import ROLE_ADMIN, ROLE_USER, Quota, User
+from hai_backend.domain.node import Node
+from hai_backend.testing import ManualClock
+from hai_backend.testing.played import PlayedLauncher
+from hai_backend.testing.server import running_server
+from hai_tui.demo import TRACE
+from hai_tui.status import status_of
+
+_GIB = 1 << 30
+_NODES = [
+    *(Node(f"gpu-{n:02}", "train", "a" if n < 8 else "b", gpus=8, cpus=64, memory_bytes=512 * _GIB)
+      for n in range(16)),
+    *(Node(f"cpu-{n:02}", "cpu", cpus=128, memory_bytes=256 * _GIB) for n in range(2)),
+]  # fmt: skip
+_PEOPLE = ("alice", "bob", "carol", "dave", "erin")
+
+
+@dataclass
+class Story:
+    """The cluster while its day goes on."""
+
+    admin: Client
+    people: dict[str, Client]
+    clock: ManualClock
+    launcher: PlayedLauncher
+
+    async def submit(
+        self, user: str, name: str, nodes: int, priority: int, tags: str = "", *, until: str
+    ) -> int:
+        """Submit and wait until it stands as it should; four minutes pass."""
+        spec = TaskSpec(
+            version=2,
+            name=name,
+            priority=priority,
+            spec=ProgramSpec(workspace="/ws/train", entrypoint="train.py", parameters=["--fp16"]),
+            resource=ResourceSpec(group="train", node_count=nodes),
+            options=OptionsSpec(tags=[tag for tag in tags.split(",") if tag]),
+        )
+        task = await self.people[user].tasks.create(spec)
+        await self.becomes(task.id, until)
+        self.clock.advance(240)
+        return task.id
+
+    async def becomes(self, id: int, status: str) -> None:
+        """Wait until a task is called that."""
+        await self.until(id, lambda task: status_of(task) == status)
+
+    async def until(self, id: int, true: Callable[[Task], bool]) -> None:
+        """Wait until something is true of a task."""
+        async with asyncio.timeout(30), aclosing(self.admin.tasks.watch()) as answers:
+            while not true(await self.admin.tasks.get(id)):
+                await anext(answers)
+
+    async def queued(self, count: int) -> None:
+        """Wait until the scheduler has told so many tasks why they wait."""
+        async with asyncio.timeout(30):
+            while await self._told() != count:  # noqa: ASYNC110 - no watch tells of it
+                await asyncio.sleep(0.05)
+
+    async def _told(self) -> int:
+        return sum(bool(task.waiting.reason) for task in await self.admin.tasks.queue())
+
+    def print(self, id: int, ranks: int) -> None:
+        """A training program prints its loss."""
+        for step in range(1, 41):
+            self.clock.advance(0.5)
+            for rank in range(ranks):
+                loss = 6.9 / (1 + step / 9) + rank / 100
+                line = f"step {step * 10:4}  loss {loss:.3f}  lr 3.0e-04"
+                self.launcher.players[id, rank].print([line], self.clock.now())
+
+
+@asynccontextmanager
+async def the_story(home: Path) -> AsyncIterator[tuple[Profile, ManualClock]]:
+    """Alice's way to the server, in the afternoon."""
+    clock, launcher = ManualClock(1_800_028_800.0), PlayedLauncher(_NODES)
+    async with running_server(home, launcher=launcher, clock=clock) as server:
+        launcher.address = lambda: server.app.address
+        async with Client(server.profile) as admin:
+            tokens = {name: await _person(admin, name) for name in _PEOPLE}
+            profiles = {n: replace(server.profile, name="lab", token=t) for n, t in tokens.items()}
+            people = {name: Client(profile) for name, profile in profiles.items()}
+            try:
+                await _day(Story(admin, people, clock, launcher))
+                yield profiles["alice"], clock
+            finally:
+                for client in people.values():
+                    await client.close()
+
+
+async def _person(admin: Client, name: str) -> str:
+    role = ROLE_ADMIN if name == "alice" else ROLE_USER
+    await admin.users.create(User(name=name, role=role, groups=["lab"], active=True))
+    for priority, nodes in ((-1, 24), (30, 16), (20, 8), (10, 8), (0, 8)):
+        quota = Quota(subject=name, group="train", priority=priority, nodes=nodes)
+        await admin.users.set_quota(quota)
+    return (await admin.users.create_token(user=name)).secret
+
+
+async def _day(day: Story) -> None:
+    """Tasks 1 to 12: a success, a stop, a failure, one held, one that outranks two others, a queue."""
+    await day.admin.nodes.cordon("gpu-15", "fan replaced")
+    await day.submit("alice", "tokenize-corpus", 1, 10, "data", until="RUNNING")
+    day.launcher.players[1, 0].exit(0)
+    await day.becomes(1, "SUCCEEDED")
+    await day.submit("alice", "bert-base-pretrain", 4, 30, "bert,nlp", until="RUNNING")
+    await day.submit("bob", "resnet50-baseline", 2, 10, "vision", until="RUNNING")
+    await day.submit("carol", "gpt-125m-sweep-lr3e4", 2, 10, "sweep,nlp", until="RUNNING")
+    day.launcher.players[4, 1].exit(1, TRACE)
+    await day.until(4, lambda task: task.run.ranks[1].exit_code == 1)
+    day.launcher.players[4, 0].exit(143)  # as the agent does when a sibling has failed
+    await day.becomes(4, "FAILED")
+    await day.submit("carol", "gpt-125m-sweep-lr1e3", 2, 10, "sweep,nlp", until="RUNNING")
+    held = await day.submit("dave", "eval-nightly", 1, 0, until="RUNNING")
+    await day.people["dave"].tasks.suspend(held, hold=True)
+    await day.becomes(held, "HELD")
+    await day.people["bob"].tasks.stop(3)
+    await day.becomes(3, "STOPPED")
+    await day.submit("bob", "diffusion-256", 4, 20, "vision", until="RUNNING")
+    await day.submit("erin", "蛋白质折叠-第二阶段", 4, 30, "bio", until="RUNNING")
+    day.clock.advance(1800)
+    await day.submit("alice", "gpt-1.3b-pretrain", 7, 30, "nlp", until="RUNNING")
+    for id in (5, 7):
+        await day.becomes(id, "SUSPENDED")
+    await day.submit("carol", "ablation-no-dropout", 2, 10, "sweep", until="WAITING_INIT")
+    await day.submit("bob", "segment-anything-ft", 2, 10, "vision", until="WAITING_INIT")
+    await day.submit("erin", "notebook-erin", 1, 10, until="WAITING_INIT")
+    await day.queued(6)
+    await day.people["alice"].tasks.star(2)
+    day.print(2, 4)
+    day.clock.advance(90)
