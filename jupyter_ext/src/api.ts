@@ -35,6 +35,14 @@ export interface Group {
   waiting_tasks: number;
 }
 
+/** What ranks used: for each step that was measured when it begins, CPUs, memory, GPUs, GPU memory. */
+export interface Series {
+  start: number;
+  end: number;
+  step: number;
+  ranks: Array<{ rank: number; run: number; points: Array<Array<number | null>> }>;
+}
+
 export interface Message {
   id: string;
   text: string;
@@ -146,6 +154,7 @@ export class Api {
   memory = () => this.get<{ used: number; limit: number; of: string }>('memory');
   task = (id: number) => this.get<any>(`tasks/${id}`);
   artifacts = () => this.get<Artifact[]>('artifacts');
+  usage = (id: number) => this.get<Series>(`tasks/${id}/usage`);
   /** How the workspace of a folder stands; without a name: the folder is in none. */
   workspace = (path: string) => this.get<Sync>(`workspace?path=${encodeURIComponent(path)}`);
   sync = (path: string, verb: string) => this.post<Sync>(`workspace/${verb}`, { path });

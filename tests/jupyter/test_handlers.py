@@ -246,3 +246,13 @@ async def test_a_submission_names_the_artifacts_of_its_task(
     }
     refused = await hand_in(page, "reads.py", artifacts=wrong)
     assert (refused.code, len(refused.data["violations"])) == (400, 3)
+
+
+async def test_use_of_a_task_is_numbers_that_a_page_can_draw(page: Page, place: Place) -> None:
+    (place.root / "used.py").write_text("print(1)\n")
+    made = await hand_in(page, "used.py")
+    shown = (await page.get(f"tasks/{made.data['id']}/usage")).data
+    assert shown["step"] >= 60
+    assert shown["start"] < shown["end"]
+    assert all(len(point) == 5 for one in shown["ranks"] for point in one["points"])
+    assert (await page.get("tasks/999999/usage")).code == 404

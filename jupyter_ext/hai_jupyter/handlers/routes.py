@@ -26,6 +26,7 @@ from hai_jupyter.handlers.live import EventsSocket, StateHandler
 from hai_jupyter.handlers.logs import LogFileHandler, LogSocket
 from hai_jupyter.handlers.submit import CheckHandler, DraftHandler, SchemaHandler, SubmitHandler
 from hai_jupyter.handlers.tasks import VERBS, TaskHandler, VerbHandler
+from hai_jupyter.handlers.usage import UsageHandler
 from hai_jupyter.handlers.workspace import VERBS as SYNCS
 from hai_jupyter.handlers.workspace import WorkspaceHandler, WorkspaceVerbHandler
 
@@ -39,6 +40,7 @@ _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"workspaces", WorkspacesHandler),
     (r"memory", MemoryHandler),
     (r"tasks/(\d{1,18})", TaskHandler),
+    (r"tasks/(\d{1,18})/usage", UsageHandler),
     (r"tasks/(\d{1,18})/log", LogSocket),
     (r"tasks/(\d{1,18})/log.txt", LogFileHandler),
     (rf"tasks/(\d{{1,18}})/({VERBS})", VerbHandler),

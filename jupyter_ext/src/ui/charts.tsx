@@ -6,6 +6,7 @@ import { TaskRow } from '../model/types';
 import { span } from '../model/words';
 import { Context, useNow } from './context';
 import { Empty } from './parts';
+import { Usage } from './usage';
 
 const WIDTH = 1000;
 const HEIGHT = 22;
@@ -26,6 +27,7 @@ export default function Charts(props: { context: Context; row: TaskRow; detail: 
         <Life found={found} context={context} />
         <Legend context={context} kinds={['waiting', 'starting', 'running']} />
       </section>
+      <Usage context={context} id={row.id} />
       <Worth goodput={detail?.task?.goodput} context={context} />
       <section className="hai-card">
         <h3>{context.say('Runs')}</h3>
