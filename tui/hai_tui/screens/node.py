@@ -105,15 +105,22 @@ class NodePage(NodeSteering):
                 self._show(node)
 
     def _show(self, node: Node) -> None:
-        if not self.is_mounted:
-            return
-        self._node = node
+        if self.is_mounted:
+            self._node = node
+            self.reframe()
+
+    def reframe(self) -> None:
+        """The card says whose the node is, which depends on who looks: that may be known later."""
+        super().reframe()
+        if self.is_mounted and self._node is not None:
+            self._draw(self._node)
+
+    def _draw(self, node: Node) -> None:
         shades = tones(self.app.current_theme)
         card = node_card(node, self.hai.caller.name, shades, tenants=20)
         if not node.tenants:
             card.append("\n").append(text("node.nobody"), "dim")
         self.query_one("#card", Static).update(card)
-        self.reframe()
 
     def _ask_queue(self) -> None:
         group = self._node.group if self._node else ""
