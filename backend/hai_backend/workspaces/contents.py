@@ -83,10 +83,10 @@ class Store:
             os.close(file)
 
     def write_at(self, name: str, parts: Iterable[tuple[int, memoryview]]) -> None:
-        """Parts of a file that is being put together; the disk begins with them at once."""
+        """Parts of a file that is being put together."""
         with opened(os.open(name, _CREATE, 0o644, dir_fd=self.folder)) as file:
             for place, data in parts:
-                write_back(file, place, _write_at(file, place, data))
+                _write_at(file, place, data)
 
     def open(self, name: str) -> int:
         return os.open(name, _READ, dir_fd=self.folder)
@@ -159,16 +159,15 @@ def write_all(file: int, data: memoryview) -> None:
         data = data[os.write(file, data) :]
 
 
-def _write_at(file: int, place: int, data: memoryview) -> int:
-    size = len(data)
+def _write_at(file: int, place: int, data: memoryview) -> None:
     while data:
         written = os.pwrite(file, data, place)
         place, data = place + written, data[written:]
-    return size
 
 
 def write_back(file: int, place: int, size: int) -> None:
-    """The disk may begin with this part; nobody waits for it, and who must know asks for all of it later."""
+    """The disk may begin with this part; nobody waits, and who must know asks for all of it later. For many megabytes:
+    asking for each chunk costs more than writing it."""
     _libc.sync_file_range(file, ctypes.c_int64(place), ctypes.c_int64(size), _WRITE)
 
 
