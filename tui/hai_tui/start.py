@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import replace
 
 import click
 
 from hai.client.errors import UsageError
 from hai.client.profile import Profile, load, names
+from hai_tui import hangup
 from hai_tui.app import HaiApp, Options
 from hai_tui.pages import NoSuchPage, find
 
@@ -24,6 +26,8 @@ def run(profile: str | None, start: str, *, readonly: bool, made_up: bool) -> in
     else:
         _check(profile)
         options = Options(profile=profile, readonly=readonly, start=start)
+    if sys.stdin.isatty():
+        hangup.end_with(sys.stdin.fileno())
     app = HaiApp(options)
     code = app.run()
     return code if code is not None else (app.return_code or 0)

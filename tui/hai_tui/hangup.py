@@ -1,0 +1,28 @@
+"""An app whose terminal is gone ends.
+
+Who starts a terminal session is told so by SIGHUP; others are not (a pseudo terminal made by a program, nohup). Textual
+would then read an end of input as fast as it can, and wait for ever to paint.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from threading import Thread
+
+_CODE = 128 + signal.SIGHUP
+
+
+def end_with(terminal: int) -> None:
+    """End the process, as by SIGHUP, once the other side of this file descriptor is gone."""
+    Thread(target=_wait, args=(terminal,), name="hangup", daemon=True).start()
+
+
+def _wait(terminal: int) -> None:
+    gone = select.poll()
+    gone.register(
+        terminal, 0
+    )  # a hang-up is told without being asked for; what is typed is not ours
+    gone.poll()
+    os._exit(_CODE)
