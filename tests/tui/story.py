@@ -56,8 +56,8 @@ class Story:
         return task.id
 
     async def becomes(self, id: int, status: str) -> None:
-        """Wait until a task is called that."""
-        await self.until(id, lambda task: status_of(task) == status)
+        """Wait until a task is called that; one that runs, until all its programs do: the clock goes on then."""
+        await self.until(id, lambda task: status_of(task) == status and _is_whole(task))
 
     async def until(self, id: int, true: Callable[[Task], bool]) -> None:
         """Wait until something is true of a task."""
@@ -82,6 +82,12 @@ class Story:
                 loss = 6.9 / (1 + step / 9) + rank / 100
                 line = f"step {step * 10:4}  loss {loss:.3f}  lr 3.0e-04"
                 self.launcher.players[id, rank].print([line], self.clock.now())
+
+
+def _is_whole(task: Task) -> bool:
+    """No program of its gang is still to begin."""
+    running = status_of(task) == "RUNNING"
+    return not running or all(rank.HasField("start_time") for rank in task.run.ranks)
 
 
 @asynccontextmanager

@@ -78,7 +78,7 @@ async def test_a_waiting_task_says_why_with_numbers_and_what_would_help(
     await submit("waits", nodes=2)
     async with drive(server.profile, size=(120, 50), start="task waits") as tui:
         await tui.shows("○ WAITING_INIT  2 waits", "place 1 in the queue of default, at NORMAL")
-        await tui.press("shift+tab", "shift+tab")
+        await tui.press("shift+tab", "shift+tab", "shift+tab")
         await tui.shows("[why]", "What stands in the way", "What would help", "Nodes that suit it")
 
 
