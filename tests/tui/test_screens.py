@@ -56,7 +56,12 @@ def keep_or_compare(text: str, name: str, size: tuple[int, int]) -> None:
     if os.environ.get("HAI_REWRITE_SCREENS"):
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(text, "utf-8")
-    assert text == kept.read_text("utf-8")
+    assert _comparable(name, text) == _comparable(name, kept.read_text("utf-8"))
+
+
+def _comparable(name: str, text: str) -> str:
+    """Where lines arrive from a server, the thumb of the scroll bar may be a step behind them."""
+    return re.sub("[ ▁-█▔]+$", "", text, flags=re.MULTILINE) if name.startswith("logs") else text
 
 
 @pytest.mark.asyncio(loop_scope="module")
