@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -62,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gpus-per-node", type=int, help="declared GPUs, if the machine has none")
     parser.add_argument("--database", help="sqlite:///FILE or postgresql://…")
     parser.add_argument("--metrics-port", type=int, help="serve /metrics on this port")
+    parser.add_argument("--tls-cert", type=_file, metavar="FILE", help="its certificate, PEM")
+    parser.add_argument("--tls-key", type=_file, metavar="FILE", help="the key of that, PEM")
     parser.add_argument(
         "--insecure", action="store_true", default=None, help="plaintext off loopback"
     )
@@ -77,9 +80,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _file(path: str) -> str:
+    """Settings are relative to the home, flags to where one types them."""
+    return str(Path(path).absolute())
+
+
 def _overrides(flags: argparse.Namespace) -> dict[str, Any]:
-    named = ("listen", "nodes", "gpus_per_node", "database", "metrics_port", "insecure")
-    wanted = {name: getattr(flags, name) for name in named if getattr(flags, name) is not None}
+    names = {field.name for field in fields(Settings)} - {"home"}
+    wanted = {k: v for k, v in vars(flags).items() if k in names and v is not None}
     if flags.port is not None:
         wanted["listen"] = f"127.0.0.1:{flags.port}"
     return wanted

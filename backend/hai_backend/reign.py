@@ -100,12 +100,11 @@ class Reign:
         self._tools = tools
         self._work = Work()
         self.standings = measuring.Standings(self.metrics)
-        self.directory = Directory(
-            store, changed=self._ring, admitted_anew=lambda: self._admitted_anew()
-        )
+        self.directory = Directory(store, changed=self._ring)
         self.hub = Hub()
         self.tunnels = Tunnels(self.hub)
         self.board = ServiceBoard(self.clock)
+        self.directory.checking.append(self.tunnels.check)
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
         self.cluster = Cluster(store, self.clock, changed=self._ring)
         self._shared = Shared(settings.common, settings.kubernetes)
@@ -133,7 +132,12 @@ class Reign:
         self.performer.ledger = self.checkpoints.ledger = self.ledger
         self.usage = Usage(store, self.ledger, self.cluster, self.clock)
         self.environments = Environments(root, store, self.directory, self.ledger, self.clock)
-        self.pinning = EnvironmentPinning(self.environments, visible=self._shared.sees(root))
+        self.pinning = EnvironmentPinning(
+            self.environments,
+            visible=self._shared.sees(root),
+            copies=settings.copies_of_environments,
+            copies_bytes=settings.environment_copies_bytes,
+        )
         self.cluster.suspend_on = self.ledger.suspend_on
         quota = settings.default_quota
         self.policy = Policy(default_quota=None if quota < 0 else quota)
@@ -254,12 +258,9 @@ class Reign:
             tunnels=self.tunnels,
             board=self.board,
         )
-        return Front(rooms, self._tools.tls)
-
-    def _admitted_anew(self) -> None:
-        self.tunnels.check()
-        if self.proxy is not None:
-            self.proxy.check()
+        front = Front(rooms, self._tools.tls)
+        self.directory.checking.append(front.check)
+        return front
 
     def _agent_ports(self) -> AgentPorts:
         return AgentPorts(

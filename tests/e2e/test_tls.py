@@ -188,6 +188,22 @@ async def _printed(client: Client, id: int) -> list[str]:
     return [line.text async for answer in client.logs.tail(id) for line in answer.lines]
 
 
+def test_flags_name_files_as_seen_from_where_they_are_typed(
+    ours: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ours.sign("server", HERE)
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    server = ServerProcess(
+        tmp_path / "home", "--tls-cert", Path(files["tls_cert"]).name, "--tls-key", "server.key"
+    )
+    try:
+        profile = replace(server.start(), ca=files["tls_cert"])
+        assert _list(profile, tmp_path).returncode == 0
+    finally:
+        server.end()
+
+
 @pytest.mark.parametrize("wrong", ["tls_cert", "tls_key"])
 def test_a_server_says_which_files_are_wrong(ours: Authority, tmp_path: Path, wrong: str) -> None:
     good, other = ours.sign("server", HERE), ours.sign("other", HERE)

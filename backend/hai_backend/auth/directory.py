@@ -30,10 +30,9 @@ class Directory:
         self,
         store: UserStore,
         changed: Callable[[], None] = lambda: None,
-        admitted_anew: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        self._admitted_anew = admitted_anew  # somebody was let in before, and may not be any more
+        self.checking: list[Callable[[], None]] = []  # what lets people stay: some may not any more
         self._changed = changed  # who may run how much has changed: the scheduler looks again
         self._users: dict[str, User] = {}
         self._quotas = QuotaBook(self._users)
@@ -110,6 +109,10 @@ class Directory:
         """All, by name."""
         return tuple(self._users[name] for name in sorted(self._users))
 
+    def _check(self) -> None:
+        for check in self.checking:
+            check()
+
     def inactive_users(self) -> frozenset[str]:
         """Those whose tasks may not run."""
         return frozenset(user.name for user in self._users.values() if not user.active)
@@ -138,7 +141,7 @@ class Directory:
         self._users[user.name] = user
         self._outdate()
         self._changed()
-        self._admitted_anew()
+        self._check()
         return user
 
     def grants(self) -> tuple[Grant, ...]:
@@ -161,7 +164,7 @@ class Directory:
                     f"{subject} has not been granted {right}; `hai right list` shows all grants"
                 )
             self._grants.remove(grant)
-        self._admitted_anew()
+        self._check()
 
     # how much
 
@@ -268,7 +271,7 @@ class Directory:
             revoked = replace(self.token(token_id), revoked=True)
             await self._store.save_token(revoked)
             self._tokens.put(revoked)
-        self._admitted_anew()
+        self._check()
         return revoked
 
     async def bootstrap(self, admin: str, now: float, groups: Sequence[str] = ()) -> str | None:

@@ -118,11 +118,13 @@ async def serve(parts: Parts, endpoint: Endpoint) -> Listening:
 
 
 def gate_of(parts: Parts, limits: CallLimits = DEFAULTS) -> Gate:
-    """The gate before the services."""
-    return Gate(
+    """The gate before the services. Who may not stay leaves at once."""
+    gate = Gate(
         parts.directory, parts.store.add_audit, parts.clock, limits=limits, observe=parts.observe
     )
 
+    parts.directory.checking.append(gate.check)
+    return gate
 
 def servicers(parts: Parts) -> Servicers:
     """One of each service."""

@@ -27,6 +27,7 @@ from hai_backend.services.admission import Admission
 from hai_backend.services.limits import DEFAULTS, CallLimits
 from hai_backend.services.methods import RULES, Door, Rule
 from hai_backend.services.wrapping import (
+    Admitted,
     Closing,
     Context,
     Handler,
@@ -79,6 +80,10 @@ class Gate:
         if known is None or known[0] is not handler:
             known = self._wrapped[method] = (handler, self._wrap(method, handler))
         return known[1]
+
+    def check(self) -> None:
+        """Somebody was let in and may not be any more: their streams end now."""
+        self._closing.check()
 
     async def close(self, why: Exception, grace: float) -> None:
         """End all streams with this error, and let running calls finish for `grace` seconds."""
@@ -135,7 +140,7 @@ class Gate:
     @asynccontextmanager
     async def _stream(
         self, method: str, rule: Rule | None, request: Any, context: Context
-    ) -> AsyncIterator[Callable[[], None]]:
+    ) -> AsyncIterator[Admitted]:
         began, code = self._monotonic(), "CANCELLED"
         identity: Identity | None = None
         refusal: status_pb2.Status | None = None

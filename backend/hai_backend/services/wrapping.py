@@ -16,12 +16,13 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 
-from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.domain.errors import HaiError, Invalid, Violation
 
 Answer = TypeVar("Answer")
 _END = object()
 Context = aio.ServicerContext[Any, Any]
-Around = Callable[[Any, Context], AbstractAsyncContextManager[Callable[[], None]]]
+Admitted = Callable[[], None]  # raises once the caller may not be here any more
+Around = Callable[[Any, Context], AbstractAsyncContextManager[Admitted]]
 Unary = Callable[[Any, Context], Awaitable[Any]]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
@@ -43,31 +44,45 @@ class Closing:
     """
 
     def __init__(self) -> None:
-        self._waiting: set[asyncio.Task[Any]] = set()
+        self._waiting: dict[asyncio.Task[Any], Admitted] = {}
+        self._ended: dict[asyncio.Task[Any], Exception] = {}
         self._why: Exception | None = None
 
     def close(self, why: Exception) -> None:
         """End all streams, also those that begin later, with this error."""
         self._why = why
         for task in self._waiting:
-            task.cancel()
+            self._end(task, why)
 
-    async def before_end(self, answer: Awaitable[Answer]) -> Answer:
-        """The answer, or the error once we are closed."""
+    def check(self) -> None:
+        """End the streams of those who may not be here any more; nothing else would wake a quiet one."""
+        for task, still_admitted in self._waiting.items():
+            try:
+                still_admitted()
+            except HaiError as error:
+                self._end(task, error)
+
+    def _end(self, task: asyncio.Task[Any], why: Exception) -> None:
+        self._ended[task] = why
+        task.cancel()
+
+    async def before_end(self, answer: Awaitable[Answer], still_admitted: Admitted) -> Answer:
+        """The answer, or the error once we are closed or the caller is not admitted."""
         task = asyncio.current_task()
         assert task is not None
-        self._waiting.add(task)
+        self._waiting[task] = still_admitted
         try:
             if self._why is not None:
-                task.cancel()
+                self._end(task, self._why)
             return await answer
         except asyncio.CancelledError:
-            if self._why is None:
+            if task not in self._ended:
                 raise
             task.uncancel()
-            raise self._why from None
+            raise self._ended[task] from None
         finally:
-            self._waiting.discard(task)
+            del self._waiting[task]
+            self._ended.pop(task, None)
 
 
 def wrap(
@@ -129,7 +144,9 @@ def _generated(inner: Any, around: Around, closing: Closing) -> Any:
             around(request, context) as still_admitted,
             aclosing(inner(request, context)) as answers,
         ):
-            while (answer := await closing.before_end(anext(answers, _END))) is not _END:
+            while (
+                answer := await closing.before_end(anext(answers, _END), still_admitted)
+            ) is not _END:
                 still_admitted()
                 yield answer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -217,16 +217,31 @@ async def test_calls_are_counted_by_method_and_code(platform: Any, expect_refusa
     ]
 
 
-async def test_a_revoked_token_ends_its_open_streams(platform: Any, make_spec: Any) -> None:
-    secret = await platform.token("ada")
-    watch = platform.with_token(secret).tasks.WatchTasks(pb.WatchTasksRequest())
-    await watch.read()
+async def revoke(platform: Any) -> None:
     await platform.directory.revoke_token(platform.directory.tokens_of("ada")[0].id)
-    other = await platform.caller("ada")
-    await other.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("one")))
+
+
+async def deactivate(platform: Any) -> None:
+    await platform.directory.update_user(replace(platform.directory.user("ada"), active=False))
+
+
+@pytest.mark.parametrize("ended", [revoke, deactivate])
+async def test_who_may_not_stay_is_sent_out_of_a_stream_in_which_nothing_happens(
+    platform: Any, make_spec: Any, ended: Callable[[Any], Awaitable[None]]
+) -> None:
+    secret, other = await platform.token("ada"), await platform.caller("bob")
+    watch, theirs = (
+        caller.tasks.WatchTasks(pb.WatchTasksRequest())
+        for caller in (platform.with_token(secret), other)
+    )
+    await watch.read()
+    await theirs.read()
+    await ended(platform)
     with pytest.raises(aio.AioRpcError) as caught:
-        await watch.read()
+        await asyncio.wait_for(watch.read(), 10)
     assert caught.value.code() is C.UNAUTHENTICATED
+    await other.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("one")))
+    await theirs.read()  # those of others go on
 
 
 async def test_a_token_in_the_past_is_not_made(platform: Any, expect_refusal: Any) -> None:
