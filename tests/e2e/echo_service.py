@@ -13,6 +13,8 @@ async def echo(request: web.Request) -> web.StreamResponse:
         return await _websocket(request)
     if request.path == "/large":
         return await _large(request)
+    if request.path == "/cut":
+        return await _cut(request)
     if request.path == "/cookies":
         answer = web.Response(text="set")
         answer.headers.add("Set-Cookie", "own=1; Path=/; Domain=localhost; HttpOnly")
@@ -35,6 +37,15 @@ async def _large(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     for _ in range(int(request.query["pieces"])):
         await response.write(b"x" * 65536)
+    return response
+
+
+async def _cut(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"half")
+    assert request.transport is not None
+    request.transport.close()
     return response
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 from yarl import URL
 
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
+from hai_backend.proxy.connections import Limits
 from tests.e2e.reaching import Reach, origin_of, reach, signed_in
 
+STRANGERS = Limits().strangers
 TOKENLIKE = {"Authorization": "Bearer hai_secret", "Proxy-Authorization": "Basic eA=="}
 
 
@@ -224,6 +227,30 @@ async def test_hostile_bytes(here: Reach, web: aiohttp.ClientSession) -> None:
         answer = await raw(url, request)
         assert b"200 OK" not in answer.split(b"\r\n")[0], (name, answer[:300])
         assert b"smuggled" not in answer, name
+
+
+async def test_strangers_without_end_keep_nobody_out(
+    here: Reach, web: aiohttp.ClientSession
+) -> None:
+    url = await signed_in(web, here.client, (await here.task()).id)
+    port = urlsplit(url).port
+    idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(STRANGERS + 20)]
+    assert await status(web, url) == 200
+    async with asyncio.timeout(10):
+        for reader, _ in idle[:20]:
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+    assert not any(reader.at_eof() for reader, _ in idle[-20:])
+    for _, writer in idle:
+        writer.transport.abort()
+
+
+async def test_an_answer_that_breaks_off_looks_cut(here: Reach, web: aiohttp.ClientSession) -> None:
+    url = await signed_in(web, here.client, (await here.task()).id)
+    netloc, cookie = urlsplit(url).netloc, cookie_of(web, url)
+    head = f"GET /cut HTTP/1.1\r\nHost: {netloc}\r\nCookie: {cookie}\r\nAccept: text/html\r\n\r\n"
+    answer = await raw(url, head.encode())
+    assert answer.endswith(b"\r\n\r\n4\r\nhalf\r\n")
 
 
 async def test_paths_are_not_walked(here: Reach, web: aiohttp.ClientSession) -> None:

@@ -10,18 +10,22 @@ from urllib.parse import urlencode
 
 from hai_backend.auth.permissions import Identity
 from hai_backend.proxy.addresses import OURS
+from hai_backend.proxy.connections import Limits
 from hai_backend.proxy.rooms import Rooms
 
 if TYPE_CHECKING:
     from hai_backend.proxy.server import ProxyServer
 
+_LIMITS = Limits()
+
 
 class Front:
     """Implements services.containers.Browsers."""
 
-    def __init__(self, rooms: Rooms, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, rooms: Rooms, tls: ssl.SSLContext | None, limits: Limits = _LIMITS) -> None:
         self._rooms = rooms
         self._tls = tls
+        self._limits = limits
         self._server: ProxyServer | None = None
         self._one = asyncio.Lock()
 
@@ -42,7 +46,7 @@ class Front:
             if self._server is None:
                 from hai_backend.proxy.server import ProxyServer
 
-                self._server = await ProxyServer.started(self._rooms, self._tls)
+                self._server = await ProxyServer.started(self._rooms, self._tls, self._limits)
         await self._server.receive(connection)
 
     def check(self) -> None:

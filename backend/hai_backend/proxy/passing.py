@@ -6,6 +6,7 @@ So nothing that the two sides could read differently gets through: each is frame
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,9 +20,12 @@ from hai_backend.proxy.headers import to_browser, to_service
 HEARTBEAT_SECONDS = 30.0
 _MESSAGE_BYTES = 64 * 1024 * 1024
 _CONNECT_SECONDS = 15.0
-_NO_BODY = ("GET", "HEAD", "OPTIONS", "TRACE")
 _GONE_CODES = (1005, 1006)  # may not be sent
 SESSION_ENDED = 1008
+
+
+class BodyStopped(Exception):
+    """A browser has begun to send a body and does not go on."""
 
 
 class Passage:
@@ -48,22 +52,42 @@ def is_websocket(request: web.Request) -> bool:
 
 
 async def pass_on(
-    session: aiohttp.ClientSession, passage: Passage, set_cookie: str
+    session: aiohttp.ClientSession, passage: Passage, set_cookie: str, body_seconds: float
 ) -> web.StreamResponse:
-    """Answer with what the service answers. Raises ClientError when it does not."""
+    """Answer with what the service answers. Raises ClientError when it does not, and BodyStopped."""
     request = passage.request
-    body = request.content if request.body_exists or request.method not in _NO_BODY else None
-    if not request.body_exists:
-        body = None
-    async with session.request(
-        request.method,
-        passage.url,
-        headers=passage.headers,
-        data=body,
-        allow_redirects=False,
-        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-    ) as answer:
-        return await _answer(request, answer, passage.cookie, set_cookie)
+    body = _Body(request, body_seconds)
+    try:
+        async with session.request(
+            request.method,
+            passage.url,
+            headers=passage.headers,
+            data=body.pieces() if request.body_exists else None,
+            allow_redirects=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        ) as answer:
+            return await _answer(request, answer, passage.cookie, set_cookie)
+    except (aiohttp.ClientError, TimeoutError):
+        if body.stopped:
+            raise BodyStopped from None
+        raise
+
+
+class _Body:
+    """What a browser sends, as it comes; `stopped` when nothing came for so long."""
+
+    def __init__(self, request: web.Request, seconds: float) -> None:
+        self._content = request.content
+        self._seconds = seconds
+        self.stopped = False
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            while piece := await asyncio.wait_for(self._content.readany(), self._seconds):
+                yield piece
+        except TimeoutError:
+            self.stopped = True
+            raise
 
 
 async def _answer(

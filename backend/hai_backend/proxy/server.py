@@ -23,6 +23,7 @@ from hai_backend.domain.task import Task
 from hai_backend.loops.tunnels import rank_of
 from hai_backend.proxy import pages, passing
 from hai_backend.proxy.addresses import OURS, Place
+from hai_backend.proxy.connections import Connections, Limits
 from hai_backend.proxy.connector import TunnelConnector, Unreached, host_of
 from hai_backend.proxy.headers import cookie_value, foreign, set_cookie
 from hai_backend.proxy.rooms import Rooms
@@ -46,9 +47,11 @@ _PRIVATE = {
 class ProxyServer:
     """Serves connections that the door accepts. Make it with `started`."""
 
-    def __init__(self, rooms: Rooms, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, rooms: Rooms, tls: ssl.SSLContext | None, limits: Limits) -> None:
         self._r = rooms
         self._tls = tls
+        self._limits = limits
+        self._connections = Connections(limits)
         self._session = passing.client(TunnelConnector(rooms.tunnels))
         application = web.Application(client_max_size=0)
         application.router.add_route("*", "/{path:.*}", self._handle)
@@ -58,27 +61,33 @@ class ProxyServer:
             handle_signals=False,
             handler_cancellation=True,
             auto_decompress=False,
+            keepalive_timeout=limits.idle_seconds,
             shutdown_timeout=_SHUTDOWN_SECONDS,
         )
         self._sockets: dict[web.WebSocketResponse, tuple[Place, str]] = {}
         self._closing: set[asyncio.Task[bool]] = set()
 
     @classmethod
-    async def started(cls, rooms: Rooms, tls: ssl.SSLContext | None) -> ProxyServer:
+    async def started(cls, rooms: Rooms, tls: ssl.SSLContext | None, limits: Limits) -> ProxyServer:
         """Ready for connections."""
-        server = cls(rooms, tls)
+        server = cls(rooms, tls, limits)
         await server._runner.setup()
         return server
 
     async def receive(self, connection: socket.socket) -> None:
         """One connection of a browser."""
         assert self._runner.server is not None
-        await asyncio.get_running_loop().connect_accepted_socket(
-            self._runner.server,
-            connection,
-            ssl=self._tls,
-            ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._tls else None,
-        )
+        guarded = self._connections.guarded(self._runner.server)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: guarded,
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._tls else None,
+            )
+        except BaseException:
+            guarded.gone()
+            raise
 
     async def close(self) -> None:
         """End every connection; browsers come back by themselves."""
@@ -98,6 +107,7 @@ class ProxyServer:
                 self._end(open_socket, passing.SESSION_ENDED, "signed out")
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self._connections.asked(request.protocol)
         place = self._r.addresses.place(request.host, request.raw_path.partition("?")[0])
         if place is None:
             return self._page(request, "nothing", 404)
@@ -107,6 +117,8 @@ class ProxyServer:
         visitor = self._r.sessions.visitor(place.task_id, session)
         if visitor is None:
             return self._page(request, "login", 401)
+        if not self._connections.belongs(request.protocol, visitor.name):
+            return self._closed(self._page(request, "full", 429))
         if foreign(
             request.headers, self._r.addresses.origin(place.task_id, place.service), request.method
         ):
@@ -174,9 +186,12 @@ class ProxyServer:
                 return await passing.pass_websocket(
                     self._session, passage, lambda opened: self._open(opened, place, session)
                 )
-            return await passing.pass_on(self._session, passage, self._renewed(place, session))
+            fresh, patience = self._renewed(place, session), self._limits.body_seconds
+            return await passing.pass_on(self._session, passage, fresh, patience)
         except aiohttp.WSServerHandshakeError as refused:
             return web.Response(status=refused.status)
+        except passing.BodyStopped:
+            return self._closed(web.Response(status=408))
         except (Unreached, aiohttp.ClientError, TimeoutError) as error:
             log.info("a service does not answer", task=task.id, service=service, why=str(error))
             return await self._standing(request, place, task, service)
@@ -237,6 +252,10 @@ class ProxyServer:
             line = f"data: {status.as_json()}" if status is not None else ":"
             await response.write(f"{line}\n\n".encode())
         return response
+
+    def _closed(self, answer: web.Response) -> web.Response:
+        answer.force_close()
+        return answer
 
     def _page(self, request: web.Request, key: str, status: int) -> web.Response:
         speech = pages.language(request.headers.get("Accept-Language", ""))

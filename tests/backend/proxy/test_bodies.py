@@ -1,0 +1,67 @@
+"""Bodies that never end, through the proxy's two halves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from hai_backend.proxy import passing
+
+PATIENCE = 0.2
+
+
+@asynccontextmanager
+async def proxied() -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    """A proxy before a service that reads all of a body and says its size."""
+
+    async def service(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=str(len(await request.read())))
+
+    behind = web.Application(client_max_size=1 << 30)
+    behind.router.add_route("*", "/{path:.*}", service)
+    async with TestServer(behind) as far, passing.client(aiohttp.TCPConnector()) as ours:
+
+        async def front(request: web.Request) -> web.StreamResponse:
+            host = f"{far.host}:{far.port}"
+            passage = passing.Passage(request, host, request.path, "u", "http", "c")
+            try:
+                return await passing.pass_on(ours, passage, "", PATIENCE)
+            except passing.BodyStopped:
+                return web.Response(status=408)
+
+        before = web.Application(client_max_size=0)
+        before.router.add_route("*", "/{path:.*}", front)
+        async with TestServer(before) as near, aiohttp.ClientSession() as browser:
+            yield browser, str(near.make_url("/"))
+
+
+async def pieces(count: int, pause: float) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield b"x"
+        await asyncio.sleep(pause)
+
+
+async def test_a_slow_body_arrives_as_long_as_it_goes_on() -> None:
+    async with (
+        proxied() as (browser, url),
+        browser.post(url, data=pieces(12, PATIENCE / 8)) as answer,
+    ):
+        assert await answer.text() == "12"
+
+
+async def test_a_body_that_does_not_go_on_is_given_up() -> None:
+    async with proxied() as (browser, url):
+        gone = asyncio.Event()
+
+        async def stops() -> AsyncIterator[bytes]:
+            yield b"x"
+            await gone.wait()
+
+        async with asyncio.timeout(10), browser.post(url, data=stops()) as answer:
+            assert answer.status == 408
+            gone.set()

@@ -1,0 +1,159 @@
+"""Who is slow on purpose, or opens connections without end: what the proxy bears with, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from hai_backend.proxy.connections import Connections, Limits
+
+LIMITS = Limits(head_seconds=0.2, idle_seconds=0.2, strangers=3, per_user=2)
+PATIENT = Limits(head_seconds=60, strangers=3, per_user=2)
+Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass
+class Door:
+    """A server behind guarded connections; `/NAME` shows the session of that user, `/` none."""
+
+    connections: Connections
+    port: int
+    opened: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def knock(self, *heads: str) -> Wire:
+        """A new connection, on which these are asked."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.opened.append(writer)
+        for head in heads:
+            writer.write(head.encode())
+            if head.endswith("\r\n\r\n"):
+                await reader.readuntil(b"END")
+        return reader, writer
+
+
+@asynccontextmanager
+async def door(limits: Limits) -> AsyncIterator[Door]:
+    connections = Connections(limits)
+
+    async def answer(request: web.Request) -> web.Response:
+        connections.asked(request.protocol)
+        user = request.path.strip("/")
+        full = bool(user) and not connections.belongs(request.protocol, user)
+        return web.Response(text="full END" if full else "END")
+
+    application = web.Application()
+    application.router.add_get("/{user:.*}", answer)
+    runner = web.AppRunner(application, keepalive_timeout=limits.idle_seconds, shutdown_timeout=0.1)
+    await runner.setup()
+    assert runner.server is not None
+    made = runner.server
+    server = await asyncio.get_running_loop().create_server(
+        lambda: connections.guarded(made), "127.0.0.1", 0
+    )
+    found = Door(connections, server.sockets[0].getsockname()[1])
+    try:
+        yield found
+    finally:
+        for writer in found.opened:
+            writer.transport.abort()
+        server.close()
+        await runner.cleanup()
+
+
+def asks(path: str) -> str:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def ended(wire: Wire) -> bool:
+    """The other side closes it, before long."""
+    try:
+        async with asyncio.timeout(10):
+            return await wire[0].read() == b""
+    except ConnectionResetError:
+        return True
+
+
+def is_open(wire: Wire) -> bool:
+    return not wire[0].at_eof() and wire[0].exception() is None
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        pytest.param((), id="says nothing"),
+        pytest.param(("GET / HTTP/1.1\r\nHost: x\r\nX: ",), id="a head without end"),
+        pytest.param((asks("/"), "GET / HT"), id="a second head without end"),
+        pytest.param((asks("/eve"), "GET / HT"), id="signed in, a head without end"),
+        pytest.param((asks("/eve"),), id="signed in, asks nothing more"),
+    ],
+)
+async def test_who_does_not_go_on_is_cut(heads: tuple[str, ...]) -> None:
+    async with door(LIMITS) as here:
+        wire = await here.knock(*heads)
+        assert here.connections.count == 1
+        assert await ended(wire)
+        assert here.connections.count == 0
+
+
+async def test_a_drop_now_and_then_buys_no_time() -> None:
+    async with door(LIMITS) as here:
+        _, writer = await here.knock("GET / HTTP/1.1\r\n")
+
+        async def drip() -> None:
+            while not writer.transport.is_closing():
+                writer.write(b"X")
+                await asyncio.sleep(0.02)
+
+        async with asyncio.timeout(10):
+            await drip()
+
+
+async def test_of_many_strangers_the_first_makes_room_and_users_stay() -> None:
+    async with door(PATIENT) as here:
+        user = await here.knock(asks("/eve"))
+        strangers = [await here.knock(asks("/")) for _ in range(5)]
+        assert [await ended(wire) for wire in strangers[:2]] == [True, True]
+        assert all(is_open(wire) for wire in (user, *strangers[2:]))
+        assert here.connections.count == 4
+
+
+async def test_a_user_has_so_many_and_takes_none_of_others() -> None:
+    async with door(PATIENT) as here:
+        for _ in range(2):
+            await here.knock(asks("/eve"))
+        reader, writer = await here.knock()
+        writer.write(asks("/eve").encode())
+        assert b"full END" in await reader.readuntil(b"END")
+        await here.knock(asks("/bob"))
+        here.opened[0].transport.abort()
+        for _ in range(1000):
+            if here.connections.count == 3:
+                break
+            await asyncio.sleep(0.01)
+        writer.write(asks("/eve").encode())
+        assert b"full" not in await reader.readuntil(b"END")
+
+
+async def test_a_connection_that_others_use_too_counts_for_the_last_one() -> None:
+    """As ingresses have them."""
+    async with door(PATIENT) as here:
+        for _ in range(2):
+            await here.knock(asks("/eve"), asks("/bob"))
+        reader, writer = await here.knock()
+        for user, said in (("eve", False), ("bob", True)):
+            writer.write(asks(f"/{user}").encode())
+            assert (b"full" in await reader.readuntil(b"END")) is said
+
+
+async def test_a_connection_that_never_came_to_be_is_not_counted() -> None:
+    connections = Connections(PATIENT)
+    guarded = connections.guarded(asyncio.Protocol)
+    assert connections.count == 1
+    guarded.gone()
+    guarded.gone()
+    assert connections.count == 0
