@@ -49,6 +49,7 @@ from hai_backend.proxy.rooms import Rooms
 from hai_backend.proxy.sessions import Sessions
 from hai_backend.proxy.standing import Standing
 from hai_backend.sched import Policy
+from hai_backend.services import node_labels
 from hai_backend.services.agent_ports import AgentPorts
 from hai_backend.services.agent_service import AgentService
 from hai_backend.services.assemble import Parts, gate_of, servicers
@@ -103,8 +104,8 @@ class Reign:
         self.directory = Directory(store, changed=self._ring)
         self.hub = Hub()
         self.tunnels = Tunnels(self.hub)
-        self.board = ServiceBoard(self.clock)
         self.directory.checking.append(self.tunnels.check)
+        self.board = ServiceBoard(self.clock)
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
         self.cluster = Cluster(store, self.clock, changed=self._ring)
         self._shared = Shared(settings.common, settings.kubernetes)
@@ -233,6 +234,7 @@ class Reign:
             policy=self.policy,
             name=self.settings.cluster,
             launcher=self.launcher.name,
+            watched_labels=node_labels.watched(self.settings.kubernetes),
             node_ports=range(self.settings.node_ports_from, self.settings.node_ports_to + 1),
             image_check=self.settings.image_check,
             launcher_images=frozenset({"default", *self.settings.kubernetes.get("images", {})}),

@@ -327,6 +327,16 @@ async def test_nodes(client: Client) -> None:
     assert (await client.nodes.update_group(node.group, True)).packed
 
 
+async def test_labels_of_a_node(client: Client) -> None:
+    name = (await client.nodes.list())[0].name
+    first = {"rack": "r7", "old": ""}
+    assert (await client.nodes.label(name, first)).labels == first
+    await client.nodes.label(name, {"rack": "r8"}, remove=["old", "never-there"])
+    assert (await client.nodes.get(name)).labels == {"rack": "r8"}
+    with pytest.raises(errors.NotFound):
+        await client.nodes.label("nope", {"rack": "r7"})
+
+
 async def test_a_snapshot_of_the_scheduler(client: Client) -> None:
     text = b"".join([part async for part in client.nodes.snapshot(anonymous=True)])
     found = json.loads(text)

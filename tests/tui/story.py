@@ -11,13 +11,12 @@ from pathlib import Path
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task
-from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
 from hai.v1.user_pb2 import ROLE_ADMIN, ROLE_USER, Quota, User
 from hai_backend.domain.node import Node
 from hai_backend.testing import ManualClock
 from hai_backend.testing.played import PlayedLauncher
 from hai_backend.testing.server import running_server
-from hai_tui.demo import TRACE
+from hai_tui.demo import TRACE, loss_line, training
 from hai_tui.status import status_of
 
 _GIB = 1 << 30
@@ -42,15 +41,7 @@ class Story:
         self, user: str, name: str, nodes: int, priority: int, tags: str = "", *, until: str
     ) -> int:
         """Submit and wait until it stands as it should; four minutes pass."""
-        spec = TaskSpec(
-            version=2,
-            name=name,
-            priority=priority,
-            spec=ProgramSpec(workspace="/ws/train", entrypoint="train.py", parameters=["--fp16"]),
-            resource=ResourceSpec(group="train", node_count=nodes),
-            options=OptionsSpec(tags=[tag for tag in tags.split(",") if tag]),
-        )
-        task = await self.people[user].tasks.create(spec)
+        task = await self.people[user].tasks.create(training(name, nodes, priority, tags))
         await self.becomes(task.id, until)
         self.clock.advance(240)
         return task.id
@@ -79,8 +70,7 @@ class Story:
         for step in range(1, 41):
             self.clock.advance(0.5)
             for rank in range(ranks):
-                loss = 6.9 / (1 + step / 9) + rank / 100
-                line = f"step {step * 10:4}  loss {loss:.3f}  lr 3.0e-04"
+                line = loss_line(step, rank)
                 self.launcher.players[id, rank].print([line], self.clock.now())
 
 
@@ -120,6 +110,7 @@ async def _person(admin: Client, name: str) -> str:
 async def _day(day: Story) -> None:
     """Tasks 1 to 12: a success, a stop, a failure, one held, one that outranks two others, a queue."""
     await day.admin.nodes.cordon("gpu-15", "fan replaced")
+    await day.admin.nodes.label("gpu-08", {"fabric": "ib", "rack": "r3"})
     await day.submit("alice", "tokenize-corpus", 1, 10, "data", until="RUNNING")
     day.launcher.players[1, 0].exit(0)
     await day.becomes(1, "SUCCEEDED")

@@ -13,6 +13,7 @@ from hai_tui.cluster.chart import area
 from hai_tui.cluster.layout import Place, beside, cell_for, natural, place_of, rows_of
 from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
 from hai_tui.cluster.tree import branches
+from hai_tui.labels import edited
 
 
 def node(name: str, *users: str, group: str = "default", zone: str = "", **more: object) -> Node:
@@ -140,6 +141,45 @@ async def test_a_node_is_taken_out_of_service_and_back(server, drive, client) ->
         await tui.shows("takes no work already")
         await tui.press("u")
         await tui.shows("□ 2 free")
+
+
+@pytest.mark.parametrize(
+    ("had", "line", "labels", "remove"),
+    [
+        pytest.param({}, "rack=r7, fabric=ib", {"rack": "r7", "fabric": "ib"}, [], id="new ones"),
+        pytest.param({"rack": "r7"}, "rack=r8", {"rack": "r8"}, [], id="another value"),
+        pytest.param({"rack": "r7", "old": ""}, "rack=r7", {}, ["old"], id="one is left out"),
+        pytest.param({"rack": "r7", "old": ""}, "rack=r7 old", {}, [], id="nothing changed"),
+        pytest.param({"rack": "r7"}, "rack=r7 old-", {}, ["old"], id="as kubectl removes"),
+    ],
+)
+def test_what_was_done_to_a_line_of_labels(
+    had: dict[str, str], line: str, labels: dict[str, str], remove: list[str]
+) -> None:
+    change = edited(node("a", labels=had), line)
+    assert (change.labels, list(change.remove)) == (labels, remove)
+
+
+async def test_labels_are_edited_and_found(server, drive, client) -> None:
+    await client.nodes.label("node1", {"rack": "r7", "old": "x"})
+    async with drive(server.profile, start="cluster", size=(120, 30)) as tui:
+        await tui.shows("□ 2 free")
+        await tui.press("/", *"rack=r7", "enter")
+        await tui.shows("labels old=x rack=r7")
+        await tui.press("L", *["backspace"] * len("old=x rack=r7"), *"rack=r8", "enter")
+        await tui.shows("node1: labels: rack=r8")
+        assert (await client.nodes.get("node1")).labels == {"rack": "r8"}
+        await tui.press("L", *" a/b/c=d", "enter")
+        await tui.shows("DNS name")
+
+
+async def test_labels_in_the_list_of_nodes(server, drive, client) -> None:
+    async with drive(server.profile, start="nodes node1", size=(160, 30)) as tui:
+        await tui.shows("1 of 2")
+        await tui.press("L", *"-rack=r7", "ctrl+s")
+        await tui.shows("labels: node1", "1 to 63 letters")
+        await tui.press("home", "delete", "ctrl+s", "w")
+        await tui.shows("LABELS", "rack=r7")
 
 
 async def test_a_drain_says_who_is_concerned_first(server, drive, submit, client) -> None:

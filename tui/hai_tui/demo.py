@@ -88,6 +88,24 @@ _FLIPS = (
 )
 
 
+def training(name: str, nodes: int, priority: int, tags: str = "") -> TaskSpec:
+    """What people of this cluster submit; `tags` with commas between them."""
+    return TaskSpec(
+        version=2,
+        name=name,
+        priority=priority,
+        spec=ProgramSpec(workspace="/ws/train", entrypoint="train.py", parameters=["--fp16"]),
+        resource=ResourceSpec(group="train", node_count=nodes),
+        options=OptionsSpec(tags=[tag for tag in tags.split(",") if tag]),
+    )
+
+
+def loss_line(step: int, rank: int) -> str:
+    """What their programs print."""
+    loss = 6.9 / (1 + step / 9) + rank / 100
+    return f"step {step * 10:4}  loss {loss:.3f}  lr 3.0e-04"
+
+
 class DemoClient(FakeClient):
     """The fake client with a cluster in it."""
 
@@ -107,6 +125,7 @@ async def demo() -> DemoClient:
     for node in list(client.world.nodes.values())[:16]:
         node.zone = "a" if node.name < "gpu-08" else "b"
     await client.nodes.cordon("gpu-15", "fan replaced")
+    await client.nodes.label("gpu-08", {"fabric": "ib", "rack": "r3"})
     await _people(client)
     for name, user, nodes, priority, tags in _TASKS:
         await _submit(client, name, user, nodes, priority, tags)
@@ -127,16 +146,8 @@ async def _people(client: DemoClient) -> None:
 async def _submit(
     client: DemoClient, name: str, user: str, nodes: int, priority: int, tags: str
 ) -> None:
-    spec = TaskSpec(
-        version=2,
-        name=name,
-        priority=priority,
-        spec=ProgramSpec(workspace="/ws/train", entrypoint="train.py", parameters=["--fp16"]),
-        resource=ResourceSpec(group="train", node_count=nodes),
-        options=OptionsSpec(tags=[tag for tag in tags.split(",") if tag]),
-    )
     client.world.user, me = user, client.world.user
-    await client.tasks.create(spec)
+    await client.tasks.create(training(name, nodes, priority, tags))
     client.world.user = me
 
 
@@ -215,8 +226,7 @@ def _print(client: DemoClient, id: int) -> None:
     for step in range(1, 41):
         client.world.now += 0.5
         for rank in range(4):
-            loss = 6.9 / (1 + step / 9) + rank / 100
-            client.print(id, f"step {step * 10:4}  loss {loss:.3f}  lr 3.0e-04", rank=rank)
+            client.print(id, loss_line(step, rank), rank=rank)
 
 
 _GOODPUT = Goodput(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+Labels = tuple[tuple[str, str], ...]
+"""Names and values, by name."""
+
 
 class NodeState(StrEnum):
     READY = "READY"
@@ -27,6 +30,7 @@ class Node:
     topology: tuple[str, ...] = ()  # leaf switch first, then wider
     reason: str = ""
     updated_at: float = 0.0
+    labels: Labels = ()  # what operators have noted
     held: str = ""  # why the launcher wants nothing new there; never stored: it says so again
     mig: str = ""  # profile of the slices that count as its GPUs, if they do; never stored, too
 

@@ -6,13 +6,15 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hai_backend.domain import capability
+
 
 class Right(StrEnum):
     """Everything that can be granted; operators and admins have all that concern tasks, nodes, storage and images."""
 
     ASSIGN_NODES = "assign_nodes"  # tasks on nodes by name
     MANAGE_TASKS = "manage_tasks"  # see and steer everybody's tasks
-    MANAGE_NODES = "manage_nodes"  # cordon, drain, policies of groups
+    MANAGE_NODES = "manage_nodes"  # cordon, drain, label, policies of groups
     MANAGE_USERS = "manage_users"  # accounts that can do no more than the holder
     MANAGE_QUOTAS = "manage_quotas"  # quotas and shares
     MANAGE_TOKENS = "manage_tokens"  # tokens for accounts that can do no more than the holder
@@ -33,7 +35,7 @@ class Right(StrEnum):
 _ARGUMENTS = {
     Right.CUSTOM_SERVICE: (r"(http|tcp|local):(\*|[0-9]{1,5})", "custom_service:http:8080"),
     Right.IMAGE: (r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._/-]*)?", "image:registry/team/"),
-    Right.CAP: (r"(?!ALL$|CAP_)[A-Z][A-Z_]{1,40}", "cap:IPC_LOCK"),
+    Right.CAP: (r".+", "cap:IPC_LOCK"),
     Right.GID: (r"[1-9][0-9]{0,9}", "gid:2000"),
     Right.PORTS: (r"[0-9]{1,4}", "ports:4"),
     Right.WORKSPACE_GB: (r"[0-9]{1,7}", "workspace_gb:500"),
@@ -60,4 +62,4 @@ def fault(text: str) -> str:
         return f"{name} takes no argument"
     if pattern and not re.fullmatch(pattern, argument):
         return f"{text[:60]!r} must look like {example}"
-    return ""
+    return capability.fault(argument) if name == Right.CAP else ""

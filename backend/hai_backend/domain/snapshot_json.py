@@ -66,7 +66,7 @@ def anonymous(snapshot: Snapshot) -> Snapshot:
     """People are u1, u2, …, user groups g1, g2, … and names of tasks x1, x2, …, numbered in their order, so that the
     scheduler decides alike.
 
-    Reasons that operators gave are left out. Nodes, groups and zones keep their names.
+    Reasons and labels that operators gave are left out. Nodes, groups and zones keep their names.
     """
     told = [*snapshot.tasks, *(ending.task for ending in snapshot.endings)]
     users = {task.user for task in told} | {row.user for row in snapshot.quotas}
@@ -80,7 +80,7 @@ def anonymous(snapshot: Snapshot) -> Snapshot:
 
     return replace(
         snapshot,
-        nodes=tuple(replace(node, reason="") for node in snapshot.nodes),
+        nodes=tuple(replace(node, reason="", labels=()) for node in snapshot.nodes),
         tasks=tuple(hidden(task) for task in snapshot.tasks),
         endings=tuple(replace(ending, task=hidden(ending.task)) for ending in snapshot.endings),
         quotas=tuple(replace(row, user=people[row.user]) for row in snapshot.quotas),

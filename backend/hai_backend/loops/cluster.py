@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 
 from hai_backend.domain.errors import NotFound
-from hai_backend.domain.node import Group, Node, NodeState
+from hai_backend.domain.node import Group, Labels, Node, NodeState
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
 from hai_backend.sched.group_policy import readable
@@ -37,6 +37,7 @@ class Cluster:
         self._named: dict[str, Group] = {}  # by nodes
         self._unseen: set[str] = set()  # since the server started
         self._versions: dict[str, int] = {}
+        self._writing = asyncio.Lock()  # from reading a node until its change is stored
         self.feed = Feed()
         self.steady = asyncio.Lock()  # held while runs are placed, and while a group's rules change
         self.suspend_on: SuspendOn | None = None  # set once by main: the two know each other
@@ -72,8 +73,9 @@ class Cluster:
         removed = [replace(n, state=NodeState.NOT_READY, reason="removed") for n in gone]
         lost = []
         for node in [*nodes, *removed]:
-            known = self._nodes.get(node.name)
-            new = await self._take_over(node, known)
+            async with self._writing:
+                known = self._nodes.get(node.name)
+                new = await self._take_over(node, known)
             hoped = known and (known.state is NodeState.READY or node.name in self._unseen)
             if hoped and new.state is NodeState.NOT_READY:
                 lost.append(new)
@@ -87,17 +89,20 @@ class Cluster:
             await self._save(replace(node, updated_at=now))
             return node
         reason = known.reason if known.cordoned else node.reason
-        new = replace(node, cordoned=known.cordoned, reason=reason, updated_at=known.updated_at)
+        said = replace(node, cordoned=known.cordoned, reason=reason, labels=known.labels)
+        new = replace(said, updated_at=known.updated_at)
         if new != known:
             await self._save(replace(new, updated_at=now))
         return new
 
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
         """Take a node out of scheduling, or bring it back. Raises NotFound."""
-        node = self._node(name)
         why = f"{reason or 'cordoned'} ({by})" if cordoned else ""
-        changed = replace(node, cordoned=cordoned, reason=why, updated_at=self._clock.now())
-        return await self._save(changed)
+        return await self._change(name, lambda node: replace(node, cordoned=cordoned, reason=why))
+
+    async def set_labels(self, name: str, change: Callable[[Labels], Labels]) -> Node:
+        """Give a node other labels, made from those that it has. Raises NotFound, and what `change` raises."""
+        return await self._change(name, lambda node: replace(node, labels=change(node.labels)))
 
     async def drain(self, name: str, reason: str, by: str) -> Node:
         """Take a node out of scheduling and suspend what runs there. Raises NotFound."""
@@ -112,10 +117,12 @@ class Cluster:
         self._changed()
         return group
 
-    def _node(self, name: str) -> Node:
-        if name not in self._nodes:
-            raise NotFound(f"there is no node {name!r}; `hai nodes` lists them")
-        return self._nodes[name]
+    async def _change(self, name: str, change: Callable[[Node], Node]) -> Node:
+        async with self._writing:
+            if name not in self._nodes:
+                raise NotFound(f"there is no node {name!r}; `hai nodes` lists them")
+            changed = change(self._nodes[name])
+            return await self._save(replace(changed, updated_at=self._clock.now()))
 
     async def _save(self, node: Node) -> Node:
         await self._store.save_node(node)

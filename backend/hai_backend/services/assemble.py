@@ -99,6 +99,7 @@ class Parts:
     name: str = "local"
     launcher: str = "process"
     default_group: str = "default"
+    watched_labels: frozenset[str] = frozenset()  # of nodes in Kubernetes: they say what nodes are
     node_ports: range = range(30_000, 32_768)
     image_check: str = ""  # as in config.Settings
     launcher_images: frozenset[str] = frozenset({"default"})  # names that the launcher knows itself
@@ -122,9 +123,9 @@ def gate_of(parts: Parts, limits: CallLimits = DEFAULTS) -> Gate:
     gate = Gate(
         parts.directory, parts.store.add_audit, parts.clock, limits=limits, observe=parts.observe
     )
-
     parts.directory.checking.append(gate.check)
     return gate
+
 
 def servicers(parts: Parts) -> Servicers:
     """One of each service."""
@@ -142,6 +143,7 @@ def servicers(parts: Parts) -> Servicers:
             access,
             NodeGroups(_group_rooms(parts, capacity)),
             parts.scheduling,
+            parts.watched_labels,
         ),
         users=UserService(
             parts.directory,

@@ -29,4 +29,5 @@ def node_to_proto(node: Node, tenants: Iterable[pb.NodeTenant], version: int) ->
         update_time=timestamp(node.updated_at or None),
         version=version,
         mig_profile=node.mig,
+        labels=dict(node.labels),
     )

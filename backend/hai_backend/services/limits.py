@@ -12,6 +12,7 @@ VALUE_BYTES = 128 * 1024 - 1  # one variable `NAME=value`: Linux refuses longer 
 IMAGE_CHARS = 255
 URL_CHARS = 2048
 NODES = 10_000
+LABELS = 64  # of one node
 GPUS = 1024
 CPUS = 4096
 MEMORY_GB = 1_000_000

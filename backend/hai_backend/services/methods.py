@@ -74,6 +74,7 @@ _TABLE = {
         "CordonNode": _NODES,
         "UncordonNode": _NODES,
         "DrainNode": _NODES,
+        "LabelNode": _NODES,
         "ListGroups": _LOOK,
         "UpdateGroup": _NODES,
         "GetSnapshot": _LOOK_AT_ALL,

@@ -9,7 +9,7 @@ from hai.v1 import node_pb2
 from hai.v1 import node_service_pb2 as pb
 from hai.v1.node_service_pb2_grpc import NodeServiceServicer
 from hai_backend.domain.errors import NotFound
-from hai_backend.services import caller, limits
+from hai_backend.services import caller, limits, node_labels
 from hai_backend.services.bundling import by_size
 from hai_backend.services.dumping import dump
 from hai_backend.services.node_board import NodeBoard, entry_to_proto
@@ -31,12 +31,14 @@ class NodeService(NodeServiceServicer):
         access: TaskAccess,
         groups: NodeGroups,
         scheduling: Scheduling,
+        watched_labels: frozenset[str],
     ) -> None:
         self._cluster = cluster
         self._board = board
         self._access = access
         self._groups = groups
         self._scheduling = scheduling
+        self._watched_labels = watched_labels
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
@@ -78,6 +80,11 @@ class NodeService(NodeServiceServicer):
 
     async def DrainNode(self, request: pb.DrainNodeRequest, context: Context) -> node_pb2.Node:
         await self._cluster.drain(request.name, _reason(request.reason), caller.current().name)
+        return self._one(request.name)
+
+    async def LabelNode(self, request: pb.LabelNodeRequest, context: Context) -> node_pb2.Node:
+        node_labels.check(request, self._watched_labels)
+        await self._cluster.set_labels(request.name, lambda had: node_labels.change(had, request))
         return self._one(request.name)
 
     async def ListGroups(

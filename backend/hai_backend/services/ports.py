@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from hai_backend.domain.node import Group, Node
+from hai_backend.domain.node import Group, Labels, Node
 from hai_backend.domain.plan import Wait
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import Snapshot
@@ -75,6 +75,7 @@ class Cluster(Protocol):
     def groups(self) -> Mapping[str, Group]: ...
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node: ...
     async def drain(self, name: str, reason: str, by: str) -> Node: ...
+    async def set_labels(self, name: str, change: Callable[[Labels], Labels]) -> Node: ...
     async def save_group(self, group: Group, by: str) -> Group: ...
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from hai_backend.domain.node import Labels
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Progress, Suspension
 from hai_backend.domain.task import (
@@ -46,6 +47,16 @@ def dump_names(names: Sequence[str]) -> str:
 def load_names(text: str) -> tuple[str, ...]:
     """The strings that `dump_names` wrote."""
     return () if text == "[]" else tuple(json.loads(text))
+
+
+def dump_labels(labels: Labels) -> str:
+    """Names and values as a JSON text."""
+    return _encode(dict(labels)) if labels else "{}"
+
+
+def load_labels(text: str) -> Labels:
+    """The labels that `dump_labels` wrote."""
+    return () if text == "{}" else tuple(json.loads(text).items())
 
 
 def storable(text: str) -> str:

@@ -9,7 +9,14 @@ from hai_backend.domain.node import Group, Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
 from hai_backend.store.base import AuditRow
-from hai_backend.store.convert import Values, dump_names, load_names, storable
+from hai_backend.store.convert import (
+    Values,
+    dump_labels,
+    dump_names,
+    load_labels,
+    load_names,
+    storable,
+)
 
 
 def node_values(node: Node, version: int) -> Values:
@@ -28,12 +35,14 @@ def node_values(node: Node, version: int) -> Values:
         storable(node.reason),
         node.updated_at,
         version,
+        dump_labels(node.labels),
     )
 
 
 def node_of(row: Sequence[Any]) -> Node:
     """The node of a row."""
-    name, group, zone, state, cordoned, gpus, simulated, cpus, memory, topology, reason, at, _ = row
+    name, group, zone, state, cordoned, gpus, simulated, cpus, memory, topology, *rest = row
+    reason, updated_at, _, labels = rest
     return Node(
         name=name,
         group=group,
@@ -46,7 +55,8 @@ def node_of(row: Sequence[Any]) -> Node:
         memory_bytes=memory,
         topology=load_names(topology),
         reason=reason,
-        updated_at=at,
+        updated_at=updated_at,
+        labels=load_labels(labels),
     )
 
 

@@ -56,6 +56,14 @@ class FakeNodeService:
     async def DrainNode(self, request: nodes.DrainNodeRequest) -> Node:
         return self._cordon(request.name, True, request.reason)
 
+    async def LabelNode(self, request: nodes.LabelNodeRequest) -> Node:
+        """Takes every key and value: what they may be is the server's to say."""
+        node = self._node(request.name)
+        for key in request.remove:
+            node.labels.pop(key, None)
+        node.labels.update(request.labels)
+        return self._world.node_changed(node)
+
     def _cordon(self, name: str, cordoned: bool, reason: str) -> Node:
         node = self._node(name)
         node.cordoned, node.reason = cordoned, reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from hai.v1.node_service_pb2 import (
     DrainNodeRequest,
     GetNodeRequest,
     GetSnapshotRequest,
+    LabelNodeRequest,
     ListGroupsRequest,
     ListNodesRequest,
     UncordonNodeRequest,
@@ -76,6 +77,13 @@ class Nodes:
         """Cordon a node and suspend what runs there."""
         request = DrainNodeRequest(name=name, reason=reason)
         return await self._transport.unary(self._stub.DrainNode, request, retry=True)
+
+    async def label(
+        self, name: str, labels: Mapping[str, str] | None = None, *, remove: Iterable[str] = ()
+    ) -> Node:
+        """Set and remove labels of a node, all or none."""
+        request = LabelNodeRequest(name=name, labels=labels, remove=remove)
+        return await self._transport.unary(self._stub.LabelNode, request, retry=True)
 
     async def groups(self) -> Sequence[Group]:
         """Groups with their numbers, by name."""

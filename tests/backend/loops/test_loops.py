@@ -127,9 +127,11 @@ async def test_draining_a_node_suspends_what_runs_there_and_keeps_it_free(world:
 
 async def test_what_an_operator_decided_survives_a_restart(world: World) -> None:
     await world.cluster.set_cordoned("n0", True, "new disk", "op")
+    await world.cluster.set_labels("n0", lambda had: (*had, ("rack", "r7")))
     again = World(world.store, FakeLauncher([Node("n0", gpus=8), Node("n1", gpus=8)]))
     await again.start()
     assert again.cluster.nodes()["n0"].cordoned
+    assert again.cluster.nodes()["n0"].labels == (("rack", "r7"),)
     assert again.cluster.nodes()["n1"].state is NodeState.READY
     await again.stop()
 

@@ -270,6 +270,7 @@ NODES = {
     "CordonNode": Row(a_node, OPERATE),
     "UncordonNode": Row(a_node, OPERATE),
     "DrainNode": Row(a_node, OPERATE),
+    "LabelNode": Row(lambda thing: {"name": "n0", "labels": {"rack": "r7"}}, OPERATE),
     "ListGroups": Row(nothing, LOOK),
     "UpdateGroup": Row(lambda thing: {"name": "default"}, OPERATE),
     "GetSnapshot": Row(nothing, SEE_ALL),

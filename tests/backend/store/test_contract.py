@@ -536,7 +536,19 @@ async def test_unfinished_tasks_come_by_id(store: Store) -> None:
 
 async def test_nodes_and_groups(store: Store) -> None:
     node = Node(
-        "n1", "g", "z", NodeState.NOT_READY, True, 8, True, 64, 2**40, ("leaf", "spine"), "why", 1.5
+        "n1",
+        "g",
+        "z",
+        NodeState.NOT_READY,
+        True,
+        8,
+        True,
+        64,
+        2**40,
+        ("leaf", "spine"),
+        "why",
+        1.5,
+        (("example.org/rack", "r7"), ("old", "")),
     )
     await store.save_node(Node("n2"))
     await store.save_node(Node("n1"))

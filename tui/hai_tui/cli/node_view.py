@@ -10,6 +10,7 @@ from hai.v1.policy_pb2 import GroupEffect, TaskChanges
 from hai_tui.cli.policy_text import settings_of
 from hai_tui.cli.table import Column, View, printable
 from hai_tui.cli.texts import text
+from hai_tui.labels import told
 
 _STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
 
@@ -46,6 +47,7 @@ NODES = View(
         Column("memory", lambda n, now: _memory(n), right=True),
         Column("tasks", lambda n, now: _holders(n), folds=True),
         Column("reason", lambda n, now: n.reason or "-", folds=True),
+        Column("labels", lambda n, now: told(n) or "-", wide=True, folds=True),
         Column("topology", lambda n, now: "/".join(n.topology) or "-", wide=True),
     ),
 )

@@ -80,7 +80,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.up": ("Start a server on this machine.", "在本机启动服务。"),
     "cmd.down": ("Stop the server of this machine.", "停止本机服务。"),
     "cmd.cluster": ("Run the servers in a Kubernetes cluster.", "在 Kubernetes 集群中运行服务。"),
-    "cmd.node": ("Take nodes out of service and back.", "上下线节点。"),
+    "cmd.node": ("Take nodes out of service and back, and label them.", "上下线节点，管理标签。"),
     "cmd.group": ("Change the settings of a node group.", "修改节点分组设置。"),
     "cmd.user": ("List, create and change users.", "管理用户。"),
     "cmd.quota": ("List, set and delete quotas.", "管理配额。"),
@@ -217,6 +217,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.unstarred": ("not starred", "已取消收藏"),
     "snapshot.done": ("{file} written", "已写入 {file}"),
     "done.cordoned": ("takes no new work", "不再接收新任务"),
+    "done.labelled": ("labels: {labels}", "标签：{labels}"),
     "done.uncordoned": ("takes work again", "恢复接收任务"),
     "done.drained": (
         "takes no new work, running tasks are asked to leave",

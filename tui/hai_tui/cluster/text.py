@@ -13,6 +13,7 @@ from hai_tui.cli.human import local, size
 from hai_tui.cli.table import printable
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.i18n import text
+from hai_tui.labels import told
 
 Tones = Mapping[str, Style]
 
@@ -69,5 +70,7 @@ def facts(node: Node) -> Sequence[str]:
     lines = [f"{node.group}{zone} · {', '.join(has)}"]
     if node.topology:
         lines.append(text("node.topology", path=" / ".join(node.topology)))
+    if node.labels:
+        lines.append(printable(text("node.labels", labels=told(node))))
     lines.append(text("node.since", time=local(node.update_time)))
     return lines

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hai_tui.cli.node_view import NODES
 from hai_tui.cli.task_view import QUEUE
+from hai_tui.labels import edited, told
 from hai_tui.resources.kind import Answers, Field, Resource, Verb
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ RESOURCES = (
                 _with_reason,
                 (Field("reason"),),
                 asks=True,
+                right="manage_nodes",
+            ),
+            Verb(
+                "L",
+                "label",
+                lambda client, made: client.nodes.label(
+                    made[0], made[1].labels, remove=made[1].remove
+                ),
+                lambda node, answers: (node.name, edited(node, answers.text("labels"))),
+                (Field("labels", told),),
                 right="manage_nodes",
             ),
         ),

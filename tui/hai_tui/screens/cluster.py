@@ -18,6 +18,7 @@ from hai_tui.cluster.text import node_card, summary
 from hai_tui.cluster.tree import Branch, branches
 from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import text
+from hai_tui.labels import told
 from hai_tui.look import spark
 from hai_tui.screens.node_actions import NodeSteering
 from hai_tui.theme import tones
@@ -256,7 +257,7 @@ class ClusterPage(NodeSteering):
                 self.hai.say(text("cluster.same.shown", task=task))
 
     def _ask_find(self) -> None:
-        self.ask_line(Question(text("cluster.find"), self._find, changed=self._find))
+        self.ask_line(Question(text("cluster.find.ask"), self._find, changed=self._find))
 
     def _find(self, words: str) -> None:
         wanted = words.strip().lower()
@@ -270,4 +271,5 @@ class ClusterPage(NodeSteering):
 
 def _has(node: Node, wanted: str) -> bool:
     tenants = (f"{t.task_id} {t.task_name} {t.user}" for t in node.tenants)
-    return wanted in " ".join((node.name, f"{node.group}#{node.zone}", *tenants)).lower()
+    place = (node.name, f"{node.group}#{node.zone}", told(node))
+    return wanted in " ".join((*place, *tenants)).lower()

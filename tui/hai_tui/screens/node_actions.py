@@ -1,12 +1,13 @@
-"""What operators do to nodes, for every page that shows one: cordon, uncordon, drain, each with who is concerned."""
+"""What operators do to nodes, for every page that shows one: cordon, uncordon, drain (with who is concerned), label."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hai.v1.node_pb2 import Node
-from hai_tui.actions import Action
+from hai_tui.actions import Action, Handler
 from hai_tui.i18n import text
+from hai_tui.labels import edited, told
 from hai_tui.screens.page import Page
 from hai_tui.widgets.prompt import Question
 
@@ -23,35 +24,12 @@ class NodeSteering(Page):
         """The server has answered with its new state."""
 
     def steering(self) -> Sequence[Action]:
-        """Cordon, uncordon, drain."""
+        """Cordon, uncordon, drain, label."""
         return (
-            Action(
-                "x",
-                "cordon",
-                "node.do.cordon",
-                self._ask_cordon,
-                "manage_nodes",
-                True,
-                why_not=self._off,
-            ),
-            Action(
-                "u",
-                "uncordon",
-                "node.do.uncordon",
-                self._uncordon,
-                "manage_nodes",
-                True,
-                why_not=self._on,
-            ),
-            Action(
-                "D",
-                "drain",
-                "node.do.drain",
-                self._ask_drain,
-                "manage_nodes",
-                True,
-                why_not=self._none,
-            ),
+            _steer("x", "cordon", self._ask_cordon, self._off),
+            _steer("u", "uncordon", self._uncordon, self._on),
+            _steer("D", "drain", self._ask_drain, self._none),
+            _steer("L", "label", self._ask_labels, self._none),
         )
 
     def _none(self) -> str:
@@ -82,6 +60,27 @@ class NodeSteering(Page):
             work = self._cordon if verb == "cordon" else self._drain
             self.ask_line(Question(label, lambda why: self.start(work(node, why))))
 
+    def _ask_labels(self) -> None:
+        node = self.node
+        if node is not None:
+            question = text("node.ask.label", name=node.name)
+            self.ask_line(
+                Question(
+                    question,
+                    lambda line: self.start(self._label(node, line)),
+                    value=told(node),
+                    placeholder=text("field.labels.hint"),
+                )
+            )
+
+    async def _label(self, node: Node, line: str) -> None:
+        change = edited(node, line)
+        if change.labels or change.remove:
+            done = await self.call(
+                lambda client: client.nodes.label(node.name, change.labels, remove=change.remove)
+            )
+            self._told(done, "labelled", labels=told(done) or "-")
+
     async def _cordon(self, node: Node, why: str) -> None:
         self._told(await self.call(lambda client: client.nodes.cordon(node.name, why)), "cordoned")
 
@@ -101,6 +100,11 @@ class NodeSteering(Page):
                 await self.call(lambda client: client.nodes.drain(node.name, why)), "drained"
             )
 
-    def _told(self, node: Node, done: str) -> None:
-        self.hai.say(f"{node.name}: {text(f'done.{done}')}")
+    def _told(self, node: Node, done: str, **facts: str) -> None:
+        self.hai.say(f"{node.name}: {text(f'done.{done}', **facts)}")
         self.node_changed(node)
+
+
+def _steer(key: str, name: str, handler: Handler, why_not: Callable[[], str]) -> Action:
+    text_id = f"node.do.{name}"
+    return Action(key, name, text_id, handler, "manage_nodes", True, why_not=why_not)

@@ -22,6 +22,7 @@ class NodeRow(Base):
     reason: Mapped[str]
     updated_at: Mapped[float]
     version: Mapped[int]
+    labels: Mapped[str] = mapped_column(server_default="{}")  # JSON
 
 
 class GroupRow(Base):

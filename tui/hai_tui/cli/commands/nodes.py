@@ -26,6 +26,7 @@ from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show, show_one, table
 from hai_tui.cli.table import printable
 from hai_tui.cli.texts import text
+from hai_tui.labels import has, relabelling, told
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -37,19 +38,22 @@ _NODES_HELP = """List nodes: whether they take work, what they have, and who hol
 Examples:
   hai nodes
   hai nodes -g default --tree
+  hai nodes -l rack=r7 -o wide
   hai nodes --json | jq -r '.nodes[] | select(.cordoned) | .name'
 """
 
 
 @click.command("nodes", cls=TableCommand, help=_NODES_HELP)
 @click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
+@click.option("-l", "--label", "labels", multiple=True, help="With a label: KEY or KEY=VALUE.")
 @click.option("--tree", "as_tree", is_flag=True, help="By group and zone.")
 @click.pass_obj
-def nodes(settings: Settings, group: str, as_tree: bool) -> int:
+def nodes(settings: Settings, group: str, labels: tuple[str, ...], as_tree: bool) -> int:
     """The function behind the command."""
 
     async def work(client: Client) -> int:
-        found = await client.nodes.list(group)
+        listed = await client.nodes.list(group)
+        found = [node for node in listed if all(has(node, label) for label in labels)]
         if as_tree and settings.sentences:
             click.echo(tree(found), nl=False)
         else:
@@ -73,7 +77,7 @@ def groups(settings: Settings) -> int:
 
 @click.group("node", cls=HaiGroup)
 def node() -> None:
-    """Take nodes out of service and back (operators)."""
+    """Take nodes out of service and back, and label them (operators)."""
 
 
 _NAMES = click.argument(
@@ -88,7 +92,7 @@ _REASON = click.option("--reason", default="", help="Why; shown to everybody.")
 @click.pass_obj
 def cordon(settings: Settings, names: tuple[str, ...], reason: str) -> int:
     """Let nodes take no new work; what runs there runs on."""
-    return _each(settings, names, lambda c, name: c.nodes.cordon(name, reason), "done.cordoned")
+    return _each(settings, names, lambda c, name: c.nodes.cordon(name, reason), _done("cordoned"))
 
 
 @node.command("uncordon")
@@ -96,7 +100,7 @@ def cordon(settings: Settings, names: tuple[str, ...], reason: str) -> int:
 @click.pass_obj
 def uncordon(settings: Settings, names: tuple[str, ...]) -> int:
     """Let nodes take work again."""
-    return _each(settings, names, lambda c, name: c.nodes.uncordon(name), "done.uncordoned")
+    return _each(settings, names, lambda c, name: c.nodes.uncordon(name), _done("uncordoned"))
 
 
 @node.command("drain")
@@ -105,14 +109,55 @@ def uncordon(settings: Settings, names: tuple[str, ...]) -> int:
 @click.pass_obj
 def drain(settings: Settings, names: tuple[str, ...], reason: str) -> int:
     """Let nodes take no new work and suspend what runs there."""
-    return _each(settings, names, lambda c, name: c.nodes.drain(name, reason), "done.drained")
+    return _each(settings, names, lambda c, name: c.nodes.drain(name, reason), _done("drained"))
+
+
+_LABEL_HELP = """Set labels of nodes, and remove them.
+
+KEY=VALUE sets a label, KEY- removes it; all other words are nodes. Labels have
+the form of Kubernetes' own, and are kept beside them.
+
+\b
+Examples:
+  hai node label node-2 rack=r7 fabric=ib
+  hai node label node-2 node-3 old-
+  hai nodes -l rack=r7
+"""
+
+
+@node.command("label", help=_LABEL_HELP, short_help="Set labels of nodes, and remove them.")
+@click.argument(
+    "words",
+    metavar="NODE... [KEY=VALUE|KEY-]...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_nodes,
+)
+@click.pass_obj
+def label(settings: Settings, words: tuple[str, ...]) -> int:
+    """The function behind the command."""
+    wanted = relabelling(words)
+    if not wanted.rest:
+        raise click.UsageError("which node? `hai nodes` lists them")
+    if not wanted.labels and not wanted.remove:
+        raise click.UsageError("name a label to set, such as rack=r7, or one to remove: rack-")
+    return _each(
+        settings,
+        wanted.rest,
+        lambda c, name: c.nodes.label(name, wanted.labels, remove=wanted.remove),
+        lambda changed: text("done.labelled", labels=told(changed) or "-"),
+    )
+
+
+def _done(what: str) -> Callable[[Node], str]:
+    return lambda changed: text(f"done.{what}")
 
 
 def _each(
     settings: Settings,
     names: tuple[str, ...],
     do: Callable[[Client, str], Awaitable[Node]],
-    done: str,
+    done: Callable[[Node], str],
 ) -> int:
     async def work(client: Client) -> int:
         results = [await _one(client, settings, name, do, done) for name in names]
@@ -128,7 +173,7 @@ async def _one(
     settings: Settings,
     name: str,
     do: Callable[[Client, str], Awaitable[Node]],
-    done: str,
+    done: Callable[[Node], str],
 ) -> tuple[Node | None, int]:
     from hai.client.errors import HaiError
 
@@ -138,7 +183,7 @@ async def _one(
         tell(error, as_json=settings.json, subject=name)
         return None, exit_code(error)
     if settings.sentences:
-        click.echo(f"{name}  {text(done)}")
+        click.echo(f"{name}  {printable(done(changed))}")
     return changed, 0
 
 
