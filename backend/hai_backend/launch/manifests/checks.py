@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hai_backend.domain import capability
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.domain.image import parse_image
 from hai_backend.domain.mount import Mount, MountKind
@@ -17,7 +18,6 @@ from hai_backend.domain.mount_sources import checked_source
 from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.launch.request import RankResources, RunRequest
 
-_CAPABILITY = re.compile(r"(?!ALL$|CAP_)[A-Z][A-Z_]{1,40}")
 _OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,3}gb(?:\.[a-z]{1,8}){0,2}")
 _MOST_ID = 2**31 - 1
@@ -56,8 +56,8 @@ def _who(run: RunRequest, settings: ClusterSettings) -> Iterator[Violation]:
         if not 0 < gid <= _MOST_ID:
             yield Violation("user.rights", f"{gid} is no group that a user may be in")
     for name in run.capabilities:
-        if not _CAPABILITY.fullmatch(name):
-            yield Violation("user.rights", f"{name[:64]!r} is no capability, as IPC_LOCK is")
+        if fault := capability.fault(name):
+            yield Violation("user.rights", fault)
     if run.capabilities and settings.agent_path:
         message = "capabilities come with kubernetes.agent_image, and this cluster has agent_path: take the right cap:"
         yield Violation("user.rights", f"{message}{run.capabilities[0][:64]} back")
