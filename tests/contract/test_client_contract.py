@@ -605,7 +605,8 @@ async def test_the_server_says_who_it_is(client: Client) -> None:
 async def test_use_of_a_task_that_never_ran_is_empty(client: Client) -> None:
     task = await client.tasks.create(spec())
     answer = await client.usage.of_task(task.id)
-    assert list(answer.ranks) == []
+    together = await client.usage.of_task(task.id, sum=True)
+    assert (list(answer.ranks), list(together.sum)) == ([], [])
     assert answer.step_seconds == 60
     with pytest.raises(errors.NotFound):
         await client.usage.of_task(99)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from hai.client.fake import FakeClient
+from hai.client.profile import Profile
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_tui import usage_text
+from hai_tui.demo import demo, training
 from hai_tui.spark import mean, most, spark, spread
 from hai_tui.theme import TONES
 
@@ -32,14 +34,38 @@ async def test_each_rank_has_its_charts_and_those_left_out_are_counted() -> None
     client.start(task.id, ["n0"])
     client.measure(task.id, cpus=2.0, cpus_max=4.0, memory_bytes=1 << 30, memory_bytes_max=1 << 30)
     answer = await client.usage.of_task(task.id)
-    page = usage_text.of_task(answer, 10, PLAIN, left_out=3).plain  # type: ignore[arg-type]
+    page = usage_text.of_task([answer], 10, PLAIN).plain  # type: ignore[arg-type]
     assert "rank 0, run 1" in page
     assert "CPUs: 2 now, mean 2, max 4" in page
     assert "memory: 1 GiB now" in page
     assert "GPU" not in page
-    assert "and 3 more ranks" in page
+    together = await client.usage.of_task(task.id, sum=True)
+    page = usage_text.of_task([together, answer], 10, PLAIN).plain  # type: ignore[arg-type]
+    assert page.index("all ranks together") < page.index("CPUs: 2 now") < page.index("rank 0")
     nothing = await client.usage.of_task(task.id, ranks=[7])
-    assert usage_text.of_task(nothing, 10, PLAIN).plain == "nothing was measured then"  # type: ignore[arg-type]
+    assert usage_text.of_task([nothing], 10, PLAIN).plain == "nothing was measured then"  # type: ignore[arg-type]
+
+
+async def test_every_rank_of_a_large_task_can_be_looked_at(drive) -> None:
+    client = await demo()
+    task = await client.tasks.create(training("wide", 20, 50))
+    nodes = [f"big-{n:02}" for n in range(20)]
+    for node in nodes:
+        client.add_node(node, "train")
+    client.start(task.id, nodes)
+    for rank in range(20):
+        client.measure(task.id, rank=rank, cpus=float(rank), cpus_max=float(rank))
+    profile = Profile("lab", "example:1", "t")
+    async with drive(
+        profile, size=(100, 130), start=f"task {task.id} usage", connect=lambda profile: client
+    ) as tui:
+        await tui.shows("ranks 0 to 7 of 20", "all ranks together", "CPUs: 190 now", "rank 7, run")
+        await tui.press("]")
+        await tui.shows("ranks 8 to 15 of 20", "rank 8, run 1")
+        await tui.press("]", "]")
+        await tui.shows("ranks 16 to 19 of 20", "rank 19, run 1")
+        await tui.press("[")
+        await tui.shows("rank 8, run 1")
 
 
 async def test_the_page_of_the_cluster_goes_further_back(server, drive, client) -> None:

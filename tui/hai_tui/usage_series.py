@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hai.v1.usage_service_pb2 import RankUsage
 from hai_tui.spark import Series, most, spread
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class RankSeries:
-    """What a rank did in a run. `values` are means of steps, `top` is where the chart ends."""
+    """What a rank did in a run; of all together the run is 0. `values` are means of steps, a chart ends at `top`."""
 
     rank: int
     run: int
@@ -74,10 +75,11 @@ QUANTITIES = (
 
 
 def rank_series(answer: ListTaskUsageResponse) -> list[RankSeries]:
-    """Every quantity that was measured, by rank and run."""
+    """Every quantity that was measured: of all ranks together, then by rank and run."""
+    together = RankUsage(points=answer.sum)
     return [
         series
-        for usage in answer.ranks
+        for usage in (together, *answer.ranks)
         for quantity in QUANTITIES
         if (series := _of_rank(answer, usage.rank, usage.run, usage.points, quantity)) is not None
     ]

@@ -12,7 +12,7 @@ from hai_tui.cli.usage_view import heading, number
 from hai_tui.cluster.chart import area
 from hai_tui.i18n import text
 from hai_tui.spark import Series, mean, most
-from hai_tui.usage_series import cluster_series, rank_series
+from hai_tui.usage_series import RankSeries, cluster_series, rank_series
 
 if TYPE_CHECKING:
     from hai.v1.usage_service_pb2 import ListClusterUsageResponse, ListTaskUsageResponse
@@ -23,21 +23,28 @@ _TONES = {"cpus": "busy", "memory": "waits", "gpu": "good", "gpu-memory": "held"
 _CLUSTER_TONES = {"nodes": "busy", "gpus": "held", "gpu": "good", "waiting": "waits"}
 
 
-def of_task(answer: ListTaskUsageResponse, width: int, tones: Tones, left_out: int = 0) -> Text:
-    """All quantities of each rank, rank by rank."""
-    series = rank_series(answer)
-    if not series:
-        return Text(text("none.usage"), "dim")
-    page, shown = Text(heading(answer) + "\n", "dim"), (-1, -1)
+def of_task(answers: Sequence[ListTaskUsageResponse], width: int, tones: Tones) -> Text:
+    """All quantities: of all ranks together where an answer has that, then rank by rank."""
+    page, told = Text(), ""
+    for answer in answers:
+        series = rank_series(answer)
+        if series and heading(answer) != told:
+            told = heading(answer)
+            page.append(f"{told}\n", "dim")
+        page.append_text(_of_ranks(series, width, tones))
+    return page if page else Text(text("none.usage"), "dim")
+
+
+def _of_ranks(series: Sequence[RankSeries], width: int, tones: Tones) -> Text:
+    page, shown = Text(), (-1, -1)
     for one in series:
         if (one.rank, one.run) != shown:
             shown = (one.rank, one.run)
-            page.append("\n").append(text("usage.rank", rank=one.rank, run=one.run) + "\n", "bold")
+            key = "usage.rank" if one.run else "usage.together"
+            page.append("\n").append(text(key, rank=one.rank, run=one.run) + "\n", "bold")
         facts = (mean(one.values), most(one.peaks), _last(one.values))
         page.append(_numbers(f"usage.{one.key}", facts, one.unit) + "\n")
         page.append_text(_chart(one.values, one.top, width, tones[_TONES[one.key]]))
-    if left_out:
-        page.append("\n" + text("usage.more", count=left_out), "dim")
     return page
 
 
@@ -68,9 +75,9 @@ def _chart(values: Series, top: float, width: int, style: Style) -> Text:
 
 
 def _stretched(values: Series, columns: int) -> list[float]:
-    """As many values as fit the columns: a short series is drawn wide, not into a corner."""
-    times = max(1, columns // max(1, len(values)))
-    return [value or 0.0 for value in values for _ in range(times)]
+    """A value for each column: a short series is drawn wide, not into a corner."""
+    count = max(columns, len(values)) if values else 0
+    return [values[at * len(values) // count] or 0.0 for at in range(count)]
 
 
 def _last(values: Series) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from hai.v1 import usage_service_pb2 as pb
-from hai_backend.domain.usage import GroupLoad, Load, RankUse
+from hai_backend.domain.usage import GroupLoad, Load, RankUse, Use, folded
 from hai_backend.services.convert_time import timestamp
 
 
@@ -16,6 +16,16 @@ def rank_usage(buckets: Iterable[RankUse]) -> list[pb.RankUsage]:
         pb.RankUsage(rank=rank, run=run, points=map(_point, series))
         for (rank, run), series in groupby(buckets, key=lambda one: (one.rank, one.run))
     ]
+
+
+def summed(buckets: Iterable[RankUse]) -> list[pb.UsagePoint]:
+    """One series of all ranks together. A rank counts once in a step, also where two of its runs lie in it."""
+    ranks: dict[int, dict[int, Use]] = {}
+    for one in buckets:
+        at_once = ranks.setdefault(one.start, {})
+        known = at_once.get(one.rank)
+        at_once[one.rank] = one.use if known is None else folded(known, one.use)
+    return [_sum(start, list(ranks[start].values())) for start in sorted(ranks)]
 
 
 def cluster_points(buckets: Iterable[GroupLoad]) -> list[pb.ClusterPoint]:
@@ -42,6 +52,25 @@ def _point(bucket: RankUse) -> pb.UsagePoint:
         point.gpu_utilisation_max = use.gpu_utilisation_max
         point.gpu_memory_bytes = round(use.gpu_memory_bytes / use.gpu_beats)
         point.gpu_memory_bytes_max = round(use.gpu_memory_bytes_max)
+    return point
+
+
+def _sum(start: int, uses: Sequence[Use]) -> pb.UsagePoint:
+    cpus = sum(use.cpus / use.beats for use in uses)
+    memory = round(sum(use.memory_bytes / use.beats for use in uses))
+    point = pb.UsagePoint(
+        time=timestamp(start),
+        count=len(uses),
+        cpus=cpus,
+        cpus_max=cpus,
+        memory_bytes=memory,
+        memory_bytes_max=memory,
+    )
+    if seen := [use for use in uses if use.gpu_beats]:
+        share = sum(use.gpu_utilisation / use.gpu_beats for use in seen) / len(seen)
+        gpu_memory = round(sum(use.gpu_memory_bytes / use.gpu_beats for use in seen))
+        point.gpu_utilisation = point.gpu_utilisation_max = share
+        point.gpu_memory_bytes = point.gpu_memory_bytes_max = gpu_memory
     return point
 
 

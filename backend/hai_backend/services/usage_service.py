@@ -14,7 +14,7 @@ from hai_backend.loops.clock import Clock
 from hai_backend.loops.usage import Usage
 from hai_backend.services import caller, limits
 from hai_backend.services.convert_time import moment, timestamp
-from hai_backend.services.convert_usage import cluster_points, rank_usage
+from hai_backend.services.convert_usage import cluster_points, rank_usage, summed
 from hai_backend.services.ports import Cluster
 from hai_backend.services.rules import Rules
 from hai_backend.services.task_access import TaskAccess
@@ -45,8 +45,10 @@ class UsageService(UsageServiceServicer):
         asked, ranks = self._of_task(request, task), frozenset(request.ranks)
         kept = await self._store.task_usage(task.id, ranks, asked)
         begun = [one for one in self._usage.open(task.id) if _within(one, ranks, asked)]
-        series = rank_usage(ranks_folded([*kept, *begun], asked.step))
-        return pb.ListTaskUsageResponse(ranks=series, **_told(asked))
+        steps = ranks_folded([*kept, *begun], asked.step)
+        if request.sum:
+            return pb.ListTaskUsageResponse(sum=summed(steps), **_told(asked))
+        return pb.ListTaskUsageResponse(ranks=rank_usage(steps), **_told(asked))
 
     async def ListClusterUsage(
         self, request: pb.ListClusterUsageRequest, context: Context

@@ -32,13 +32,9 @@ class FakeUsageService:
             for each in self._world.usage.get(request.task_id, [])
             if (not request.ranks or each[0] in request.ranks) and _within(each[2].time, request)
         ]
-        found.sort(key=lambda each: (*each[:2], each[2].time.seconds))
-        series = groupby(found, key=lambda each: each[:2])
         return usage.ListTaskUsageResponse(
-            ranks=[
-                usage.RankUsage(rank=rank, run=run, points=[copy(p) for _, _, p in points])
-                for (rank, run), points in series
-            ],
+            ranks=[] if request.sum else _by_rank(found),
+            sum=_summed([point for _, _, point in found]) if request.sum else [],
             step_seconds=_STEP_SECONDS,
             **self._between([point.time.seconds for _, _, point in found]),
         )
@@ -80,6 +76,39 @@ class FakeAuditService:
             rows=[copy(self._world.audit[n]) for n in shown],
             next_page_token=str(shown[-1]) if len(numbers) > size else "",
         )
+
+
+def _by_rank(found: list[tuple[int, int, usage.UsagePoint]]) -> list[usage.RankUsage]:
+    found.sort(key=lambda each: (*each[:2], each[2].time.seconds))
+    return [
+        usage.RankUsage(rank=rank, run=run, points=[copy(p) for _, _, p in points])
+        for (rank, run), points in groupby(found, key=lambda each: each[:2])
+    ]
+
+
+def _summed(points: list[usage.UsagePoint]) -> list[usage.UsagePoint]:
+    points.sort(key=lambda point: point.time.seconds)
+    steps = groupby(points, key=lambda point: point.time.seconds)
+    return [_sum(list(at_once)) for _, at_once in steps]
+
+
+def _sum(points: list[usage.UsagePoint]) -> usage.UsagePoint:
+    """As the server's: see ListTaskUsageResponse.sum."""
+    cpus, memory = sum(p.cpus for p in points), sum(p.memory_bytes for p in points)
+    total = usage.UsagePoint(
+        time=points[0].time,
+        count=len(points),
+        cpus=cpus,
+        cpus_max=cpus,
+        memory_bytes=memory,
+        memory_bytes_max=memory,
+    )
+    if seen := [p for p in points if p.HasField("gpu_utilisation")]:
+        share = sum(p.gpu_utilisation for p in seen) / len(seen)
+        gpu_memory = sum(p.gpu_memory_bytes for p in seen)
+        total.gpu_utilisation = total.gpu_utilisation_max = share
+        total.gpu_memory_bytes = total.gpu_memory_bytes_max = gpu_memory
+    return total
 
 
 def _check(request: usage.ListTaskUsageRequest | usage.ListClusterUsageRequest) -> None:

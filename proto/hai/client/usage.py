@@ -39,14 +39,17 @@ class Usage:
         start: datetime | None = None,
         end: datetime | None = None,
         points: int = 0,
+        sum: bool = False,
     ) -> ListTaskUsageResponse:
-        """CPUs, memory and GPUs of ranks (none: all); not given: since the task was started, until now or its end."""
+        """CPUs, memory and GPUs of ranks (none: all), or of all these together (`sum`); not given: since the task was
+        started, until now or its end."""
         request = ListTaskUsageRequest(
             task_id=task_id,
             ranks=ranks,
             start_time=timestamp(start),
             end_time=timestamp(end),
             points=points,
+            sum=sum,
         )
         return await self._transport.unary(self._stub.ListTaskUsage, request, retry=True)
 

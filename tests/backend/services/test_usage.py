@@ -56,6 +56,25 @@ async def test_what_was_measured_comes_back(platform: Any, ada: Any, make_spec: 
     assert answer.step_seconds == 60
 
 
+async def test_ranks_are_added_up(platform: Any, ada: Any, make_spec: Any) -> None:
+    task = await a_task(ada, make_spec, nodes=3)
+    rows = [
+        RankUse(task, 1, 0, NOW, use(1.0)),
+        RankUse(task, 2, 0, NOW, use(3.0, gpu=0.5)),  # its next run, in the same minute
+        RankUse(task, 1, 1, NOW, use(4.0, gpu=1.0)),
+        RankUse(task, 1, 2, NOW, use(9.0)),
+        RankUse(task, 1, 1, NOW + 60, use(5.0)),
+    ]
+    await platform.store.add_usage(Minutes(NOW + 120, rows))
+    platform.clock.advance(120)
+    answer = await asked(ada, task, ranks=[0, 1], sum=True)
+    assert list(answer.ranks) == []
+    first, second = answer.sum
+    assert (first.time.seconds, first.count, first.cpus, first.cpus_max) == (NOW, 2, 6.0, 6.0)
+    assert (first.memory_bytes, first.gpu_utilisation, first.gpu_memory_bytes) == (2048, 0.75, 4096)
+    assert (second.count, second.cpus, second.HasField("gpu_utilisation")) == (1, 5.0, False)
+
+
 async def test_the_open_minute_is_seen_and_counted_once(
     platform: Any, ada: Any, make_spec: Any
 ) -> None:

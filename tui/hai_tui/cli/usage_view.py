@@ -20,8 +20,8 @@ RANKS = View(
     name=lambda series: f"{series.rank}",
     empty="none.usage",
     columns=(
-        Column("rank", lambda s, now: str(s.rank), right=True),
-        Column("run", lambda s, now: str(s.run), right=True),
+        Column("rank", lambda s, now: str(s.rank) if s.run else "all", right=True),
+        Column("run", lambda s, now: str(s.run or "-"), right=True),
         Column("what", lambda s, now: s.key),
         Column("mean", lambda s, now: number(mean(s.values), s.unit), right=True),
         Column("max", lambda s, now: number(most(s.peaks), s.unit), right=True),

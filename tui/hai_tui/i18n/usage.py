@@ -15,10 +15,14 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{what}：当前 {last}，平均 {mean}，最大 {most}",
     ),
     "usage.of": (" of {count}", "，共 {count}"),
-    "usage.more": (
-        "… and {count} more ranks: `hai usage TASK -r 8-15`",
-        "… 另有 {count} 个 rank：`hai usage TASK -r 8-15`",
+    "usage.together": ("all ranks together", "所有 rank 合计"),
+    "usage.some": (
+        "ranks {first} to {last} of {count} · ] the next, [ the ones before",
+        "rank {first} 至 {last}，共 {count} 个 · ] 后一组，[ 前一组",
     ),
+    "usage.all.shown": ("all ranks are shown", "已显示所有 rank"),
+    "usage.next": ("next ranks", "后一组 rank"),
+    "usage.before": ("ranks before", "前一组 rank"),
     "usage.cpus": ("CPUs", "CPU"),
     "usage.memory": ("memory", "内存"),
     "usage.gpu": ("GPUs", "GPU"),

@@ -20,10 +20,9 @@ from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens import task_tables
 from hai_tui.screens.steering import TaskPageBase
-from hai_tui.screens.task_usage import usage_tab
+from hai_tui.screens.task_usage import UsageTab
 from hai_tui.theme import tones
 from hai_tui.widgets.tabs import TabLine
-from hai_tui.widgets.usage_view import UsageView
 from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class TaskPage(TaskPageBase):
             VirtualTable(task_tables.events(), self._event_of, now, id="timeline"),
         )
         names = [(name, text(f"tab.{name}")) for name in TABS]
-        usage = usage_tab(self.hai, lambda: self.seen.task, id="usage")
+        usage = UsageTab(self.hai, lambda: self.seen.task, id="usage")
         switcher = ContentSwitcher(*texts, *tables, usage, initial=self._tab)
         return Vertical(Static(id="summary"), TabLine(names, self._tab, self.open_tab), switcher)
 
@@ -98,11 +97,26 @@ class TaskPage(TaskPageBase):
                 "shift+tab,left", "prevtab", "action.prevtab", lambda: self._step(-1), shown=False
             ),
             *self.steering(),
+            self._turn("]", "next", 1),
+            self._turn("[", "before", -1),
             Action("y", "yaml", "action.yaml", lambda: self.open_tab("spec"), shown=False),
             Action("A", "again", "action.again", self._again, writes=True, shown=False),
             Action("c", "copy", "action.copy", self._copy, shown=False),
             Action("E", "save", "action.save", self._save, shown=False),
         ]
+
+    def _turn(self, key: str, name: str, step: int) -> Action:
+        def turn() -> None:
+            self.open_tab("usage")
+            self._usage.turn(step)
+
+        return Action(
+            key, name, f"usage.{name}", turn, shown=False, why_not=lambda: self._usage.no_more()
+        )
+
+    @property
+    def _usage(self) -> UsageTab:
+        return self.query_one(UsageTab)
 
     def chosen_ids(self) -> list[int]:
         """This one."""
@@ -194,7 +208,7 @@ class TaskPage(TaskPageBase):
         self._table("ranks").show([rank.index for rank in latest.ranks])
         self._table("runs").show([run.number for run in reversed(seen.runs)])
         self._table("timeline").show([event.sequence for event in reversed(seen.events)])
-        self.query_one("#usage", UsageView).begin()
+        self._usage.begin()
         self.status(task_text.status_line(seen.task, now))
         self.reframe()
 

@@ -1,12 +1,14 @@
-"""The tab of a task that shows what its ranks use."""
+"""The tab of a task that shows what its ranks use: all of them together, then some of them, each."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from hai_tui.i18n import text
 from hai_tui.theme import tones
 from hai_tui.widgets.usage_view import UsageView
 
@@ -15,30 +17,53 @@ if TYPE_CHECKING:
     from hai.v1.usage_service_pb2 import ListTaskUsageResponse
     from hai_tui.app import HaiApp
 
-_MOST_RANKS = 8
-"""The first ones; `hai usage` shows others."""
+RANKS = 8
+"""So many are drawn at once."""
 
 
-def usage_tab(hai: HaiApp, task: Callable[[], Task | None], id: str) -> UsageView:
+class UsageTab(UsageView):
     """`task` says which, once that is known."""
 
-    def ranks(of: Task) -> range:
-        return range(min(_MOST_RANKS, of.node_count)) if of.node_count > _MOST_RANKS else range(0)
+    def __init__(self, hai: HaiApp, task: Callable[[], Task | None], id: str) -> None:
+        super().__init__(self._answers, self._page, hai.fail, id)
+        self._hai, self._whose, self._first = hai, task, 0
 
-    async def ask(points: int) -> ListTaskUsageResponse | None:
-        client, of = await hai.session.client(), task()
-        if of is None:
+    @property
+    def ranks(self) -> range:
+        """Those that are drawn."""
+        return range(self._first, min(self._first + RANKS, self._count))
+
+    def turn(self, step: int) -> None:
+        """To the next ranks, or the ones before."""
+        last = (self._count - 1) // RANKS * RANKS
+        self._first = max(0, min(self._first + step * RANKS, last))
+        self.scroll_home(animate=False)
+        self.look()
+
+    def no_more(self) -> str:
+        """Why there is nothing to turn to."""
+        return "" if self._count > RANKS else text("usage.all.shown")
+
+    @property
+    def _count(self) -> int:
+        task = self._whose()
+        return task.node_count if task else 0
+
+    async def _answers(self, points: int) -> list[ListTaskUsageResponse] | None:
+        client, task, ranks = await self._hai.session.client(), self._whose(), self.ranks
+        if task is None:
             return None
-        usage = client.usage
-        return await hai.session.insist(
-            lambda: usage.of_task(of.id, ranks=ranks(of), points=points)
-        )
+        asked = [client.usage.of_task(task.id, ranks=ranks, points=points)]
+        if self._count > 1:
+            asked.insert(0, client.usage.of_task(task.id, points=points, sum=True))
+        return list(await asyncio.gather(*asked))
 
-    def draw(answer: Any, width: int) -> Text:
+    def _page(self, answers: Any, width: int) -> Text:
         from hai_tui import usage_text
 
-        of = task()
-        left_out = max(0, of.node_count - _MOST_RANKS) if of else 0
-        return usage_text.of_task(answer, width, tones(hai.current_theme), left_out)
-
-    return UsageView(ask, draw, hai.fail, id)
+        shades, ranks = tones(self._hai.current_theme), self.ranks
+        page = usage_text.of_task(answers, width, shades)
+        if self._count > RANKS:
+            facts = {"first": ranks.start, "last": ranks.stop - 1, "count": self._count}
+            page = Text(text("usage.some", **facts) + "\n", "dim").append_text(page)
+        return page

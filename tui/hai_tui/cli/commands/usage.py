@@ -29,6 +29,7 @@ minutes for 3 days, 2 hours for as long as the task.
 Examples:
   hai usage 12                     since it was started
   hai usage train -r 0-3 --since 1h
+  hai usage 12 --sum               all ranks together
   hai usage 12 --points 500 --json | jq '.ranks[0].points[].cpus'
   hai usage                        the cluster, the last 3 hours
   hai usage -g default --since 7d
@@ -45,6 +46,7 @@ def _ranks(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int,
 @click.option(
     "-r", "--rank", "numbers", callback=_ranks, default="all", help="all, 0, 0-3 or 0-3,7."
 )
+@click.option("--sum", "together", is_flag=True, help="These ranks together, not each.")
 @click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
 @click.option("--since", metavar="TIME", help="10m, 2h, or 2026-11-21T11:08.")
 @click.option("--until", metavar="TIME", help="10m (ago), or 2026-11-21T11:08.")
@@ -62,14 +64,15 @@ def usage(
     task: str | None,
     kind: Any,
     numbers: tuple[int, ...],
+    together: bool,
     group: str,
     **when: Any,
 ) -> int:
     """The function behind the command."""
     if task is not None and group:
         raise click.UsageError("--group is for the cluster, TASK for one task: give one of them")
-    if task is None and numbers:
-        raise click.UsageError("--rank needs a TASK")
+    if task is None and (numbers or together):
+        raise click.UsageError("--rank and --sum need a TASK")
     options = {**_times(settings, when), "points": when["points"]}
 
     async def work(client: Client) -> int:
@@ -77,7 +80,8 @@ def usage(
             _show_cluster(settings, await client.usage.of_cluster(group, **options))
         else:
             id = await client.tasks.resolve(task, kind)
-            _show_task(settings, await client.usage.of_task(id, ranks=numbers, **options))
+            found = await client.usage.of_task(id, ranks=numbers, sum=together, **options)
+            _show_task(settings, found)
         return 0
 
     return call(settings, work)
