@@ -57,6 +57,8 @@ class Settings:
         default_factory=dict
     )  # launch/kubernetes/options.py; empty: processes here
     environments: str = ""  # directory that haienv writes; empty: see environment_root
+    environment_copies: str = ""  # directory of the nodes' own disks for packed ones; empty: none
+    environment_copies_bytes: int = 50 * 1024**3  # what one account's copies may hold on a node
     workspace_bytes: int = 0  # what the workspaces of one user may hold together; 0: no limit
     workspace_days: int = 30  # how long what a push overwrote can be restored
     record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
@@ -89,6 +91,11 @@ class Settings:
     def environment_root(self) -> Path:
         """Where environments lie; servers, tasks and login nodes see it at the same path."""
         return self.home / self.environments if self.environments else self.common / "environments"
+
+    @property
+    def copies_of_environments(self) -> str:
+        """Where agents unpack environments, on their nodes; empty: nowhere."""
+        return str(self.home / self.environment_copies) if self.environment_copies else ""
 
     @property
     def authority(self) -> str:

@@ -16,7 +16,18 @@ from functools import partial
 from pathlib import Path
 
 from haienv.backends.conda import DONE
-from haienv.layout import BUILDING, CONDA, CURRENT, LABEL, LAYERS, TRASH, USED, Home
+from haienv.layout import (
+    BUILDING,
+    CONDA,
+    CURRENT,
+    IMAGE,
+    IMAGE_RECORD,
+    LABEL,
+    LAYERS,
+    TRASH,
+    USED,
+    Home,
+)
 from haienv.names import is_layer, is_name
 from haienv.records import MODES, Parent
 from haienv.registry import Environment, of_owner
@@ -26,7 +37,7 @@ from haienv.sharing import open_layer, show, widest_of
 from haienv.standing import forget, made, needed, tell
 from haienv.transaction import WAY, committing, delete, discard
 
-_BESIDE = re.compile(rf"\.({re.escape(LABEL)}|{CURRENT})\.[0-9a-f]{{8}}")
+_BESIDE = re.compile(rf"\.({re.escape(LABEL)}|{CURRENT}|{re.escape(IMAGE_RECORD)})\.[0-9a-f]{{8}}")
 _FOREIGN_SECONDS = 24 * 3600
 
 
@@ -50,6 +61,7 @@ def findings(home: Home) -> list[Finding]:
         *(f for each in own if each.fault for f in _broken(home, each)),
         *_orphans(home),
         *_half_prefixes(home),
+        *_half_images(home),
         *_uses(home),
         *_ways(home),
         *_modes(home, own),
@@ -92,7 +104,7 @@ def _alive(path: Path) -> bool:
 
 
 def _beside(home: Home) -> Iterator[Finding]:
-    for folder in _folders(home):
+    for folder in (*_folders(home), *(Path(e.path) for e in entries(home.own / LAYERS))):
         for entry in entries(folder):
             if _BESIDE.fullmatch(entry.name):
                 path = Path(entry.path)
@@ -143,6 +155,14 @@ def _half_prefixes(home: Home) -> Iterator[Finding]:
         if not (Path(entry.path) / DONE).exists():
             yield Finding("a prefix of conda that was not finished", entry.path,
                           mend=partial(delete, Path(entry.path)))  # fmt: skip
+
+
+def _half_images(home: Home) -> Iterator[Finding]:
+    for entry in entries(home.own / LAYERS):
+        image = Path(entry.path) / IMAGE
+        if image.exists() and not (Path(entry.path) / IMAGE_RECORD).exists():
+            yield Finding("an image that was not finished", str(image),
+                          mend=partial(image.unlink, missing_ok=True))  # fmt: skip
 
 
 def _uses(home: Home) -> Iterator[Finding]:

@@ -15,6 +15,8 @@ CONDA, USES = ".conda", ".uses"
 LABEL, CURRENT, RECORD, LOCK_TEXT = "env.toml", "current", "layer.toml", "lock.txt"
 USED = "used"
 """In a layer that an environment has or had; its time is when that was last known."""
+IMAGE, IMAGE_RECORD = "image.tar.zst", "image.toml"
+"""In a layer that was packed for nodes: the image, and what says that it is whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,16 @@ class Layer:
         return minor(self.python)
 
 
+@dataclass(frozen=True, slots=True)
+class Image:
+    """`image.toml`: what the packed form of a layer is; `unpacked_bytes` are those of its files."""
+
+    sha256: str
+    size_bytes: int
+    unpacked_bytes: int
+    files: int
+
+
 def minor(version: str) -> str:
     """The part of a Python version that compiled packages depend on."""
     return ".".join(version.split(".")[:2])
@@ -135,7 +145,14 @@ def layer_from(text: str) -> Layer:
     )
 
 
-def to_toml(record: Label | Layer | Config) -> str:
+def image_from(text: str) -> Image:
+    """Parse `image.toml`."""
+    table = _table(text)
+    sizes = (_get(table, key, int, -1) for key in ("size_bytes", "unpacked_bytes", "files"))
+    return Image(_checked(table, "sha256", _is_hash), *sizes)
+
+
+def to_toml(record: Label | Layer | Config | Image) -> str:
     """The text of a record; what is empty is left out."""
     import tomli_w
 

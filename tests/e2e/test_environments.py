@@ -8,6 +8,7 @@ import csv
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -217,6 +218,44 @@ async def test_what_a_program_runs_in_outlives_its_environment(local: Here) -> N
     await local.client.tasks.wait(task.id, timeout=60)
     await asyncio.to_thread(haienv, root, user, "gc", "--days", "0", "--yes", **known)
     assert not layer.exists()
+
+
+WHERE = "import os, sys, paint\nprint(paint.__file__, sys.prefix == os.environ['VIRTUAL_ENV'])"
+
+
+@REAL
+async def test_what_was_packed_runs_on_the_nodes_own_disk(tmp_path: Path) -> None:
+    """Unpacked once; where the image cannot be used, the task runs from shared storage and says why."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    async with on_processes(tmp_path, environment_copies=str(disk)) as here:
+        user, root = await user_of(here), root_of(here)
+        a_wheel(here.directory, "paint")
+        links = ("--no-index", "--find-links", str(here.directory))
+        haienv(root, user, "create", "base", "--no_extend", "-p", sys.executable, "paint", *links)
+        haienv(root, user, "create", "mine", "--extend", "base")
+        spec = here.spec("paints", WHERE, nodes=2, py_venv="mine")
+        below = layer_of(root, user, "base").relative_to(root)
+        inside = Path("lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages")
+
+        async def lines() -> list[str]:
+            task = await here.run(spec)
+            assert task.outcome == TASK_OUTCOME_SUCCEEDED, task.reason
+            return sorted(await here.lines(task.id))
+
+        assert await lines() == [f"{root / below / inside / 'paint.py'} True"] * 2
+        haienv(root, user, "pack", "mine")
+        copy = f"{disk / str(os.geteuid()) / below / inside / 'paint.py'} True"
+        first = await lines()
+        assert first[:2] == [copy] * 2, first
+        assert first[2].startswith(f"[hai] unpacking environment mine[{user}] here")
+        assert await lines() == [copy] * 2  # it is there now
+        os.truncate(layer_of(root, user, "mine") / "image.tar.zst", 100)
+        shutil.rmtree(disk / str(os.geteuid()))
+        told = await lines()
+        assert told[:2] == [f"{root / below / inside / 'paint.py'} True"] * 2
+        why = f"[hai] environment mine[{user}] runs from shared storage: its image is damaged"
+        assert told[2].startswith(why), told
 
 
 @REAL

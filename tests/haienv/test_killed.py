@@ -87,6 +87,7 @@ def nothing_is_left(haienv: Any) -> None:
         pytest.param("rename one two", "rename two one", id="rename"),
         pytest.param("config set one description x", "config clear one description", id="config"),
         pytest.param("upgrade old", "upgrade old --rollback", id="upgrade"),
+        pytest.param("pack one", "pack one --remove", id="pack"),
     ],
 )  # fmt: skip
 def test_killed_at_every_step(haienv: Any, line: str, undo: str) -> None:

@@ -14,15 +14,21 @@ from pathlib import Path
 
 import hai
 from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.copying import copied
 from hai_backend.agent.preparing import CannotStart
 from hai_backend.agent.rank_dir import Identity, RankDir
+from hai_backend.agent.reaper import Reaper
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import Activation, activate
 from hai_backend.environments.errors import Broken
 
 
 async def activation(
-    welcome: pb.AgentWelcome, directory: RankDir, identity: Identity, say: Callable[[str], None]
+    welcome: pb.AgentWelcome,
+    directory: RankDir,
+    identity: Identity,
+    reaper: Reaper,
+    say: Callable[[str], None],
 ) -> Activation | None:
     """None: the task names no environment, or goes on without. Raises CannotStart naming environment and node."""
     if not welcome.HasField("environment"):
@@ -37,6 +43,8 @@ async def activation(
             raise CannotStart(why) from error
         say(f"{why}; going on without it, as env_fallback says")
         return None
+    if asked.copies:
+        active = await copied(active, asked, directory, reaper, say)
     return active if active.has(hai.__name__) else _with_ours(active, directory.path / "sdk")
 
 

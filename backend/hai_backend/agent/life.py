@@ -185,7 +185,7 @@ class Life:
         argv = list(self._welcome.argv)
         workspace = await preparing.workspace_of(self._welcome, self._directory, self._reaper)
         active = await activating.activation(
-            self._welcome, self._directory, self._me, self._output.say
+            self._welcome, self._directory, self._me, self._reaper, self._output.say
         )
         self._environment_lock = active.lock_hash if active else ""
         variables = environment.for_program(
@@ -231,7 +231,7 @@ class Life:
         self._services.leave()
         if self._program is not None:
             self._program.end(grace)
-        elif first:  # a clone may be running; nothing else
+        elif first:  # a clone or an unpacking may be running; nothing else
             self._begin(asyncio.to_thread(self._directory.end_everything))
             self._exited(_ENDED_BEFORE_START)
 

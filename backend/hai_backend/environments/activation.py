@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hai_backend.domain.environment import EnvironmentName
@@ -47,6 +47,13 @@ class Activation:
         if python_path := joined((*self.python_paths, ours.get("PYTHONPATH", ""))):
             made["PYTHONPATH"] = python_path
         return made
+
+    def moved(self, root: Path, place: Path) -> Activation:
+        """The same with layers below another directory."""
+        layers = tuple(place / layer.relative_to(root) for layer in self.layers)
+        both = zip(self.layers, layers, strict=True)
+        bins = {str(old / "bin"): str(new / "bin") for old, new in both}
+        return replace(self, layers=layers, paths=tuple(bins.get(p, p) for p in self.paths))
 
     def has(self, package: str) -> bool:
         """Whether one of its layers brings a package."""

@@ -40,16 +40,21 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def text(self, name: str, most: int) -> str:
-        """A regular file of at most `most` bytes. Raises Broken for anything else that is there."""
+    @contextmanager
+    def file(self, name: str) -> Iterator[int]:
+        """The descriptor of a regular file. Raises Broken for anything else that is there."""
         descriptor = os.open(name, _FILE, dir_fd=self._fd)
         try:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise Broken(f"{name} is not a file")
-            data = _read(descriptor, most + 1)
+            yield descriptor
         finally:
             os.close(descriptor)
+
+    def text(self, name: str, most: int) -> str:
+        """A regular file of at most `most` bytes. Raises Broken for anything else that is there."""
+        with self.file(name) as descriptor:
+            data = _read(descriptor, most + 1)
         if len(data) > most:
             raise Broken(f"{name} has more than {most} bytes")
         try:

@@ -68,6 +68,15 @@ class Layer:
     parents: tuple[Parent, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Image:
+    """image.toml: what the packed form of a layer is."""
+
+    sha256: str
+    unpacked_bytes: int
+    files: int
+
+
 def label(text: str) -> Label:
     """Raises Broken."""
     table = _table(text, "env.toml")
@@ -189,6 +198,13 @@ def _variables(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         if "\0" in value or "\n" in value or len(value) > 1 << 16:
             raise Broken(f"the value of variable {name[:80]} cannot be one")
     return tuple(table.items())
+
+
+def image(text: str) -> Image:
+    """Raises Broken."""
+    table = _table(text, "image.toml")
+    sizes = _count(table, "unpacked_bytes"), _count(table, "files")
+    return Image(_matching(table, "sha256", LOCK_HASH), *sizes)
 
 
 def _parent(table: object) -> Parent:

@@ -14,13 +14,16 @@ from hai_backend.domain.environment import NAME, Environment, EnvironmentName, E
 from hai_backend.environments import parsing
 from hai_backend.environments.errors import Broken
 from hai_backend.environments.folders import Folder, opened
-from hai_backend.environments.parsing import Label, Layer
+from hai_backend.environments.parsing import Image, Label, Layer
 
 LAYERS = ".layers"
 MOST_OF_ONE = 2000
 """Environments of one user that are listed."""
 
-_LABEL, _LAYER, _LOCK = "env.toml", "layer.toml", "lock.txt"
+IMAGE = "image.tar.zst"
+"""The packed form of a layer, in its directory."""
+
+_LABEL, _LAYER, _LOCK, _IMAGE = "env.toml", "layer.toml", "lock.txt", "image.toml"
 _MOST_BYTES = 256 * 1024
 _MOST_LOCK_BYTES = 16 * 1024 * 1024
 _MOST_USERS = 100_000
@@ -86,6 +89,11 @@ def layer_folder(root: Folder, owner: str, layer: str) -> Iterator[Folder]:
 def read_layer(folder: Folder) -> Layer:
     """Raises Broken, or OSError."""
     return parsing.layer(folder.text(_LAYER, _MOST_BYTES))
+
+
+def read_image(folder: Folder) -> Image:
+    """Raises Broken, or OSError: FileNotFoundError when it was not packed."""
+    return parsing.image(folder.text(_IMAGE, _MOST_BYTES))
 
 
 def read_lock(folder: Folder, layer: Layer) -> str:

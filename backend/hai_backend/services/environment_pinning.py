@@ -11,9 +11,18 @@ from hai_backend.services.environments import Environments
 class EnvironmentPinning:
     """Remembered in memory: after a restart of the server a run whose ranks still come looks again."""
 
-    def __init__(self, environments: Environments, *, visible: bool = True) -> None:
+    def __init__(
+        self,
+        environments: Environments,
+        *,
+        visible: bool = True,
+        copies: str = "",
+        copies_bytes: int = 0,
+    ) -> None:
         self._environments = environments
         self._visible = visible
+        self._copies = copies
+        self._copies_bytes = copies_bytes
 
     async def __call__(self, task: Task) -> pb.AgentEnvironment | None:
         """None: the task names no environment."""
@@ -27,6 +36,8 @@ class EnvironmentPinning:
             name=called.name,
             layer=await self._layer(task.id, task.run.number, called),
             fallback=task.spec.options.env_fallback,
+            copies=self._copies,
+            copies_bytes=self._copies_bytes,
         )
 
     def home(self, user: str) -> dict[str, str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 import sys
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+import zstandard
 
 _MADE = "2026-11-21T23:50:00Z"
 
@@ -51,6 +54,30 @@ def as_parent(root: Path, owner: str, name: str) -> dict[str, str]:
     layer = layer_of(root, owner, name)
     lock_hash = hashlib.sha256((layer / "lock.txt").read_bytes()).hexdigest()
     return {"name": name, "owner": owner, "layer": layer.name, "lock_hash": lock_hash}
+
+
+def make_image(layer: Path, members: Iterable[tarfile.TarInfo | tuple[str, bytes]]) -> str:
+    """Pack files, or whatever an archive may hold, as the image of a layer; its hash."""
+    packed, size, files = io.BytesIO(), 0, 0
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for member in members:
+            info, data = _member(member)
+            size, files = size + len(data), files + 1
+            archive.addfile(info, io.BytesIO(data))
+    image = zstandard.compress(packed.getvalue())
+    facts = {"schema": 1, "sha256": hashlib.sha256(image).hexdigest(), "size_bytes": len(image)}
+    (layer / "image.tar.zst").write_bytes(image)
+    text = tomli_w.dumps({**facts, "unpacked_bytes": size, "files": files})
+    (layer / "image.toml").write_text(text)
+    return str(facts["sha256"])
+
+
+def _member(member: tarfile.TarInfo | tuple[str, bytes]) -> tuple[tarfile.TarInfo, bytes]:
+    if isinstance(member, tarfile.TarInfo):
+        return member, b""
+    info = tarfile.TarInfo(member[0])
+    info.size = len(member[1])
+    return info, member[1]
 
 
 def _make_layer(layer: Path, lock: str, lock_hash: str, parents: list[dict[str, str]]) -> None:

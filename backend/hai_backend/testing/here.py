@@ -96,11 +96,14 @@ Place = Callable[[Path], AbstractAsyncContextManager[Here]]
 
 
 @asynccontextmanager
-async def on_processes(directory: Path) -> AsyncIterator[Here]:
+async def on_processes(directory: Path, **settings: Any) -> AsyncIterator[Here]:
     """Two nodes, which are this machine."""
     home = directory / "home"
     try:
-        async with running_server(home, nodes=2) as server, Client(server.profile) as client:
+        async with (
+            running_server(home, nodes=2, **settings) as server,
+            Client(server.profile) as client,
+        ):
             yield Here(client, directory, home)
     finally:
         sweep(home)

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "which": ("look:which", "The path of the interpreter, or of a program."),
     "export": ("carry:export", "Write an environment into an archive."),
     "import": ("carry:import_", "Make one from an archive, or all of an old venv.db."),
+    "pack": ("pack:pack", "Make an image of it that nodes unpack onto their own disks."),
     "kernel": ("kernel:kernel", "Kernels for Jupyter."),
     "push": ("remote:push", "Build a local environment on the cluster."),
     "pull": ("remote:pull", "Make an environment of the cluster here."),

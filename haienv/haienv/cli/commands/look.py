@@ -76,6 +76,7 @@ def info(settings: Settings, name: str, user: str | None, tasks: bool) -> int:
         "parents": below,
         "children": [str(each) for each in above],
         "parent_changed": newer,
+        "packed": _packed(found),
         "config": _config(found),
     }
     if tasks:
@@ -92,6 +93,12 @@ def _parent_moved(found: Environment, parent: Environment | None) -> bool:
     if found.layer is None or not found.layer.parents or parent is None:
         return False
     return parent.layer_id != found.layer.parents[0].layer
+
+
+def _packed(found: Environment) -> bool:
+    from haienv.packing import image_of
+
+    return bool(found.layer_id) and image_of(found.path) is not None
 
 
 def _config(found: Environment) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""`haienv pack`: an environment as an image, for nodes whose own disks are faster than shared storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from haienv.cli.frame import EnvCommand, Settings, names, own
+from haienv.cli.view import aligned, human
+
+if TYPE_CHECKING:
+    from haienv.packing import Packed
+
+
+@click.command("pack", cls=EnvCommand)
+@click.argument("name", default=".", shell_complete=names)
+@click.option("--remove", is_flag=True, help="Take its image away again.")
+@click.pass_obj
+def pack(settings: Settings, name: str, remove: bool) -> int:
+    """Make an image of an environment's layer, and of those below it that are yours.
+
+    Nodes that keep environments on their own disks unpack it once; tasks run in the copy. Where a
+    layer has no image, they run from shared storage as always.
+    """
+    from haienv import packing
+
+    here, found = own(name)
+    if remove:
+        gone = [str(path) for path in packing.remove_image(here, found)]
+        settings.answer({"removed": gone}, "")
+        settings.note(f"{found} is packed no more" if gone else f"{found} was not packed")
+        return 0
+    every = packing.pack(here, found)
+    settings.answer(
+        {"layers": [_document(each) for each in every]}, aligned(list(map(_row, every)))
+    )
+    for each in every:
+        if each.image is None:
+            settings.note(
+                f"{each.called} is another's and has no image, so tasks run from shared storage until "
+                f"its owner says: haienv pack {each.called.partition('[')[0]}"
+            )
+    return 0
+
+
+def _document(each: Packed) -> dict[str, object]:
+    image = each.image
+    return {
+        "environment": each.called,
+        "path": str(each.path) if image else "",
+        "sha256": image.sha256 if image else "",
+        "size_bytes": image.size_bytes if image else 0,
+        "unpacked_bytes": image.unpacked_bytes if image else 0,
+        "files": image.files if image else 0,
+        "made": each.made,
+    }
+
+
+def _row(each: Packed) -> tuple[str, ...]:
+    if each.image is None:
+        return each.called, "not packed", ""
+    size = f"{human(each.image.size_bytes)} of {human(each.image.unpacked_bytes)}"
+    return each.called, "packed" if each.made else "was packed", f"{size}, {each.image.files} files"

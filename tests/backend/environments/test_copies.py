@@ -1,0 +1,286 @@
+"""Copies on a node's own disk: whole or not there, never more than the limit, never taken from whom they serve."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import signal
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hai_backend.environments import copies
+from hai_backend.environments.copies import Wanted
+from hai_backend.environments.errors import Broken
+from hai_backend.environments.unpacking import fetch
+from hai_backend.testing.environments import layer_of, lock_of, make_environment, make_image
+
+FILES = [
+    ("bin/tool", b"#!/bin/sh\n"),
+    ("lib/python3.11/site-packages/paint.py", b"colour = 'blue'\n"),
+]
+ROOMY = 1 << 20
+CHANGES = ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir", "os.utime")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    made = tmp_path / "disk"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def packed(root: Path) -> Callable[..., Wanted]:
+    """A packed environment of ann's, of so many bytes."""
+
+    def make(name: str = "mine", size: int = 0, members: Any = FILES) -> Wanted:
+        make_environment(root, "ann", name, lock=lock_of(f"# {name}"))
+        layer = layer_of(root, "ann", name)
+        make_image(layer, [("data", b"x" * size)] if size else members)
+        wanted = copies.wanted_at(root, "ann", layer.name)
+        assert wanted is not None
+        return wanted
+
+    return make
+
+
+@pytest.fixture
+def held() -> Iterator[list[int]]:
+    descriptors: list[int] = []
+    yield descriptors
+    for each in descriptors:
+        os.close(each)
+
+
+def take(root: Path, disk: Path, *wanted: Wanted, limit: int = ROOMY) -> None:
+    fetch(root, disk, limit, [(each.owner, each.layer) for each in wanted])
+
+
+def own(disk: Path) -> Path:
+    return disk / str(os.geteuid())
+
+
+def there(disk: Path) -> set[str]:
+    return {path.name for path, _, _ in copies.copies(own(disk))}
+
+
+def used_at(disk: Path, wanted: Wanted, moment: float) -> None:
+    os.utime(copies.place_of(own(disk), wanted) / copies.RECORD, (moment, moment))
+
+
+def test_a_copy_has_what_was_packed(root: Path, disk: Path, packed: Any, held: list[int]) -> None:
+    wanted = packed(members=[*FILES, link("bin/python", sys.executable), link("lib64", "lib")])
+    take(root, disk, wanted)
+    copy = copies.place_of(own(disk), wanted)
+    assert {name: (copy / name).read_bytes() for name, _ in FILES} == dict(FILES)
+    assert os.readlink(copy / "bin" / "python") == sys.executable
+    assert (copy / "lib64" / "python3.11").is_dir()
+    held += copies.hold(own(disk), [wanted]) or []
+    assert held
+
+
+def link(name: str, target: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    return info
+
+
+def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        pytest.param([("../evil", b"x")], "leads out", id="climbs"),
+        pytest.param([("lib/../../evil", b"x")], "leads out", id="climbs in the middle"),
+        pytest.param([("/tmp/evil", b"x")], "leads out", id="absolute"),
+        pytest.param([("a//b", b"x")], "leads out", id="an empty part"),
+        pytest.param([link("lib/x", "/etc")], "no file", id="a link to anywhere"),
+        pytest.param([link("lib/x", "../../..")], "no file", id="a link that climbs"),
+        pytest.param([link("lib/x", "..")], "no file", id="a link to above"),
+        pytest.param([link("bin/pythonx/y", "/etc")], "no file", id="a link below what looks like Python"),
+        pytest.param([link("lib", "bin"), ("lib/evil", b"x")], "File exists", id="a file below a link"),
+        pytest.param([link("bin/python", "/tmp"), link("bin/python/evil", "x")], "below a link",
+                     id="a link below a link"),
+        pytest.param([special("x", tarfile.LNKTYPE, "/etc/passwd")], "no file", id="a hard link"),
+        pytest.param([special("x", tarfile.FIFOTYPE)], "no file", id="a pipe"),
+        pytest.param([special("x", tarfile.CHRTYPE)], "no file", id="a device"),
+        pytest.param([("x", b"1"), ("x", b"2")], "File exists", id="one name twice"),
+    ],
+)  # fmt: skip
+def test_what_escapes_is_refused(
+    root: Path, disk: Path, packed: Any, members: Any, why: str
+) -> None:
+    wanted = packed(members=members)
+    with pytest.raises((Broken, OSError), match=why):
+        take(root, disk, wanted)
+    assert there(disk) == set()
+    assert not list(disk.parent.rglob("evil"))
+
+
+def _cut(layer: Path) -> None:
+    os.truncate(layer / "image.tar.zst", 60)
+
+
+def _another(layer: Path) -> None:
+    text = (layer / "image.toml").read_text()
+    make_image(layer, [("data", b"y" * 60), ("more", b"")])
+    (layer / "image.toml").write_text(text)
+
+
+def _understated(layer: Path) -> None:
+    text = (layer / "image.toml").read_text().replace("unpacked_bytes = 60", "unpacked_bytes = 59")
+    (layer / "image.toml").write_text(text)
+
+
+def _linked(layer: Path) -> None:
+    (layer / "image.tar.zst").rename(layer / "other")
+    (layer / "image.tar.zst").symlink_to("other")
+
+
+@pytest.mark.parametrize("change", [_cut, _another, _understated, _linked])
+def test_what_is_not_the_image_that_was_made_is_refused(
+    root: Path, disk: Path, packed: Any, change: Callable[[Path], None]
+) -> None:
+    packed(size=60)
+    change(layer_of(root, "ann", "mine"))
+    wanted = copies.wanted_at(root, "ann", layer_of(root, "ann", "mine").name)
+    assert wanted is not None
+    with pytest.raises((Broken, OSError)):
+        take(root, disk, wanted)
+    assert there(disk) == set()
+
+
+def test_the_least_recently_used_goes_but_not_what_serves(
+    root: Path, disk: Path, packed: Any, held: list[int]
+) -> None:
+    old, serving, new, next_ = (packed(name, size=100) for name in ("a", "b", "c", "d"))
+    for moment, each in enumerate((serving, old, new)):
+        take(root, disk, each, limit=300)
+        used_at(disk, each, moment)
+    held += copies.hold(own(disk), [serving]) or []
+    used_at(disk, serving, -1)  # used before all others
+    take(root, disk, next_, limit=300)
+    assert there(disk) == {serving.layer, new.layer, next_.layer}
+
+
+def test_without_room_it_says_so_and_takes_nothing(
+    root: Path, disk: Path, packed: Any, held: list[int]
+) -> None:
+    serving, big = packed("a", size=100), packed("b", size=250)
+    take(root, disk, serving)
+    held += copies.hold(own(disk), [serving]) or []
+    with pytest.raises(Broken, match="50 bytes too many for the limit of 300"):
+        take(root, disk, big, limit=300)
+    assert there(disk) == {serving.layer}
+
+
+def test_who_uses_a_copy_makes_it_the_newest(
+    root: Path, disk: Path, packed: Any, held: list[int]
+) -> None:
+    first, second, third = (packed(name, size=100) for name in ("a", "b", "c"))
+    for moment, each in enumerate((first, second)):
+        take(root, disk, each)
+        used_at(disk, each, moment)
+    for each in copies.hold(own(disk), [first]) or []:
+        os.close(each)
+    take(root, disk, third, limit=200)
+    assert there(disk) == {first.layer, third.layer}
+
+
+def test_a_copy_of_another_image_is_made_anew_once_nobody_uses_it(
+    root: Path, disk: Path, packed: Any
+) -> None:
+    before = packed(size=10)
+    take(root, disk, before)
+    held = copies.hold(own(disk), [before])
+    assert held is not None
+    after = packed(size=20)
+    with pytest.raises(Broken, match="a task uses a copy"):
+        take(root, disk, after)
+    assert copies.hold(own(disk), [after]) is None
+    os.close(held[0])
+    take(root, disk, after)
+    assert (copies.place_of(own(disk), after) / "data").stat().st_size == 20
+
+
+def test_who_comes_while_it_goes_away_does_not_get_it(root: Path, disk: Path, packed: Any) -> None:
+    wanted = packed()
+    take(root, disk, wanted)
+    going = copies.lock(copies.place_of(own(disk), wanted), fcntl.LOCK_EX)
+    assert going is not None
+    assert copies.hold(own(disk), [wanted]) is None
+    os.close(going)
+
+
+def test_a_directory_that_others_may_write_is_not_used(disk: Path) -> None:
+    own(disk).mkdir()
+    own(disk).chmod(0o777)
+    with pytest.raises(Broken, match="only uid"):
+        copies.own(disk)
+
+
+def test_a_node_without_that_disk_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Broken, match="No such file"):
+        copies.own(tmp_path / "none")
+
+
+def test_killed_at_every_step(root: Path, disk: Path, packed: Any) -> None:
+    """Whatever the moment: what has its name is whole, and who comes next finds no remains."""
+    other, wanted = packed("other", size=300), packed()
+    take(root, disk, other)
+    step = 1
+    while _killed_at(step, lambda: take(root, disk, wanted, limit=310)):
+        for path, _, size in copies.copies(own(disk)):
+            assert size in (300, sum(len(data) for _, data in FILES))
+            names = {str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()}
+            assert names in ({"data", "copy.toml"}, {"copy.toml", *(name for name, _ in FILES)})
+        take(root, disk, other)
+        assert there(disk) >= {other.layer}
+        for kind in (copies.BUILDING, copies.TRASH):
+            assert not list((own(disk) / kind).iterdir())
+        step += 1
+    assert step > 10
+    assert there(disk) == {wanted.layer}
+
+
+def _killed_at(step: int, work: Callable[[], None]) -> bool:
+    """Work in a child that is killed just before its n-th change of the file system; False: it ended before."""
+    child = os.fork()
+    if child == 0:
+        _die_at(step)
+        with redirect_stdout(io.StringIO()):
+            work()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def _die_at(step: int) -> None:
+    left = step
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT
+        if event in CHANGES or writes:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)

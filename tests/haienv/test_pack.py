@@ -1,0 +1,109 @@
+"""Images of layers: the same bytes for the same packages, one for each layer, and no half of one."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from haienv.packing import image_of
+
+
+def images(haienv: Any, name: str) -> dict[str, str]:
+    """Hash by environment, as `pack` tells them."""
+    return {e["environment"]: e["sha256"] for e in haienv.ok(f"pack {name} --json").json["layers"]}
+
+
+def test_the_same_packages_are_the_same_bytes(haienv: Any, tmp_path: Path) -> None:
+    haienv.ok("create base --no_extend fast tool")
+    haienv.ok("create top --extend base plain")
+    first = images(haienv, "top")
+    assert set(first) == {"top[ann]", "base[ann]"}
+    assert all(first.values())
+    haienv.run("top", "import fast, plain")  # leaves bytecode beside modules
+    haienv.ok("pack top --remove")
+    assert images(haienv, "top") == first
+    haienv.monkeypatch.setenv("HAIENV_HOME", str(tmp_path / "elsewhere"))
+    haienv.ok("create base --no_extend fast tool")
+    haienv.ok("create top --extend base plain")
+    assert images(haienv, "top") == first
+
+
+def test_an_image_holds_modules_that_need_no_compiling(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast tool")
+    haienv.ok("pack one")
+    path = haienv.get("one").path
+    with (path / "image.tar.zst").open("rb") as file:
+        stream = zstandard.ZstdDecompressor().stream_reader(file)
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            members = {member.name: member for member in archive}
+    site = "lib/python3.11/site-packages"
+    assert f"{site}/fast/__pycache__/__init__.cpython-311.pyc" in members
+    assert members["bin/python"].issym()
+    assert {m.mtime for m in members.values()} == {0}
+    assert {(m.uid, m.uname) for m in members.values()} == {(0, "")}
+    assert not {"layer.toml", "lock.txt", "used", "image.toml"} & set(members)
+    assert haienv.ok("info one --json").json["packed"]
+    assert haienv.ok("verify one").code == 0
+
+
+def test_what_is_damaged_is_packed_again(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast")
+    before = images(haienv, "one")
+    image = haienv.get("one").path / "image.tar.zst"
+    image.chmod(0o644)
+    image.write_bytes(b"x")
+    assert images(haienv, "one") == before
+    assert image.stat().st_size > 1
+
+
+def test_layers_of_others_are_theirs_to_pack(haienv: Any) -> None:
+    haienv.as_user("bob").ok("create base --no_extend fast --visibility public")
+    ann = haienv.as_user("ann")
+    ann.ok("create top --extend 'base[bob]' plain")
+    told = ann.ok("pack top")
+    assert "base[bob] is another's and has no image" in told.err
+    assert images(ann, "top")["base[bob]"] == ""
+    assert ann("pack 'base[bob]'").code == 4
+    haienv.as_user("bob").ok("pack base")
+    assert images(haienv.as_user("ann"), "top")["base[bob]"]
+
+
+def test_projects_in_place_cannot_be_packed(haienv: Any, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "here"\nversion = "1"\n')
+    haienv.ok("create one --no_extend")
+    path = haienv.get("one").path
+    record = path / "layer.toml"
+    record.chmod(0o644)
+    record.write_text(
+        record.read_text().replace('backend = "uv"', 'backend = "uv"\neditable = ["/x"]')
+    )
+    told = haienv("pack one --json")
+    assert told.code == 1
+    assert "projects in place" in told.error["message"]
+
+
+def test_it_goes_with_its_layer_and_by_itself(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast")
+    haienv.ok("pack one")
+    path = haienv.get("one").path
+    haienv.ok("pack one --remove")
+    assert image_of(path) is None
+    assert not (path / "image.tar.zst").exists()
+    haienv.ok("pack one")
+    haienv.ok("remove one --yes")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["image.tar.zst", "image.toml.01234567"])
+def test_what_is_half_is_mended(haienv: Any, name: str) -> None:
+    haienv.ok("create one --no_extend")
+    left = haienv.get("one").path / (name if name.endswith("zst") else f".{name}")
+    left.touch()
+    (found,) = haienv("doctor --json").json
+    assert found["path"] == str(left)
+    haienv.ok("doctor --fix")
+    assert not left.exists()
