@@ -1,6 +1,6 @@
 """One server process: it listens from start to end, and plays one role after the other.
 
-While it leads it has a reign (reign.py), which loads, runs the loops and answers. While it follows it passes calls on
+While it leads it has a reign, which loads, runs the loops and answers. While it follows it passes calls on
 to the leader. A role is a coroutine that lasts as long as the role does and clears up when it is cancelled.
 """
 
@@ -31,7 +31,8 @@ from hai_backend.leader.roles import Alone, Election, Following, Leading, Role
 from hai_backend.loops.clock import Clock, SystemClock
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.proxy.door import Door, Receive, nobody
-from hai_backend.reign import Reign, Tools
+from hai_backend.reign.life import Reign
+from hai_backend.reign.rooms import Tools
 from hai_backend.services.server import Listening
 from hai_backend.services.switchboard import Nobody, Switchboard
 from hai_backend.store.base import Store
@@ -188,9 +189,9 @@ class App:
         )
         try:
             await reign.load()
-            self._switchboard.to(reign.answering())
-            if reign.proxy is not None:
-                self._browsers_to(reign.proxy.receive)
+            self._switchboard.to(reign.answering.here)
+            if reign.answering.proxy is not None:
+                self._browsers_to(reign.answering.proxy.receive)
             leave_word(self.settings.common, self._told(), self.settings.authority)
             reign.govern()
             self.metrics.leading(True)

@@ -1,0 +1,66 @@
+"""How a reign begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hai_backend.config import Settings
+from hai_backend.home import first_admin
+from hai_backend.launch.base import Launcher
+from hai_backend.loops import learning
+from hai_backend.reign.answering import Answering
+from hai_backend.reign.rooms import Rooms, Tools
+from hai_backend.store.base import Store
+
+
+class Reign(Rooms):
+    """`load`, then `govern`; whatever happened, `close` at the end."""
+
+    def __init__(
+        self, settings: Settings, store: Store, launcher: Launcher, tools: Tools, *, alone: bool
+    ) -> None:
+        super().__init__(settings, store, launcher, tools, alone=alone)
+        self.answering = Answering(self)
+
+    async def load(self) -> None:
+        """Open the store, and learn all that it and the launcher know."""
+        await self.store.open()
+        await self.directory.load()
+        await first_admin(self.settings, self.directory, self.clock.now())
+        await self.cluster.load()
+        await self.ledger.load()
+        self.interruptions.load(self.ledger.unfinished().values())
+        for task in self.ledger.unfinished().values():
+            self.timers.set(task)
+            self.standings.changed(None, task)
+        await self._listed(self.work.run(self.launching.run()))
+
+    def govern(self) -> None:
+        """Let the loops run."""
+        self.work.run(self.scheduling.run())
+        self.work.run(self.usage.run())
+        self.work.run(self.environments.begin())
+        self.work.run(learning.recall(self.store, self.scheduling.learn))
+
+    async def close(self, *, deposed: bool) -> None:
+        """Answer what is being asked, then leave; programs run on. Deposed: what still wants to write fails first."""
+        await self.work.close()
+        self.timers.close()
+        if deposed:
+            await self.store.close()
+        await self.answering.close()
+        self.hub.close()
+        await self.checkpoints.close()
+        await self.performer.close()
+        await self.launcher.close()
+        await self.workspaces.close()
+        await self.store.close()
+        self.standings.close()
+
+    async def _listed(self, launching: asyncio.Task[None]) -> None:
+        """Wait for the launcher's list: before it, nobody knows which nodes and ranks exist."""
+        listed = asyncio.ensure_future(self.launching.listed.wait())
+        await asyncio.wait({launching, listed}, return_when=asyncio.FIRST_COMPLETED)
+        if not listed.done():
+            listed.cancel()
+            launching.result()
