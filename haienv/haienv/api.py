@@ -12,7 +12,7 @@ from haienv.errors import Refused
 from haienv.layout import home
 from haienv.names import check_name, parse_reference
 from haienv.records import minor
-from haienv.registry import Environment, everything, find, of_owner
+from haienv.registry import Environment, everywhere, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def get_envs(user: str | None = None) -> list[tuple[str, str, str, str, str, str
 def environments(user: str | None = None) -> list[Environment]:
     """The same as values with names, broken ones included."""
     here = home()
-    return list(of_owner(here, check_name(user, "user")) if user else everything(here))
+    return list(everywhere(here, check_name(user, "user") if user else ""))
 
 
 def _put_first(directories: list[str]) -> None:

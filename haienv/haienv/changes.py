@@ -52,6 +52,7 @@ def create(
 def clone(home: Home, source: Environment, name: str) -> Environment:
     """Another name for the same packages, free to change by itself."""
     _free(home, check_name(name))
+    require_here(home, source)
     if not source.ready:
         raise Broken(f"environment {source} is broken: {source.fault}", "see `haienv doctor`")
     if source.owner != home.user:
@@ -121,7 +122,17 @@ def mine(home: Home, environment: Environment) -> Environment:
             f"{environment} belongs to {environment.owner}",
             f"extend it: haienv create NAME --extend '{environment}'",
         )
+    require_here(home, environment)
     return environment
+
+
+def require_here(home: Home, environment: Environment) -> None:
+    """What lies in another root is looked at and entered there; layers see those of their own root."""
+    if environment.root != home.root:
+        raise Denied(
+            f"{environment} lies in {environment.root}, another root",
+            f"change it there: HAIENV_HOME={environment.root} haienv …; or bring it here: haienv export, import",
+        )
 
 
 def rebuild(

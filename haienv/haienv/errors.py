@@ -9,6 +9,7 @@ EnvError               exit code 1
 ├── Broken             1: its files are not what they should be
 ├── Refused            1: it would break something; --force may allow it
 ├── BuildFailed        1: the installer says no
+├── HookFailed         1: the change is made, a command that its owner wanted after it failed
 └── ServerSays         its own: an error of the server or of the way to it (haienv.server)
 """
 
@@ -76,3 +77,9 @@ class BuildFailed(EnvError):
     """The installer could not do it."""
 
     reason = "BUILD_FAILED"
+
+
+class HookFailed(EnvError):
+    """A command that was to run after a change failed; the change is made."""
+
+    reason = "HOOK_FAILED"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +21,20 @@ IMAGE, IMAGE_RECORD = "image.tar.zst", "image.toml"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The root of all users' environments, and who is asking."""
+    """The root of all users' environments, and who is asking. `others` are roots where one only looks and enters."""
 
     root: Path
     user: str
+    others: tuple[Path, ...] = ()
+
+    def each(self) -> Iterator[Home]:
+        """This root, then the others, by themselves."""
+        for root in (self.root, *self.others):
+            yield Home(root, self.user)
+
+    def at(self, root: Path) -> Home:
+        """The same caller, where an environment lies that was found."""
+        return self if root == self.root else Home(root, self.user)
 
     @property
     def own(self) -> Path:
@@ -41,15 +51,22 @@ class Home:
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:
-    """$HAIENV_HOME and $HAIENV_USER, or this account's own."""
+    """$HAIENV_HOME and $HAIENV_USER, or this account's own; $HAIENV_PATH names other roots."""
     chosen = environ.get("HAIENV_HOME")
-    root = Path(chosen).absolute() if chosen else _default_root(environ)
+    root = _checked(Path(chosen).absolute() if chosen else _default_root(environ))
+    named = filter(None, environ.get("HAIENV_PATH", "").split(":"))
+    others = dict.fromkeys(_checked(Path(each).absolute()) for each in named)
+    others.pop(root, None)
+    return Home(root, check_name(environ.get("HAIENV_USER") or _account(), "user"), tuple(others))
+
+
+def _checked(root: Path) -> Path:
     if ":" in str(root) or not str(root).isprintable():
         raise UsageError(
             f"environments cannot lie in {str(root)!r}: PATH could not name it",
             "HAIENV_HOME is one directory, without colons",
         )
-    return Home(root, check_name(environ.get("HAIENV_USER") or _account(), "user"))
+    return root
 
 
 def _default_root(environ: Mapping[str, str]) -> Path:

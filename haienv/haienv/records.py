@@ -27,11 +27,12 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What activation adds beside packages."""
+    """What activation adds beside packages; `hooks` are commands of its owner for when they have changed."""
 
     search_dirs: tuple[str, ...] = ()
     bin_dirs: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    hooks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ def config_from(table: Mapping[str, Any]) -> Config:
         search_dirs=_directories(table, "search_dirs"),
         bin_dirs=_directories(table, "bin_dirs"),
         variables=_variables(_get(table, "variables", dict, {})),
+        hooks=_hooks(table),
     )
 
 
@@ -230,6 +232,25 @@ def path_fault(directory: str) -> str:
     if ":" in directory or not directory.isprintable():
         return f"{directory!r} cannot stand in a path list: it has a colon or unprintable letters"
     return ""
+
+
+def hook_fault(command: str) -> str:
+    """Why a text may not be a hook; empty: it may."""
+    import shlex  # whoever enters an environment without hooks need not wait for it
+
+    if not command.isprintable():
+        return f"{command!r} has letters that cannot be shown"
+    try:
+        return "" if shlex.split(command) else "a hook is a program and its arguments"
+    except ValueError as error:
+        return f"{command!r} cannot be read as a command: {error}"
+
+
+def _hooks(table: Mapping[str, Any]) -> tuple[str, ...]:
+    values = _texts(table, "hooks")
+    for fault in filter(None, map(hook_fault, values)):
+        raise Malformed(f"hooks: {fault}")
+    return values
 
 
 def value_fault(value: str) -> str:

@@ -156,6 +156,16 @@ def everything(home: Home) -> Iterator[Environment]:
         yield from of_owner(home, owner)
 
 
+def everywhere(home: Home, owner: str = "") -> Iterator[Environment]:
+    """Environments (of one user) of every root; one that an earlier root has too is that one."""
+    seen: set[tuple[str, str]] = set()
+    for each in home.each():
+        for found in of_owner(each, owner) if owner else everything(each):
+            if (found.owner, found.name) not in seen:
+                seen.add((found.owner, found.name))
+                yield found
+
+
 def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir(follow_symlinks=False)
@@ -164,10 +174,11 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def find(home: Home, wanted: Reference) -> Environment:
-    """The environment that is meant: own, then the system's, then others' if only one fits."""
+    """The environment that is meant: own, then the system's, then others' if only one fits; in the first root."""
     for owner in [wanted.owner] if wanted.owner else [home.user, SYSTEM]:
-        if found := read(home, owner, wanted.name):
-            return found
+        for each in home.each():
+            if found := read(each, owner, wanted.name):
+                return found
     others = [] if wanted.owner else _of_others(home, wanted.name)
     if len(others) == 1:
         return others[0]
@@ -178,8 +189,12 @@ def find(home: Home, wanted: Reference) -> Environment:
 
 
 def _of_others(home: Home, name: str) -> list[Environment]:
-    found = (read(home, owner, name) for owner in owners(home) if owner not in (home.user, SYSTEM))
-    return [each for each in found if each is not None]
+    found: dict[str, Environment] = {}
+    for each in home.each():
+        for owner in owners(each):
+            if owner not in (home.user, SYSTEM, *found) and (seen := read(each, owner, name)):
+                found[owner] = seen
+    return list(found.values())
 
 
 def children(home: Home, owner: str, layers: frozenset[str]) -> list[Environment]:

@@ -52,7 +52,7 @@ class Activation:
 
 def activation(home: Home, environment: Environment, follow: bool = False) -> Activation:
     """What an environment sets. `follow`: through `current`, so that a shell sees what is installed later."""
-    layer = environment.usable
+    layer, home = environment.usable, home.at(environment.root)
     prefix = environment.directory / CURRENT if follow else environment.path
     parents = [read(home, p.owner, p.name) for p in layer.parents]  # as they are now, if they are
     places = [prefix, *(home.layer(p.owner, p.layer) for p in layer.parents)]

@@ -18,7 +18,7 @@ from haienv.layout import CURRENT, LABEL, Home
 from haienv.names import SYSTEM, Reference
 from haienv.registry import Environment
 
-_ASKED = ("HAIENV_HOME", "HAIENV_USER", "XDG_DATA_HOME", "HOME")
+_ASKED = ("HAIENV_HOME", "HAIENV_PATH", "HAIENV_USER", "XDG_DATA_HOME", "HOME")
 _MOST = 32 * 1024
 
 
@@ -59,7 +59,10 @@ def _conditions(
 ) -> Conditions | None:
     """None: it cannot be told by looking at a few files."""
     others = not asked.owner and found.owner not in (home.user, SYSTEM)
-    if others or not Path(os.environ.get("HAIENV_HOME") or "/").is_absolute():
+    several = home.others and (
+        found.root != home.root or not (asked.owner or found.owner == home.user)
+    )
+    if others or several or not Path(os.environ.get("HAIENV_HOME") or "/").is_absolute():
         return None
     before = {str(home.directory(home.user, asked.name) / LABEL): None}  # it would be meant instead
     labels = {**({} if asked.owner else before), **dict(entered.labels)}

@@ -117,11 +117,12 @@ def reference(text: str, user: str | None = None) -> Reference:
 def environment(text: str, user: str | None = None) -> tuple[Home, Environment]:
     """The environment that is meant, and where."""
     here = home()
-    return here, find(here, reference(text, user))
+    found = find(here, reference(text, user))
+    return here.at(found.root), found
 
 
 def own(text: str) -> tuple[Home, Environment]:
-    """An environment of the caller's, or of whom is named on purpose (and then refused)."""
+    """An environment of the caller's in the first root; of others, or elsewhere, only to be refused."""
     here = home()
     meant = reference(text)
     return here, find(here, meant if meant.owner else Reference(meant.name, here.user))
@@ -129,10 +130,10 @@ def own(text: str) -> tuple[Home, Environment]:
 
 def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names that begin so, for completion."""
-    from haienv.registry import everything
+    from haienv.registry import everywhere
 
     here = home()
-    every = [e.name if e.owner == here.user else str(e) for e in everything(here)]
+    every = [e.name if e.owner == here.user else str(e) for e in everywhere(here)]
     return [name for name in every if name.startswith(incomplete)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +79,8 @@ def _from_archive(here: Home, uv: Uv, path: Path, name: str) -> Environment:
     wish = Wish(
         told.layer.wanted, exact=told.lock.pins, fill=lambda *places: archive.unpack(path, *places)
     )
-    label = Label(
-        description=told.label.description, tags=told.label.tags, config=told.label.config
-    )
+    config = replace(told.label.config, hooks=())  # nobody else's commands run here
+    label = Label(description=told.label.description, tags=told.label.tags, config=config)
     made = changes.create(here, uv, name, _ground(here, told.layer), wish, label, lambda _: None)
     assert made is not None
     return made

@@ -21,7 +21,8 @@ from haienv.cli.frame import (
 )
 from haienv.cli.view import as_dict
 from haienv.errors import Refused, UsageError
-from haienv.registry import Environment, parent_of, read
+from haienv.hooks import run_hooks
+from haienv.registry import Environment, children, parent_of, read
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
@@ -136,7 +137,17 @@ def _rebuild(
         else {**as_dict(after), "plan": steps_dict(plan)}
     )
     settings.answer(document, text)
-    return 0
+    if after.layer_id == found.layer_id:
+        return 0
+    _tell_children(settings, here, found)
+    return run_hooks(here, after)
+
+
+def _tell_children(settings: Settings, here: Home, found: Environment) -> None:
+    below = children(here, found.owner, frozenset({found.layer_id}))
+    if below:
+        names = ", ".join(map(str, below))
+        settings.note(f"{names} extend what it was before; `haienv upgrade` follows")
 
 
 @click.command("upgrade", cls=EnvCommand)
@@ -160,7 +171,7 @@ def upgrade(settings: Settings, /, name: str, **options: Any) -> int:
     if options["rollback"]:
         after = changes.roll_back(here, found)
         settings.answer(as_dict(after), f"{after} is back at {after.layer_id}")
-        return 0
+        return run_hooks(here, after)
 
     def newer(wish: Wish) -> Wish:
         return replace(_as_asked(wish, options), upgrade=not options["keep_versions"])

@@ -20,16 +20,17 @@ from haienv.records import (
     Label,
     Malformed,
     config_from,
+    hook_fault,
     path_fault,
     to_toml,
     value_fault,
 )
 from haienv.registry import Environment
 
-DIRECTORIES = {"extra-search-dir": "search_dirs", "extra-search-bin-dir": "bin_dirs"}
+FIELDS = {"extra-search-dir": "search_dirs", "extra-search-bin-dir": "bin_dirs", "hook": "hooks"}
 VARIABLES = "extra-environment"
 TEXTS = ("description", "deprecated", "group")
-LISTS = (*DIRECTORIES, VARIABLES, "tags")
+LISTS = (*FIELDS, VARIABLES, "tags")
 KEYS = (*LISTS, *TEXTS, "visibility")
 
 _NAME = click.argument("name", default=".", shell_complete=names)
@@ -39,12 +40,16 @@ _LIST = click.argument("key", type=click.Choice(LISTS))
 
 @click.group("config", cls=EnvGroup)
 def config() -> None:
-    """Search directories, variables, visibility, description.
+    """Search directories, variables, hooks, visibility, description.
+
+    A hook is a command that runs in the environment, without a shell, after its packages have
+    changed by a command of yours: when it was created, installed into, upgraded, rolled back.
 
     \b
     Examples:
       haienv config append mine extra-environment OMP_NUM_THREADS=4
       haienv config set mine visibility group --group vision
+      haienv config append mine hook 'python -m ipykernel install --user --name mine'
       haienv config show base -u platform
     """
 
@@ -170,7 +175,7 @@ def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> 
 
 def _shown(settings: Settings, label: Label) -> int:
     document: dict[str, Any] = {key: getattr(label, key) for key in ("visibility", *TEXTS)}
-    document |= {key: list(_got(label, key)) for key in (*DIRECTORIES, "tags")}
+    document |= {key: list(_got(label, key)) for key in (*FIELDS, "tags")}
     document[VARIABLES] = dict(label.config.variables)
     rows = [(key, _words(value)) for key, value in document.items() if value]
     settings.answer(document, aligned(rows))
@@ -187,7 +192,7 @@ def _got(label: Label, key: str) -> Mapping[str, str]:
     """What a list has; its entries are the keys, so that nothing stands there twice."""
     if key == VARIABLES:
         return label.config.variables
-    values = label.tags if key == "tags" else getattr(label.config, DIRECTORIES[key])
+    values = label.tags if key == "tags" else getattr(label.config, FIELDS[key])
     return dict.fromkeys(values, "")
 
 
@@ -195,7 +200,7 @@ def _put(label: Label, key: str, values: Mapping[str, str]) -> Label:
     if key == "tags":
         return replace(label, tags=tuple(values))
     field: dict[str, Any] = (
-        {"variables": dict(values)} if key == VARIABLES else {DIRECTORIES[key]: tuple(values)}
+        {"variables": dict(values)} if key == VARIABLES else {FIELDS[key]: tuple(values)}
     )
     return replace(label, config=replace(label.config, **field))
 
@@ -203,7 +208,8 @@ def _put(label: Label, key: str, values: Mapping[str, str]) -> Label:
 def _parsed(key: str, values: tuple[str, ...]) -> dict[str, str]:
     pairs = [value.partition("=") if key == VARIABLES else (value, "=", "") for value in values]
     faults = [f"{name!r} has no value: write K=V" for name, equals, _ in pairs if not equals]
-    check = {VARIABLES: variable_fault, "tags": _tag_fault}.get(key, path_fault)
+    checks = {VARIABLES: variable_fault, "tags": _tag_fault, "hook": hook_fault}
+    check = checks.get(key, path_fault)
     faults += [f for name, _, value in pairs if (f := check(name) or value_fault(value))]
     if faults:
         raise UsageError("; ".join(faults))

@@ -12,7 +12,7 @@ from haienv.errors import NotFound
 from haienv.installed import versions
 from haienv.layout import CURRENT, home
 from haienv.names import SYSTEM, check_name
-from haienv.registry import Environment, children, everything, of_owner, parent_of
+from haienv.registry import Environment, children, everywhere, parent_of
 
 _NAME = click.argument("name", default=".", shell_complete=names)
 _USER = click.option("-u", "--user", help="Whose it is.")
@@ -26,7 +26,7 @@ _USER = click.option("-u", "--user", help="Whose it is.")
 def listing(settings: Settings, user: str | None, every: bool, only_names: bool) -> int:
     """List environments: the system's, your own, and others' that you may use."""
     here = home()
-    found = list(of_owner(here, check_name(user, "user")) if user else everything(here))
+    found = list(everywhere(here, check_name(user, "user") if user else ""))
     shown = [each for each in found if every or each.ready or each.owner == here.user]
     groups: dict[str, list[Environment]] = {"system": [], "own": [], "others": []}
     for each in shown:

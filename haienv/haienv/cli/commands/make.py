@@ -25,7 +25,7 @@ from haienv.cli.view import as_dict
 from haienv.errors import UsageError
 from haienv.layout import Home, home
 from haienv.names import Reference, variable_fault
-from haienv.records import VISIBILITIES, Config, Label, path_fault, value_fault
+from haienv.records import VISIBILITIES, Config, Label, hook_fault, path_fault, value_fault
 from haienv.registry import find
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ Examples:
 )
 @click.option("--extra-environment", "variables", multiple=True, metavar="K=V", help="A variable.")
 @click.option(
+    "--hook", "hooks", multiple=True, metavar="COMMAND", help="Run it there when packages changed."
+)
+@click.option(
     "--visibility", type=click.Choice(VISIBILITIES), default="private", help="Who sees it."
 )
 @click.option("--group", default="", help="A group of this system, for --visibility group.")
@@ -93,6 +96,7 @@ Examples:
 def create(settings: Settings, /, name: str, **options: Any) -> int:
     """The function behind the command."""
     from haienv import changes
+    from haienv.hooks import run_hooks
     from haienv.wanted import Wanted, gather
 
     here = home()
@@ -111,7 +115,7 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
         return 0
     settings.answer({**as_dict(made), "plan": steps_dict(plan)}, str(made.path))
     settings.note(f"environment {made} is ready ({_brings(plan)}): source haienv {name}")
-    return 0
+    return run_hooks(here, made)
 
 
 def _label(options: dict[str, Any]) -> Label:
@@ -153,6 +157,7 @@ def _config(options: dict[str, Any]) -> Config:
     faults = [f"{k!r} has no value: write K=V" for k, equals, _ in pairs if not equals]
     faults += [f for k, _, v in pairs if (f := variable_fault(k) or value_fault(v))]
     directories = [*options["search_dirs"], *options["bin_dirs"]]
+    faults += [f for hook in options["hooks"] if (f := hook_fault(hook))]
     faults += [f for d in directories if (f := path_fault(os.path.abspath(d)))]
     if faults:
         raise UsageError("; ".join(faults))
@@ -160,11 +165,13 @@ def _config(options: dict[str, Any]) -> Config:
         tuple(map(os.path.abspath, options["search_dirs"])),
         tuple(map(os.path.abspath, options["bin_dirs"])),
         {k: v for k, _, v in pairs},
+        options["hooks"],
     )
 
 
 def _foundation(here: Home, options: dict[str, Any], wanted_python: str) -> Foundation:
     from haienv import foundation as ground
+    from haienv.changes import require_here
 
     python = options["python"] or wanted_python or os.environ.get("HAIENV_PY", "")
     if options["conda_packages"]:
@@ -175,7 +182,9 @@ def _foundation(here: Home, options: dict[str, Any], wanted_python: str) -> Foun
         return ground.on_nothing(python or ground.running())
     meant = reference(options["parent"]) if options["parent"] else ground.current(os.environ)
     if isinstance(meant, Reference):
-        return ground.on_environment(find(here, meant), python)
+        parent = find(here, meant)
+        require_here(here, parent)
+        return ground.on_environment(parent, python)
     return ground.on_python(python if "/" in python else meant, python)
 
 
@@ -206,7 +215,7 @@ def clone(settings: Settings, source: str, name: str) -> int:
     """Give NAME the packages of SOURCE, to be changed by itself. Costs no disk."""
     from haienv import changes
 
-    here, found = environment(source)
-    made = changes.clone(here, found, name)
+    here = home()
+    made = changes.clone(here, environment(source)[1], name)
     settings.answer(as_dict(made), str(made.path))
     return 0

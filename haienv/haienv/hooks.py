@@ -1,0 +1,45 @@
+"""Commands that an environment's owner wants to run when its packages have changed, such as installing a kernel.
+
+They stand in its label, run in it and without a shell, and only by commands of its owner: those of others, and those in
+archives, never run. The environment is whole before they begin, so one that fails undoes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+from haienv.activate.activation import activation
+from haienv.errors import HookFailed
+from haienv.layout import Home
+from haienv.registry import Environment
+
+
+def run_hooks(home: Home, environment: Environment) -> int:
+    """One after the other; 0, or HookFailed. What they print goes to standard error."""
+    if environment.owner != home.user or not environment.label.config.hooks:
+        return 0
+    variables = activation(home, environment).applied(os.environ)
+    for command in environment.label.config.hooks:
+        words = shlex.split(command)
+        program = shutil.which(words[0], path=variables["PATH"])
+        if program is None:
+            raise _failed(environment, command, f"there is no program {words[0]!r}")
+        sys.stderr.flush()
+        done = subprocess.run(
+            [program, *words[1:]], env=variables, stdin=subprocess.DEVNULL, stdout=2
+        )
+        if done.returncode:
+            raise _failed(environment, command, f"it ended with code {done.returncode}")
+    return 0
+
+
+def _failed(environment: Environment, command: str, why: str) -> HookFailed:
+    return HookFailed(
+        f"{environment} is ready, but its hook {command!r} failed: {why}",
+        f"again: haienv run {environment.name} -- {command}; never again: haienv config remove "
+        f"{environment.name} hook {shlex.quote(command)}",
+    )
