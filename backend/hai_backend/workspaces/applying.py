@@ -12,7 +12,8 @@ from contextlib import suppress
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, NamedTuple
 
-from hai_backend.domain.workspace import EntryKind
+from hai_backend.domain.workspace import EntryKind, joined
+from hai_backend.workspaces import laying
 from hai_backend.workspaces.contents import open_in, opened, rename_into_nothing
 from hai_backend.workspaces.files import Files, is_still, now_ns
 from hai_backend.workspaces.folders import Folders, set_aside
@@ -44,6 +45,13 @@ class _Step(NamedTuple):
     kind_before: int
     digest_before: bytes | None
     seen: Stat | None
+
+
+def recover(files: Files) -> None:
+    """After another process: what was committed is carried out, and what a push left waits for the next one."""
+    apply(files)
+    files.recover()
+    laying.recover(files)
 
 
 def apply(files: Files) -> None:
@@ -125,13 +133,20 @@ def _displace(files: Files, folder: int, step: _Step) -> None:
 
 def _make(files: Files, folders: Folders, step: _Step) -> tuple[Any, ...] | None:
     if step.kind == _DIRECTORY:
-        folders.make(f"{step.folder}/{step.name}" if step.folder else step.name)
+        _make_directory(files, folders, step)
         return None
     folder = folders.make(step.folder)
     if step.kind == _LINK:
         _link(files, folder, step)
         return None
     return _place(files, folder, step)
+
+
+def _make_directory(files: Files, folders: Folders, step: _Step) -> None:
+    path = joined(step.folder, step.name)
+    if step.source is not None:
+        laying.show(files, folders.make(step.folder), step.name, step.source, path)
+    folders.make(path)
 
 
 def _link(files: Files, folder: int, step: _Step) -> None:

@@ -25,7 +25,7 @@ _CANNOT = frozenset(
     {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.EPERM}
 )
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE
 _NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -73,7 +73,7 @@ class Store:
     def put(self, name: str, data: memoryview) -> None:
         """A whole file, in place of what may be there."""
         self._doubtful.discard(name)
-        file = os.open(name, _CREATE | os.O_TRUNC, 0o644, dir_fd=self.folder)
+        file = os.open(name, CREATE | os.O_TRUNC, 0o644, dir_fd=self.folder)
         try:
             write_all(file, data)
         except BaseException:
@@ -84,7 +84,7 @@ class Store:
 
     def write_at(self, name: str, parts: Iterable[tuple[int, memoryview]]) -> None:
         """Parts of a file that is being put together."""
-        with opened(os.open(name, _CREATE, 0o644, dir_fd=self.folder)) as file:
+        with opened(os.open(name, CREATE, 0o644, dir_fd=self.folder)) as file:
             for place, data in parts:
                 _write_at(file, place, data)
 

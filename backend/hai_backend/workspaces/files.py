@@ -2,6 +2,7 @@
 
     files/      the tree that tasks and people see; its user's own
     incoming/   contents that a push brought, verified, not yet in the tree
+    laid/       new directories that a push is putting together
     objects/    older versions, by digest
     tasks/      the tree of a pinned revision, one directory a task
     index.db    index.py
@@ -37,12 +38,14 @@ class Files:
         self.owner = owner
         self.tree = path / "files"
         self.tasks = path / "tasks"
+        self.laid = path / "laid"
+        self.laid.mkdir(exist_ok=True, mode=0o700)
         self.index = Index(path / "index.db")
         self.incoming = Store(path / "incoming")
         self.objects = Store(path / "objects")
 
     def recover(self) -> None:
-        """After `applying.apply`, once: what another process left is read before it is believed."""
+        """Once everything is applied: what another process left is read before it is believed."""
         for name in self.incoming.names():
             if "." in name and not name.endswith(".part"):
                 self.incoming.remove(name)
@@ -74,22 +77,34 @@ class Files:
         return None
 
     def _find_in_tree(self, digest: bytes) -> int | None:
-        with self.folders() as folders:
-            for folder, name, *seen in self.index.rows(_PLACES, {"digest": digest}):
-                known = Stat(*seen) if seen[0] is not None else None
-                try:
-                    file = open_in(folders.at(folder), name)
-                except OSError:
-                    continue
-                if is_still(file, known, digest):
+        for root in self._roots():
+            with Folders(root) as folders:
+                if (file := self._find_below(folders, digest)) is not None:
                     return file
-                os.close(file)
+        return None
+
+    def _roots(self) -> list[Path]:
+        """The tree, and where directories wait for their place in it."""
+        rows = self.index.rows("SELECT DISTINCT source FROM pending WHERE kind = 2")
+        return [self.tree, *(self.laid / row[0] for row in rows if row[0] is not None)]
+
+    def _find_below(self, folders: Folders, digest: bytes) -> int | None:
+        for folder, name, *seen in self.index.rows(_PLACES, {"digest": digest}):
+            known = Stat(*seen) if seen[0] is not None else None
+            try:
+                file = open_in(folders.at(folder), name)
+            except OSError:
+                continue
+            if is_still(file, known, digest):
+                return file
+            os.close(file)
         return None
 
     def stored_bytes(self) -> int:
         """Everything on storage: the newest tree, older versions, what pushes left, and directories of tasks."""
         checkouts = self.index.rows("SELECT COALESCE(SUM(size_bytes), 0) FROM checkouts")[0][0]
-        tree = self.index.newest().size_bytes
+        laid = self.index.rows("SELECT COALESCE(SUM(size), 0) FROM laid")[0][0]
+        tree = self.index.newest().size_bytes + int(laid)
         return tree + self.objects.size() + self.incoming.size() + int(checkouts)
 
 

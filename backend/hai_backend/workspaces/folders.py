@@ -29,6 +29,10 @@ class Folders:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """No directory is open after this."""
         self._leave(0)
         os.close(self.root)
 

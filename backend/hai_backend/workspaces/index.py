@@ -43,9 +43,13 @@ CREATE TABLE IF NOT EXISTS pending(
 CREATE TABLE IF NOT EXISTS checkouts(
   task INTEGER PRIMARY KEY, revision INTEGER, size_bytes INTEGER, made_ns INTEGER);
 CREATE TEMP TABLE staged(
-  folder TEXT, name TEXT, {_ENTRY}, source TEXT, PRIMARY KEY(folder, name)) WITHOUT ROWID;
+  folder TEXT, name TEXT, {_ENTRY}, source TEXT, laid INTEGER, PRIMARY KEY(folder, name)) WITHOUT ROWID;
 CREATE TEMP TABLE wanted(
   push INTEGER, folder TEXT, name TEXT, {_ENTRY}, PRIMARY KEY(push, folder, name)) WITHOUT ROWID;
+CREATE TEMP TABLE laid(
+  push INTEGER, folder TEXT, name TEXT, digest BLOB, executable INTEGER,
+  size INTEGER, mtime_ns INTEGER, ino INTEGER, ctime_ns INTEGER, seen_ns INTEGER,
+  PRIMARY KEY(push, folder, name)) WITHOUT ROWID;
 """
 FIELDS = "kind, executable, size, mtime_ns, digest, target"
 _IN_REVISION = "born <= :revision AND (gone = 0 OR gone > :revision)"

@@ -18,6 +18,7 @@ from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files, is_still
 from hai_backend.workspaces.folders import Folders
+from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.staging import Author
 from hai_backend.workspaces.stats import Stat
 
@@ -25,11 +26,14 @@ _FEW = 16  # files that are synced one by one
 _EMPTY = blake3().digest()
 
 
-def carry_out(files: Files, author: Author) -> Revision:
+def carry_out(files: Files, author: Author, laid: Laid | None = None) -> Revision:
     """Make what is staged and settled a revision, and the tree so. Raises Conflict, and then nothing has changed."""
+    if laid is not None:
+        laid.settle()
     require_as_known(files)
     ready = prepare(files)
-    files.incoming.sync(ready if len(ready) <= _FEW else None)
+    few = len(ready) <= _FEW and (laid is None or not laid.used)
+    files.incoming.sync(ready if few else None)
     revision = staging.commit(files.index, author)
     applying.apply(files)
     return revision
@@ -37,26 +41,33 @@ def carry_out(files: Files, author: Author) -> Revision:
 
 def require_as_known(files: Files) -> None:
     """Raises Conflict when programs changed what is to be replaced: that must become a revision first."""
-    query = """SELECT s.folder, s.name, s.kind, e.digest, t.size, t.mtime_ns, t.ino, t.ctime_ns, t.seen_ns
+    with files.folders() as folders:
+        _require_as_known(files, folders, "(s.laid IS NULL OR s.kind = 2)")
+        laid = files.index.rows("SELECT folder, name FROM staged WHERE kind = 2 AND laid NOT NULL")
+        if any(_is_folder(files, folders, joined(*top)) for top in laid):
+            _require_as_known(files, folders, "s.laid NOT NULL")
+
+
+def _require_as_known(files: Files, folders: Folders, which: str) -> None:
+    query = f"""SELECT s.folder, s.name, s.kind, e.digest, t.size, t.mtime_ns, t.ino, t.ctime_ns, t.seen_ns
         FROM staged s LEFT JOIN entries e ON e.folder = s.folder AND e.name = s.name AND e.gone = 0
         LEFT JOIN stats t ON t.folder = s.folder AND t.name = s.name
-        WHERE (e.kind = 1 OR e.kind IS NULL) AND (s.folder, s.name) > (?, ?)
+        WHERE (e.kind = 1 OR e.kind IS NULL) AND {which} AND (s.folder, s.name) > (?, ?)
         ORDER BY s.folder, s.name LIMIT 2000"""
     after, absent = ("", ""), None
-    with files.folders() as folders:
-        while rows := files.index.rows(query, after):
-            after = (rows[-1][0], rows[-1][1])
-            for folder, name, kind, digest, *seen in rows:
-                if folder == absent:
-                    continue
-                if not _is_folder(files, folders, folder):
-                    absent = folder
-                elif not (
-                    _is_free(folders.at(folder), name, kind)
-                    if digest is None
-                    else _is_known(folders.at(folder), name, digest, seen)
-                ):
-                    raise _written(joined(folder, name))
+    while rows := files.index.rows(query, after):
+        after = (rows[-1][0], rows[-1][1])
+        for folder, name, kind, digest, *seen in rows:
+            if folder == absent:
+                continue
+            if not _is_folder(files, folders, folder):
+                absent = folder
+            elif not (
+                _is_free(folders.at(folder), name, kind)
+                if digest is None
+                else _is_known(folders.at(folder), name, digest, seen)
+            ):
+                raise _written(joined(folder, name))
 
 
 def _is_folder(files: Files, folders: Folders, folder: str) -> bool:
@@ -101,7 +112,7 @@ def prepare(files: Files) -> list[str]:
 
     A content is named by its digest; who shares it with others has a copy, and is told its name.
     """
-    twice = """SELECT digest FROM staged WHERE kind = 1 GROUP BY digest HAVING COUNT(*) > 1"""
+    twice = """SELECT digest FROM staged WHERE kind = 1 AND laid IS NULL GROUP BY digest HAVING COUNT(*) > 1"""
     used = {row[0]: 0 for row in files.index.rows(twice)}
     lacking: list[str] = []
     ready: list[str] = []
@@ -129,7 +140,8 @@ def prepare(files: Files) -> list[str]:
 
 
 def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes, int]]:
-    query = """SELECT folder, name, digest, size FROM staged WHERE kind = 1 AND (folder, name) > (?, ?)
+    query = """SELECT folder, name, digest, size FROM staged
+        WHERE kind = 1 AND laid IS NULL AND (folder, name) > (?, ?)
         ORDER BY folder, name LIMIT 2000"""
     after = ("", "")
     while rows := files.index.rows(query, after):

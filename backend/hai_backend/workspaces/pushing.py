@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hai_backend.domain.errors import Conflict
-from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision
+from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, folder_of
 from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.preparing import carry_out
 from hai_backend.workspaces.receiving import Piece, bad_contents, verified
 from hai_backend.workspaces.staging import Author
 
 WHOLE_BYTES = 1 << 20  # larger files come in chunks
+FEW = 16  # so many contents first go to `incoming`, for a handful of files is synced one by one
 EARLY_BYTES = 32 << 20  # so much may wait for the disk while more arrives
 _SOME = 500
 
@@ -28,6 +30,10 @@ class Push:
         self._files = files
         self._number = number
         self._missing: dict[bytes, int] = {}  # contents that are wanted, with their sizes
+        self._laid = Laid(files, number)
+        self._places: dict[bytes, list[Entry]] = {}  # of missing contents, in new directories
+        self._elsewhere: set[bytes] = set()  # missing contents that are wanted at other places, too
+        self._asked = 0
         self._recipes: dict[bytes, int] = {}  # bytes of a recipe that is being told
         self._from_nothing = not files.index.newest().number and not files.incoming.names()
         self.received_bytes = 0
@@ -37,10 +43,22 @@ class Push:
         """Add changes; answers the digests that are missing and were not asked for yet. Raises Invalid."""
         entries = list(entries)
         staging.want(self._files.index, self._number, entries)
-        wanted = {e.digest: e.size for e in entries if e.kind is EntryKind.FILE}
+        told = [entry for entry in entries if entry.kind is EntryKind.FILE]
+        wanted = {entry.digest: entry.size for entry in told}
         missing = [d for d in self._absent(wanted) if d not in self._missing]
         self._missing |= {digest: wanted[digest] for digest in missing}
+        self._asked += len(missing)
+        self._note_places(told)
         return missing
+
+    def _note_places(self, told: list[Entry]) -> None:
+        for entry in told:
+            if entry.digest not in self._missing:
+                continue
+            if self._asked > FEW and self._laid.top(folder_of(entry.path)):
+                self._places.setdefault(entry.digest, []).append(entry)
+            else:
+                self._elsewhere.add(entry.digest)
 
     def _absent(self, wanted: dict[bytes, int]) -> list[bytes]:
         """In the first push into an empty workspace, everything; nobody needs to look."""
@@ -82,6 +100,7 @@ class Push:
         contents = verified(piece)
         for digest, content in contents:
             self._take(digest, content)
+        self._laid.note()
         if self._recipes:
             chunks.receive(self._files, contents)
         before, self.received_bytes = self.received_bytes, self.received_bytes + sum(piece.sizes)
@@ -95,8 +114,15 @@ class Push:
             return
         if size != len(content):
             raise bad_contents(f"{digest.hex()} has {len(content)} bytes, its entry says {size}")
-        self._files.incoming.put(digest.hex(), content)
+        self._store(digest, content)
         del self._missing[digest]
+
+    def _store(self, digest: bytes, content: memoryview) -> None:
+        places = self._places.pop(digest, ())
+        lies = [self._laid.put(entry, content) for entry in places]
+        if digest in self._elsewhere or not all(lies):
+            self._elsewhere.discard(digest)
+            self._files.incoming.put(digest.hex(), content)
 
     def commit(self, base: int, author: Author, *, allow_many_removals: bool) -> Revision:
         """Make it a revision. Raises Conflict or Invalid, and then nothing has changed."""
@@ -108,10 +134,11 @@ class Push:
         staging.stage_wanted(files.index, self._number)
         if not staging.settle(files.index, allow_many_removals=allow_many_removals):
             return newest
-        return carry_out(files, author)
+        return carry_out(files, author, self._laid)
 
     def close(self) -> None:
         """Forget what was wanted; what arrived stays for the next try."""
+        self._laid.close()
         staging.forget(self._files.index, self._number)
 
 

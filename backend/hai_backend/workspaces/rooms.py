@@ -178,8 +178,7 @@ class Rooms:
             )
         files = Files(self.path(key), self._owner(key[0]))
         try:
-            applying.apply(files)
-            files.recover()
+            applying.recover(files)
         except BaseException:
             files.close()
             raise

@@ -26,6 +26,7 @@ _FILE, _DIRECTORY = int(EntryKind.FILE), int(EntryKind.DIRECTORY)
 _STAGED = f"INSERT OR REPLACE INTO staged(folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _WANTED = f"INSERT OR REPLACE INTO wanted(push, folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NOW = "e.folder = s.folder AND e.name = s.name AND e.gone = 0"
+_FIELDS_OF_W = ", ".join(f"w.{field}" for field in FIELDS.split(", "))
 _FIELDS_OF_E = ", ".join(f"e.{field}" for field in FIELDS.split(", "))
 _SAME = """e.kind = s.kind AND e.executable = s.executable
     AND e.digest IS s.digest AND e.target = s.target"""
@@ -58,7 +59,10 @@ def stage_wanted(index: Index, push: int) -> None:
     with index.transaction() as db:
         db.execute("DELETE FROM staged")
         db.execute(
-            f"INSERT INTO staged(folder, name, {FIELDS}) SELECT folder, name, {FIELDS} FROM wanted WHERE push = ?",
+            f"""INSERT INTO staged(folder, name, {FIELDS}, laid) SELECT w.folder, w.name, {_FIELDS_OF_W}, l.push
+            FROM wanted w LEFT JOIN laid l ON l.push = w.push AND l.folder = w.folder AND l.name = w.name
+              AND l.digest = w.digest AND l.executable = w.executable
+            WHERE w.push = ?""",
             (push,),
         )
 
@@ -203,10 +207,14 @@ def _revision(db: sqlite3.Connection, before: Revision, author: Author) -> Revis
 
 
 def _note_work(db: sqlite3.Connection) -> None:
+    """Files that are laid out come with their directory, as they are."""
     db.execute(f"""INSERT INTO pending
-        SELECT s.folder, s.name, s.kind, s.executable, s.size, s.mtime_ns, s.digest, s.target, s.source,
-          COALESCE(e.kind, 0), e.digest
-        FROM staged s LEFT JOIN entries e ON {_NOW}""")
+        SELECT s.folder, s.name, s.kind, s.executable, s.size, s.mtime_ns, s.digest, s.target,
+          COALESCE(s.source, s.laid), COALESCE(e.kind, 0), e.digest
+        FROM staged s LEFT JOIN entries e ON {_NOW} WHERE s.laid IS NULL OR s.kind = {_DIRECTORY}""")
+    db.execute(f"""INSERT OR REPLACE INTO stats
+        SELECT folder, name, l.size, l.mtime_ns, l.ino, l.ctime_ns, l.seen_ns
+        FROM staged s CROSS JOIN laid l USING (folder, name) WHERE s.kind = {_FILE} AND l.push = s.laid""")
     db.execute(f"""INSERT OR IGNORE INTO objects
         SELECT e.digest, e.size FROM staged s CROSS JOIN entries e ON {_NOW} WHERE e.kind = {_FILE}""")
 

@@ -17,7 +17,15 @@ import pytest
 from blake3 import blake3
 
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import applying, checkouts, collecting, looking, reading, restoring
+from hai_backend.workspaces import (
+    applying,
+    checkouts,
+    collecting,
+    looking,
+    pushing,
+    reading,
+    restoring,
+)
 from hai_backend.workspaces.contents import opened
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.pushing import Push
@@ -51,6 +59,8 @@ FIRST: Tree = {
 SECOND: Tree = {
     "a/f": b"one, changed",
     "a/g/now": b"a directory",
+    "new/in/it": b"a directory that is laid out",
+    "new/in/other": b"two",
     "b": b"a file now",
     "same": b"two",
     "moved": b"x",
@@ -98,8 +108,7 @@ def push(files: Files, now: Tree, before: Tree, base: int) -> int:
 
 def opened_again(root: Path) -> Files:
     files = Files(root, 0)
-    applying.apply(files)
-    files.recover()
+    applying.recover(files)
     return files
 
 
@@ -160,12 +169,19 @@ def at_every_step(root: Path, prepare: Callable[[Path], None], story: Callable[[
             return
 
 
+@pytest.fixture(params=[0, 16], ids=["new directories are laid out", "all is incoming"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways in which a small file gets to its place; with few files there is one of them."""
+    monkeypatch.setattr(pushing, "FEW", request.param)
+
+
 def begin(place: Path) -> None:
     files = opened_again(place)
     push(files, FIRST, {}, 0)
     files.close()
 
 
+@pytest.mark.usefixtures("few")
 def test_the_first_push_may_be_cut_anywhere(tmp_path: Path) -> None:
     def story(place: Path) -> None:
         push(opened_again(place), FIRST, {}, 0)
@@ -183,6 +199,7 @@ def test_the_first_push_may_be_cut_anywhere(tmp_path: Path) -> None:
     assert steps > 25
 
 
+@pytest.mark.usefixtures("few")
 def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(tmp_path: Path) -> None:
     def story(place: Path) -> None:
         push(opened_again(place), SECOND, FIRST, 1)

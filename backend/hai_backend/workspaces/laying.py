@@ -1,0 +1,192 @@
+"""Small files of new directories are laid out where nobody sees them, each at its place: one rename of the outermost
+new directory then shows them all. A first push so costs one rename for a directory, not one for a file.
+
+What a push that broke has laid out goes to `incoming`, under its digest, for the next try.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISDIR
+from typing import Any
+
+from hai_backend.domain.workspace import Entry, folder_of, folders_above
+from hai_backend.workspaces.contents import (
+    CREATE,
+    digest_of,
+    open_in,
+    opened,
+    rename_into_nothing,
+    write_all,
+)
+from hai_backend.workspaces.files import Files, now_ns
+from hai_backend.workspaces.folders import DIRECTORY, Folders, give, set_aside
+
+_KEEP = "INSERT OR REPLACE INTO laid VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_IS_THERE = "SELECT 1 FROM entries WHERE folder = ? AND name = ? AND gone = 0"
+_STRAYS = """SELECT l.folder, l.name FROM laid l LEFT JOIN staged s USING (folder, name)
+    WHERE l.push = ? AND s.laid IS NOT l.push"""
+_TAKEN = (FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
+class Laid:
+    """What one push has laid out. One thread at a time."""
+
+    def __init__(self, files: Files, push: int) -> None:
+        self._files = files
+        self._push = push
+        self._root = files.laid / str(push)
+        self._tops: dict[str, str] = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._folders: Folders | None = None
+        self._open = ("", -1)
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was laid out."""
+        return self._folders is not None
+
+    def top(self, folder: str) -> str:
+        """The outermost directory on the way to this one that the newest revision lacks; empty: it has all."""
+        found = self._tops.get(folder)
+        if found is None:
+            found = self._tops[folder] = self._outermost(folder)
+        return found
+
+    def _outermost(self, folder: str) -> str:
+        for path in (*folders_above(folder), folder) if folder else ():
+            if not self._files.index.rows(_IS_THERE, (folder_of(path), path.rpartition("/")[2])):
+                return path
+        return ""
+
+    def put(self, entry: Entry, content: memoryview) -> bool:
+        """A file at its place, as it will be; False: something else lies there."""
+        folder, _, name = entry.path.rpartition("/")
+        try:
+            at = self._folder(folder)
+            file = os.open(name, CREATE | os.O_TRUNC, 0o644, dir_fd=at)
+        except _TAKEN:
+            return False
+        try:
+            write_all(file, content)
+            found = self._finish(file, entry)
+        except BaseException:
+            os.unlink(name, dir_fd=at)
+            raise
+        finally:
+            os.close(file)
+        stat = (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns, now_ns())
+        self._rows.append((self._push, folder, name, entry.digest, entry.executable, *stat))
+        return True
+
+    def _folder(self, folder: str) -> int:
+        if self._open[0] != folder:
+            self._open = (folder, self._made(folder))
+        return self._open[1]
+
+    def _made(self, folder: str) -> int:
+        if self._folders is None:
+            self._root.mkdir(exist_ok=True)
+            self._folders = Folders(self._root, owner=self._files.owner)
+        try:
+            return self._folders.at(folder)
+        except FileNotFoundError:
+            return self._folders.make(folder)
+
+    def _finish(self, file: int, entry: Entry) -> os.stat_result:
+        if entry.executable:
+            os.fchmod(file, 0o755)
+        give(file, self._files.owner)
+        os.utime(file, ns=(entry.mtime_ns, entry.mtime_ns))
+        return os.fstat(file)
+
+    def note(self) -> None:
+        """The index knows what was put since the last call."""
+        with self._files.index.transaction() as db:
+            db.executemany(_KEEP, self._rows)
+        self._rows.clear()
+
+    def settle(self) -> None:
+        """Before the commit: what is wanted no more goes, and the outermost directories are told to be laid out."""
+        if not self.used:
+            return
+        for folder, name in self._files.index.rows(_STRAYS, (self._push,)):
+            os.unlink(f"{self._root}/{folder}/{name}")
+            _remove_empty(f"{self._root}/{folder}", str(self._root))
+        tops = {top.rpartition("/")[::2] for top in self._tops.values() if top}
+        mark = f"UPDATE staged SET laid = {self._push} WHERE folder = ? AND name = ? AND kind = 2"
+        with self._files.index.transaction() as db:
+            db.executemany(mark, tops)
+
+    def close(self) -> None:
+        """The push is over, and what of it was committed is in its place; if not, whoever applies it needs the rest."""
+        if self._folders is None:
+            return
+        self._folders.close()
+        if self._files.index.rows("SELECT 1 FROM pending LIMIT 1"):
+            return
+        gather(self._files, self._root)
+        with self._files.index.transaction() as db:
+            db.execute("DELETE FROM laid WHERE push = ?", (self._push,))
+
+
+def gather(files: Files, root: Path) -> None:
+    """What no commit has taken goes to `incoming`; it is read for its digest, so that half a file has not its name."""
+    for _, _, names, folder in os.fwalk(root):
+        for name in names:
+            with opened(open_in(folder, name)) as file:
+                digest = digest_of(file).hex()
+                os.utime(file)  # it waits from now on
+                os.fchmod(file, 0o644)
+            os.rename(name, digest, src_dir_fd=folder, dst_dir_fd=files.incoming.folder)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def recover(files: Files) -> None:
+    """What another process has left, once all that was committed is in its place."""
+    for name in os.listdir(files.laid):
+        gather(files, files.laid / name)
+
+
+def show(files: Files, folder: int, name: str, source: str, path: str) -> bool:
+    """A directory that was laid out gets its place in an open directory; False: there is none, or not any more."""
+    try:
+        root = os.open(files.laid / source, DIRECTORY)
+    except FileNotFoundError:
+        return False
+    with opened(root):
+        return _move(root, path, folder, name)
+
+
+def _move(above: int, source: str, below: int, name: str) -> bool:
+    """What is there is never replaced: directories are joined, and anything else gets another name."""
+    try:
+        if rename_into_nothing(source, above, name, below):
+            return True
+        mode = os.stat(source, dir_fd=above, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return False
+    with suppress(FileNotFoundError):  # then the file system knows no such rename
+        if S_ISDIR(mode) and S_ISDIR(os.stat(name, dir_fd=below, follow_symlinks=False).st_mode):
+            return _join(above, source, below, name)
+        set_aside(name, below)
+    os.rename(source, name, src_dir_fd=above, dst_dir_fd=below)
+    return True
+
+
+def _join(above: int, source: str, below: int, name: str) -> bool:
+    laid = os.open(source, DIRECTORY, dir_fd=above)
+    with opened(laid), opened(os.open(name, DIRECTORY, dir_fd=below)) as there:
+        for inner in os.listdir(laid):
+            _move(laid, inner, there, inner)
+    os.rmdir(source, dir_fd=above)
+    return True
+
+
+def _remove_empty(folder: str, root: str) -> None:
+    while folder != root and not os.listdir(folder):
+        os.rmdir(folder)
+        folder = os.path.dirname(folder)
