@@ -17,10 +17,12 @@ class Admission:
 
     def competes(self, task: SchedTask) -> bool:
         """Whether a queued task may be offered nodes."""
-        self.refused.pop(task.id, None)
+        if self.refused:
+            self.refused.pop(task.id, None)
         if wrong := fault(task):
             self.refuse(task.id, wrong)
-        return not wrong and not self.stopped(task)
+            return False
+        return not self.stopped(task)
 
     def refuse(self, number: int, wrong: str) -> None:
         """Tell a task what is wrong with it."""
@@ -28,11 +30,12 @@ class Admission:
 
     def stopped(self, task: SchedTask) -> bool:
         """Whether a task must stop, because its user is not active."""
-        if task.user not in self.inactive_users:
+        stops = task.user in self.inactive_users
+        if stops:
+            self.stops[task.id] = Stop(task.id, f"user {task.user} is not active")
+        elif self.stops:
             self.stops.pop(task.id, None)
-            return False
-        self.stops[task.id] = Stop(task.id, f"user {task.user} is not active")
-        return True
+        return stops
 
     def forget(self, number: int) -> None:
         """A task is gone."""

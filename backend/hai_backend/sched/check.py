@@ -26,11 +26,9 @@ def fault(task: SchedTask) -> str:
         return f"priority {task.priority!r} is none of {', '.join(p.name for p in Priority)}"
     if count <= 0 or gpu < 0 or cpu < 0 or memory < 0:
         return f"asks for {task.node_count} nodes with {task.gpu} gpus, {task.cpu} cpus, {task.memory} GB"
-    since = task.created_at if task.waiting_since is None else task.waiting_since
-    times = (
-        task.created_at + task.not_before + since + task.run_seconds + (task.restart_seconds or 0.0)
-    )
-    if not isfinite(task.custom_rank + times):
+    times = task.created_at + task.not_before + task.custom_rank + task.run_seconds
+    times += (task.waiting_since or 0.0) + (task.restart_seconds or 0.0)
+    if not isfinite(times):
         return "custom_rank or a time is not a finite number"
     if task.assigned_nodes and len(set(task.assigned_nodes)) != task.node_count:
         return f"asks for {task.node_count} nodes but names {', '.join(task.assigned_nodes)}"

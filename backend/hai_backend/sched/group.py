@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
 
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
@@ -28,6 +29,20 @@ from hai_backend.sched.quota import UNIT, Quotas
 from hai_backend.sched.shares import Shares
 from hai_backend.sched.spots import Grip, Holder, Need, Spot
 from hai_backend.sched.wishes import Wishes
+
+_CLASS = (
+    "user",
+    "name",
+    "node_count",
+    "gpu",
+    "cpu",
+    "memory",
+    "zone",
+    "assigned_nodes",
+    "task_type",
+)
+_FACTS = attrgetter(*_CLASS)
+_ALIKE = attrgetter(*_CLASS, "priority", "run_seconds")
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +70,7 @@ class Group:
     needs: Needs = field(init=False)
     alarms: Alarms = field(default_factory=Alarms)
     _lessons: Lessons = field(init=False)
-    _classes: dict[tuple[object, ...], tuple[Need, float]] = field(default_factory=dict)
+    _classes: dict[object, tuple[Need, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.packed)
@@ -97,7 +112,7 @@ class Group:
         elif not_yet(task, now):
             self._set_aside(task, now)
         else:
-            waiting = self._line_up(task, now)
+            (waiting,) = self._line_up([task], now)
             self.queue.add(waiting)
             self.alarms.set(waiting.until, task.id, now)
 
@@ -173,43 +188,43 @@ class Group:
 
     def fill(self, tasks: Iterable[SchedTask], now: float) -> None:
         """Like `enter` for many queued tasks, to a group that is new."""
-        ready: list[Waiting] = []
+        classes: dict[object, list[SchedTask]] = {}
         for task in tasks:
             if not_yet(task, now):
                 self._set_aside(task, now)
+            elif (alike := classes.get(facts := _ALIKE(task))) is None:
+                classes[facts] = [task]
             else:
-                ready.append(self._line_up(task, now))
-        self.queue.fill(ready)
-        self.alarms.set_all(((waiting.until, waiting.task.id) for waiting in ready), now)
+                alike.append(task)
+        for alike in classes.values():
+            self.queue.append(self._line_up(alike, now))
+        self.queue.arrange()
+        self.alarms.set_all(((w.until, w.task.id) for w in self.waiting.values()), now)
 
     def _set_aside(self, task: SchedTask, now: float) -> None:
         self.aside[task.id] = task
         self.alarms.set(inf if task.held else task.not_before, task.id, now)
 
-    def _line_up(self, task: SchedTask, now: float) -> Waiting:
-        need, merit = self._class(task)
-        level = self.wishes.level(task)
-        found = claim(task, level, merit, self.policy, now)
-        share = self.shares.of(task.user)
-        waiting = self.waiting[task.id] = Waiting(task, need, level, *found, share)
-        waiting.key = natural_key(waiting)
-        self.wishes.remember(waiting)
-        return waiting
+    def _line_up(self, alike: list[SchedTask], now: float) -> list[Waiting]:
+        """Tasks that differ in their times only."""
+        first, policy = alike[0], self.policy
+        need, merit = self._class(first)
+        level = self.wishes.level(first)
+        share = self.shares.of(first.user)
+        found: list[Waiting] = []
+        for task in alike:
+            waiting = Waiting(task, need, level, *claim(task, level, merit, policy, now), share)
+            waiting.key = natural_key(waiting)
+            self.waiting[task.id] = waiting
+            found.append(waiting)
+        self.wishes.remember(first.user, found)
+        return found
 
     def _class(self, task: SchedTask) -> tuple[Need, float]:
         """What equal tasks share, whatever their level: need and merit, as of the last time that the group learned."""
-        facts = (
-            task.user,
-            task.name,
-            task.node_count,
-            task.gpu,
-            task.cpu,
-            task.memory,
-            task.zone,
-            task.assigned_nodes,
-            task.task_type,
-            bin_of(task.run_seconds) if task.run_seconds else 0,
-        )
+        facts: object = _FACTS(task)
+        if task.run_seconds:
+            facts = (facts, bin_of(task.run_seconds))
         found = self._classes.get(facts)
         if found is None:
             need = self.needs.of(task)

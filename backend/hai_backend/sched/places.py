@@ -60,33 +60,45 @@ def _shelve(spot: Spot, free: Amount) -> None:
 
 
 def regrip(spot: Spot) -> None:
-    """Count a node in its kind again, as its holders are now."""
-    forget(spot)
-    spot.grip = max((holder.grip for holder in spot.holders), default=Grip.EMPTY)
-    spot.claim = 0
+    """Count a node in its kind as its holders are now."""
+    grip, claim = _firmest(spot.holders)
+    if (grip, claim) != (spot.grip, spot.claim):
+        forget(spot)
+        spot.grip, spot.claim = grip, claim
+        count(spot)
+
+
+def _firmest(holders: list[Holder]) -> tuple[Grip, int]:
+    if not holders:
+        return Grip.EMPTY, 0
+    grip = max(holder.grip for holder in holders)
+    if grip is Grip.HELD:
+        return grip, 0
+    claims = {holder.wanted_by for holder in holders}
+    return grip, claims.pop() if len(claims) == 1 else SEVERAL
+
+
+def count(spot: Spot) -> None:
+    """Take a node into its kind's counts."""
     kind = spot.kind
     if spot.grip is Grip.EMPTY:
         kind.empty += 1
         insort(kind.empties.setdefault(spot.place, []), spot, key=_NAME)
     elif spot.grip is Grip.LEAVING:
         kind.leaving += 1
-        claims = {holder.wanted_by for holder in spot.holders}
-        spot.claim = claims.pop() if len(claims) == 1 else SEVERAL
         insort(kind.leavings.setdefault(spot.claim, []), spot, key=_NAME)
 
 
 def forget(spot: Spot) -> None:
-    """Take a node out of its kind's counts; nothing happens to one that is in none."""
+    """Take a node out of its kind's counts."""
     kind = spot.kind
-    if _taken_out(spot, kind.empties.get(spot.place, [])):
+    if spot.grip is Grip.EMPTY:
         kind.empty -= 1
-    elif _taken_out(spot, kind.leavings.get(spot.claim, [])):
+        _take_out(spot, kind.empties[spot.place])
+    elif spot.grip is Grip.LEAVING:
         kind.leaving -= 1
+        _take_out(spot, kind.leavings[spot.claim])
 
 
-def _taken_out(spot: Spot, row: list[Spot]) -> bool:
-    at = bisect_left(row, spot.name, key=_NAME)
-    found = at < len(row) and row[at] is spot
-    if found:
-        del row[at]
-    return found
+def _take_out(spot: Spot, row: list[Spot]) -> None:
+    del row[bisect_left(row, spot.name, key=_NAME)]

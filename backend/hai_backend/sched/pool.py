@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hai_backend.domain.node import Node
 from hai_backend.sched.amounts import Amount, covers, ranks_in, size_of
-from hai_backend.sched.places import forget, regrip
+from hai_backend.sched.places import count, forget
 from hai_backend.sched.spots import Grip, Kind, Need, Spot
 
 
@@ -31,7 +31,7 @@ class Pool:
             self._kinds_for.clear()
         spot = self.spots[node.name] = Spot(node.name, kind, node.topology, size, size)
         kind.spots[spot] = None
-        regrip(spot)
+        count(spot)
         return spot
 
     def close(self, name: str) -> Spot:

@@ -8,11 +8,12 @@ all of a line. So a pass looks at the heads of lines, and at what can start, and
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from operator import attrgetter
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
@@ -67,7 +68,7 @@ class Verdict(Enum):
     LINE = auto()  # nobody else of its line can
 
 
-Entry = tuple[Key, Waiting]
+_KEY = attrgetter("key")
 
 
 @dataclass(slots=True, eq=False)
@@ -75,28 +76,30 @@ class Line:
     """Tasks of equal need and share."""
 
     need: Need
-    lanes: dict[LaneName, list[Entry]] = field(default_factory=dict)
-    heads: list[Entry] = field(default_factory=list)  # the first of each lane, in order
+    lanes: dict[LaneName, list[Waiting]] = field(default_factory=dict)  # each in order
+    heads: list[Waiting] = field(default_factory=list)  # the first of each lane, in order
 
     def add(self, waiting: Waiting) -> None:
-        entry = (waiting.key, waiting)
         lane = self.lanes.get(waiting.lane)
         if lane is None:
             lane = self.lanes[waiting.lane] = []
-        if not lane or waiting.key < lane[0][0]:
+        if not lane or waiting.key < lane[0].key:
             if lane:
-                del self.heads[bisect_left(self.heads, lane[0])]
-            insort(self.heads, entry)
-        insort(lane, entry)
+                self._behead(lane[0])
+            insort(self.heads, waiting, key=_KEY)
+        insort(lane, waiting, key=_KEY)
+
+    def _behead(self, head: Waiting) -> None:
+        del self.heads[bisect_left(self.heads, head.key, key=_KEY)]
 
     def discard(self, waiting: Waiting) -> None:
         lane = self.lanes[waiting.lane]
-        at = bisect_left(lane, (waiting.key,))
+        at = bisect_left(lane, waiting.key, key=_KEY)
         del lane[at]
         if at == 0:
-            del self.heads[bisect_left(self.heads, (waiting.key,))]
+            self._behead(waiting)
             if lane:
-                insort(self.heads, lane[0])
+                insort(self.heads, lane[0], key=_KEY)
             else:
                 del self.lanes[waiting.lane]
 
@@ -118,19 +121,21 @@ class Queue:
             line = self._lines[name] = Line(waiting.need)
         return line
 
-    def fill(self, many: Iterable[Waiting]) -> None:
-        """Like `add` for each of them, to a queue that is empty."""
-        lines = self._lines
-        for waiting in many:
-            line = lines.get((waiting.need, waiting.share)) or self._line(waiting)
-            lane = line.lanes.get(name := waiting.lane)
-            if lane is None:
-                lane = line.lanes[name] = []
-            lane.append((waiting.key, waiting))
+    def append(self, alike: list[Waiting]) -> None:
+        """Add tasks of one line and lane to a queue that `arrange` will put in order at the end."""
+        first = alike[0]
+        lanes = self._line(first).lanes
+        if (lane := lanes.get(first.lane)) is None:
+            lanes[first.lane] = alike
+        else:
+            lane += alike
+
+    def arrange(self) -> None:
+        """Put in order what was appended."""
         for line in self._lines.values():
             for lane in line.lanes.values():
-                lane.sort()
-            line.heads = sorted(lane[0] for lane in line.lanes.values())
+                lane.sort(key=_KEY)
+            line.heads = sorted((lane[0] for lane in line.lanes.values()), key=_KEY)
 
     def discard(self, waiting: Waiting) -> None:
         """Take a task out."""
@@ -142,7 +147,7 @@ class Queue:
     def in_order(self) -> Iterator[Waiting]:
         """Everybody, best first."""
         lanes = (lane for line in self._lines.values() for lane in line.lanes.values())
-        return (waiting for _, waiting in sorted(chain.from_iterable(lanes)))
+        return iter(sorted(chain.from_iterable(lanes), key=_KEY))
 
     def walk(
         self,
@@ -177,7 +182,8 @@ class _Cursor:
     """Where a walk stands in one line: the best not yet visited of each lane that is still open."""
 
     def __init__(self, line: Line) -> None:
-        self.key, self.current = line.heads[0]
+        self.current = line.heads[0]
+        self.key = self.current.key
         self._line = line
         self._next: list[tuple[Key, Waiting, int]] | None = None
         self._at = 0
@@ -185,10 +191,11 @@ class _Cursor:
     def advance(self, verdict: Verdict) -> bool:
         """Go to the next one; False when the line is at its end."""
         if self._next is None:
-            self._next = [(key, waiting, 0) for key, waiting in self._line.heads[1:]]
+            self._next = [(head.key, head, 0) for head in self._line.heads[1:]]
         lane = self._line.lanes[self.current.lane]
         if verdict is Verdict.NEXT and self._at + 1 < len(lane):
-            heappush(self._next, (*lane[self._at + 1], self._at + 1))
+            behind = lane[self._at + 1]
+            heappush(self._next, (behind.key, behind, self._at + 1))
         if not self._next:
             return False
         self.key, self.current, self._at = heappop(self._next)

@@ -50,19 +50,17 @@ class Wishes:
         """Something has changed that this user's tasks may depend on."""
         self._touched[user] = None
 
-    def remember(self, waiting: Waiting) -> None:
-        """A task has entered the queue."""
-        task = waiting.task
-        user = task.user
+    def remember(self, user: str, many: Iterable[Waiting]) -> None:
+        """Tasks of a user have entered the queue."""
         self._touched[user] = None
-        if task.priority is Priority.AUTO:
-            self._autos.setdefault(user, {})[task.id] = waiting
-        if task.custom_rank:
-            self._ranks[user] = self._ranks.get(user, 0) + 1
-        own = self._queued.get(user)
-        if own is None:
-            own = self._queued[user] = {}
-        own[task.id] = waiting
+        own = self._queued.setdefault(user, {})
+        for waiting in many:
+            task = waiting.task
+            own[task.id] = waiting
+            if task.priority is Priority.AUTO:
+                self._autos.setdefault(user, {})[task.id] = waiting
+            if task.custom_rank:
+                self._ranks[user] = self._ranks.get(user, 0) + 1
 
     def forget(self, waiting: Waiting) -> None:
         """A task has left the queue."""

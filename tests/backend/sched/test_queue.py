@@ -77,7 +77,9 @@ def test_filled_at_once_it_is_the_same_queue(
 ) -> None:
     queue, tasks = filled(rows)
     other = Queue()
-    other.fill(tasks)
+    for task in tasks:
+        other.append([task])
+    other.arrange()
     assert visited(other) == visited(queue)
     for task in tasks:
         other.discard(task)
