@@ -34,7 +34,7 @@ def garbage(home: Home, days: float) -> list[Garbage]:
         if is_layer(entry.name) and entry.name not in used:
             age = _age_days(path)
             if age >= days:
-                found.append(Garbage(path, _size(path), age))
+                found.append(Garbage(path, freed_bytes(path), age))
     return found + _unused_prefixes(home, days)
 
 
@@ -42,7 +42,7 @@ def _unused_prefixes(home: Home, days: float) -> list[Garbage]:
     texts = [_record(Path(entry.path)) for entry in entries(home.own / LAYERS)]
     paths = [Path(e.path) for e in entries(home.own / CONDA) if not any(e.path in t for t in texts)]
     aged = [(path, _age_days(path, DONE)) for path in paths]
-    return [Garbage(path, _size(path), age) for path, age in aged if age >= days]
+    return [Garbage(path, freed_bytes(path), age) for path, age in aged if age >= days]
 
 
 def _record(layer: Path) -> str:
@@ -59,7 +59,7 @@ def _age_days(path: Path, mark: str = USED) -> float:
         return 0.0
 
 
-def _size(path: Path) -> int:
+def freed_bytes(path: Path) -> int:
     """Bytes that deleting it would free: files with other names elsewhere stay."""
     size = 0
     for folder, _, names in os.walk(path):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from haienv import foundation as ground
 from haienv.backends.uv import Uv
+from haienv.cuda import driver
 from haienv.errors import BuildFailed, Refused
 from haienv.foundation import Foundation
 from haienv.installed import infos
@@ -42,6 +43,7 @@ class Wish:
     upgrade: bool = False
     force: bool = False
     compiled: bool = False
+    verify: bool = False  # compare the files with their records before the layer counts
     dry_run: bool = False
     new_ground: bool = False  # the parent is another, so what hides its packages is judged anew
     fill: Callable[[Path, Path], None] | None = None
@@ -77,6 +79,8 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     place = home.layer(home.user, layer_id)
     if not (place / RECORD).exists():
         publish(_fill(home, uv, target, base, lock, layer, wish), place)
+    elif wish.verify:
+        _require_intact(place, site_packages(place, layer.minor), layer)
     return Built(layer_id, layer, steps)
 
 
@@ -121,6 +125,7 @@ def _record(lock: Lock, python: str, interpreter: str, base: Foundation, wish: W
         interpreter=interpreter,
         platform=sysconfig.get_platform(),
         libc=libc(),
+        cuda=driver(),
         backend="uv" if wish.fill is None else "archive",
         wanted=wish.wanted,
         editable=wish.editable,
@@ -153,9 +158,11 @@ def _fill(
     site = site_packages(target, layer.minor)
     (target / LOCK_TEXT).write_text(lock.text)
     if wish.fill is not None:
-        _fill_otherwise(wish.fill, target, site, layer)
+        wish.fill(site, bin_)
     elif lock.pins:
         uv.install(python, target / LOCK_TEXT, wish.compiled)
+    if wish.verify or wish.fill is not None:
+        _require_intact(target, site, layer)
     if layer.editable:
         uv.install_editable(python, layer.editable)
     for left in {*bin_.glob("activate*"), *bin_.glob("*.bat")}:
@@ -169,10 +176,7 @@ def _fill(
     return _closed(target, site, layer)
 
 
-def _fill_otherwise(
-    fill: Callable[[Path, Path], None], target: Path, site: Path, layer: Layer
-) -> None:
-    fill(site, target / "bin")
+def _require_intact(target: Path, site: Path, layer: Layer) -> None:
     if wrong := differences_of(target, site, layer.lock_hash):
         raise Refused(
             f"{len(wrong)} files are not what their records say, the first is {wrong[0].path}"

@@ -69,6 +69,7 @@ class Layer:
     interpreter: str
     platform: str = ""
     libc: str = ""
+    cuda: str = ""
     backend: str = "uv"
     wanted: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -136,6 +137,7 @@ def layer_from(text: str) -> Layer:
         interpreter=_checked(table, "interpreter", _is_path),
         platform=_text(table, "platform"),
         libc=_text(table, "libc"),
+        cuda=_text(table, "cuda"),
         backend=_text(table, "backend"),
         wanted=_texts(table, "wanted"),
         editable=_directories(table, "editable"),

@@ -115,7 +115,15 @@ def _with_layer(home: Home, known: Environment) -> Environment:
         layer = layer_from(read_text(found.path / RECORD))
     except (Unreadable, Malformed) as error:
         return replace(found, fault=f"{RECORD}: {error}")
-    return replace(found, layer=layer, fault=missing(home, found.path, layer.parents))
+    fault = _elsewhere(layer) or missing(home, found.path, layer.parents)
+    return replace(found, layer=layer, fault=fault)
+
+
+def _elsewhere(layer: Layer) -> str:
+    """Why its programs cannot run on machines of this kind; empty: they can, or nobody said."""
+    here = os.uname().machine
+    other = layer.platform and not layer.platform.endswith(here)
+    return f"it is for {layer.platform}, this machine is {here}" if other else ""
 
 
 def layer_at(home: Home, owner: str, layer_id: str) -> Layer | None:

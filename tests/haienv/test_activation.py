@@ -29,8 +29,9 @@ NAMES = (
 )
 values = st.text(" :=/.'\"$`\\!*?[]{}()<>|&;~#%@^-ab\té", max_size=12)
 directories = st.lists(values.map(lambda v: "/" + v.replace(":", "").replace("\t", "")), max_size=3)
+before = st.text(" :=/.'\"$`\\!*?[]{}()<>|&;~#%@^-ab\t\né", max_size=12)  # of shells: lines too
 starts = st.fixed_dictionaries({
-    name: st.tuples(st.sampled_from(["set", "exported"] if name == "PATH" else ["no", "set", "exported"]), values)
+    name: st.tuples(st.sampled_from(["set", "exported"] if name == "PATH" else ["no", "set", "exported"]), before)
     for name in NAMES
 })  # fmt: skip
 activations = st.builds(

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import io
 import os
+import select
+import shutil
 import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from haienv import standing
+from haienv.backends import uv
 from haienv.cli.main import main
 from haienv.integrity import differences
 from haienv.registry import of_owner
@@ -50,6 +54,27 @@ def _die_at(step: int) -> None:
     sys.addaudithook(hook)
 
 
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed")
+def test_the_installer_ends_with_haienv(haienv: Any, tmp_path: Path) -> None:
+    """One that went on would write where doctor has cleaned."""
+    told, slow = tmp_path / "told", tmp_path / "slow"
+    os.mkfifo(told)
+    slow.write_text(f"#!/bin/sh\necho $$ > '{told}'\nexec sleep 60\n")
+    slow.chmod(0o755)
+    haienv.monkeypatch.setattr(uv, "_binary", lambda: str(slow))
+    child = os.fork()
+    if child == 0:
+        main(["create", "one", "--no_extend"])
+        os._exit(0)
+    installer = os.pidfd_open(int(told.read_text()))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    ended, _, _ = select.select([installer], [], [], 30)
+    os.close(installer)
+    assert ended
+    nothing_is_left(haienv)
+
+
 def _writes(arguments: tuple[Any, ...]) -> bool:
     flags = arguments[2]
     return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
@@ -74,7 +99,7 @@ def nothing_is_left(haienv: Any) -> None:
     used = {each.layer_id for each in of_owner(haienv.home, haienv.home.user)}
     used |= {each.label.previous for each in of_owner(haienv.home, haienv.home.user)}
     retired = {path.parent.name for path in (own / ".layers").glob("*/used")}  # gc takes them later
-    assert {path.name for path in (own / ".layers").iterdir()} <= used | retired
+    assert {path.name for path in (own / ".layers").glob("*")} <= used | retired
 
 
 @pytest.mark.timeout(400)

@@ -63,6 +63,8 @@ def link(path: Path) -> None:
         pytest.param(LABEL, GOOD, LAYER.replace("/bin/evil", "evil"), id="a relative interpreter"),
         pytest.param(LABEL, GOOD, LAYER.replace("3.11.7", "3.11/../.."), id="a version that climbs"),
         pytest.param(LABEL, GOOD, LAYER + "sites = ['x']\n", id="a relative site"),
+        pytest.param(LABEL, GOOD, LAYER + 'platform = "linux-riscv64"\n', id="another kind of machine"),
+        pytest.param(LABEL + "[config]\nhooks = [\"'\"]\n", GOOD, "", id="a hook that is no command"),
         pytest.param(LABEL, GOOD, LAYER + "parents = [1]\n", id="a parent that is none"),
         pytest.param(LABEL, GOOD, LAYER + '[[parents]]\nname="x"\nowner="../.."\nlayer="' + "a" * 24
                      + f'"\nlock_hash="{"0" * 64}"\n', id="a parent that climbs"),

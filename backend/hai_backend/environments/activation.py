@@ -83,6 +83,7 @@ def _activated(root: Path, folder: Folder, called: EnvironmentName, name: str) -
     with layer_folder(folder, called.owner, name) as of_layer:
         layer = read_layer(of_layer)
         read_lock(of_layer, layer)
+    _require_platform(layer)
     chain = _chain(called, name, layer)
     places = [_place(root, link) for link in chain]
     configs = [_config(folder, link) for link in chain]
@@ -117,6 +118,12 @@ def _config(folder: Folder, link: Parent) -> Config:
     with suppress(OSError):
         return read_label(folder, link.called).config
     return Config()
+
+
+def _require_platform(layer: Layer) -> None:
+    here = os.uname().machine
+    if layer.platform and not layer.platform.endswith(here):
+        raise Broken(f"it is for {layer.platform}, and this node is {here}")
 
 
 def _require_python(layer: Path) -> None:

@@ -62,6 +62,7 @@ class Layer:
 
     lock_hash: str
     python_version: str
+    platform: str  # as in linux-x86_64; empty: not said
     wanted: tuple[str, ...]
     packages: int
     size_bytes: int
@@ -112,6 +113,7 @@ def layer(text: str) -> Layer:
     return Layer(
         lock_hash=_matching(table, "lock_hash", LOCK_HASH),
         python_version=_matching(table, "python", _PYTHON),
+        platform=_text(table, "platform", ""),
         wanted=_texts(table, "wanted"),
         packages=_count(table, "packages"),
         size_bytes=_count(table, "size_bytes"),

@@ -178,7 +178,7 @@ def _create(order: Order, place: Path, name: str) -> list[str]:
     words += [f"--extra-search-dir={path}" for path in order.config.search_dirs]
     words += [f"--extra-search-bin-dir={path}" for path in order.config.bin_dirs]
     words += [f"--extra-environment={name}={value}" for name, value in order.config.variables]
-    return [*words, "--yes"]
+    return [*words, "--verify", "--yes"]
 
 
 def checked(identity: Identity, asked: pb.EnvironmentDescription) -> Order:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from haienv.backends.children import run
 from haienv.errors import BuildFailed, NotFound
 from haienv.layout import CONDA, Home
 
@@ -49,13 +50,11 @@ def _make(place: Path, packages: Sequence[str], channels: Sequence[str]) -> None
     given = [word for channel in channels for word in ("--channel", channel)]
     command = [program(), "create", "--yes", "--prefix", str(place), *given, *packages]
     seen = sys.stderr.isatty()
-    done = subprocess.run(
+    done = run(
         command,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr if seen else subprocess.PIPE,
-        stderr=None if seen else subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "MAMBA_NO_BANNER": "1"},
+        {**os.environ, "MAMBA_NO_BANNER": "1"},
+        sys.stderr if seen else subprocess.PIPE,
+        None if seen else subprocess.STDOUT,
     )
     if done.returncode:
         shutil.rmtree(place, ignore_errors=True)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from haienv.backends.children import run
 from haienv.errors import BuildFailed
 from haienv.layout import CACHE, Home
 
@@ -95,14 +96,8 @@ class Uv:
     def _run(self, *arguments: str, capture: bool = False) -> str:
         seen = sys.stderr.isatty() and not capture
         command = [_binary(), *arguments, *([] if seen else ["--quiet"] if not capture else [])]
-        done = subprocess.run(
-            command,
-            env=self._environ(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=None if seen else subprocess.PIPE,
-            text=True,
-        )
+        told = None if seen else subprocess.PIPE
+        done = run(command, self._environ(), subprocess.PIPE, told)
         if done.returncode:
             what = (done.stderr or "see above").strip().removeprefix("error: ")
             raise BuildFailed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what))

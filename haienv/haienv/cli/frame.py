@@ -41,7 +41,7 @@ class Settings:
 
     def note(self, sentence: str) -> None:
         """Something for a person, beside the result."""
-        if not self.quiet and not self.json:
+        if sentence and not self.quiet and not self.json:
             click.echo(sentence, err=True)
 
 

@@ -102,3 +102,10 @@ def test_a_python_that_is_not_on_this_node_is_named(root: Path) -> None:
     python.symlink_to("/opt/python9/bin/python")
     with pytest.raises(Broken, match=r"it leads to /opt/python9/bin/python: is that Python here\?"):
         activate(root, TORCH)
+
+
+def test_one_for_another_machine_is_told(root: Path) -> None:
+    record = layer_of(root, "ada", "torch") / "layer.toml"
+    record.write_text('platform = "linux-riscv64"\n' + record.read_text())
+    with pytest.raises(Broken, match=r"it is for linux-riscv64, and this node is"):
+        activate(root, TORCH)

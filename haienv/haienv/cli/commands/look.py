@@ -59,8 +59,9 @@ def _short(each: Environment, user: str) -> str:
 @_NAME
 @_USER
 @click.option("--tasks", is_flag=True, help="Ask the server which unfinished tasks use it.")
+@click.option("--disk", is_flag=True, help="How many bytes are its alone: removing it frees them.")
 @click.pass_obj
-def info(settings: Settings, name: str, user: str | None, tasks: bool) -> int:
+def info(settings: Settings, name: str, user: str | None, tasks: bool, disk: bool) -> int:
     """Tell all about an environment: parents, children, size, what is newer."""
     here, found = environment(name, user)
     layer = found.layer
@@ -71,6 +72,7 @@ def info(settings: Settings, name: str, user: str | None, tasks: bool) -> int:
         **as_dict(found),
         "interpreter": layer.interpreter if layer else "",
         "platform": layer.platform if layer else "",
+        "cuda_driver": layer.cuda if layer else "",
         "wanted": list(layer.wanted) if layer else [],
         "editable": list(layer.editable) if layer else [],
         "parents": below,
@@ -83,6 +85,10 @@ def info(settings: Settings, name: str, user: str | None, tasks: bool) -> int:
         from haienv.server import used_by
 
         document["used_by"] = used_by(found)
+    if disk:
+        from haienv.garbage import freed_bytes
+
+        document["freed_bytes"] = freed_bytes(found.path) if found.layer_id else 0
     settings.answer(document, _document(document))
     if newer:
         settings.note(f"its parent has changed since: `haienv upgrade {found.name}` follows it")

@@ -88,6 +88,12 @@ Examples:
     default=None,
     help="Compile modules now; default: if others see it.",
 )
+@click.option(
+    "--require-cuda", metavar="RANGE", default="", help="Only where the driver serves it."
+)
+@click.option(
+    "--verify", is_flag=True, help="Compare all files with their records before it counts."
+)
 @click.option("--force", is_flag=True, help="Allow other versions of what a parent was built with.")
 @click.option("-y", "--yes", is_flag=True, help="Accepted for scripts; nothing is asked.")
 @click.option("--dry-run", is_flag=True, help="Show the plan only.")
@@ -96,11 +102,14 @@ Examples:
 def create(settings: Settings, /, name: str, **options: Any) -> int:
     """The function behind the command."""
     from haienv import changes
+    from haienv.cuda import driver, require
     from haienv.hooks import run_hooks
     from haienv.wanted import Wanted, gather
 
     here = home()
     uv = installer(here, options)
+    if options["require_cuda"]:
+        require(options["require_cuda"], driver())
     asked = Wanted(options["requirements"], tuple(map(os.path.abspath, options["editable"])))
     asked = gather(asked, options["sources"], options["extras"])
     label = _label(options)
@@ -108,8 +117,14 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
     if options["conda_packages"]:
         label = replace(label, config=_with_programs(label.config, base))
     plan: list[Step] = []
+
+    def tell(steps: Sequence[Step]) -> None:
+        plan.extend(steps)
+        if not options["dry_run"]:
+            settings.note("\n".join(map(str, steps)))
+
     wish = _wish(options, asked, base, label)
-    made = changes.create(here, uv, name, base, wish, label, plan.extend)
+    made = changes.create(here, uv, name, base, wish, label, tell)
     if made is None:
         settings.answer({"plan": steps_dict(plan)}, _text(plan))
         return 0
@@ -137,6 +152,7 @@ def _wish(options: dict[str, Any], asked: Wanted, base: Foundation, label: Label
         exact=asked.exact_for(base),
         force=options["force"],
         compiled=label.visibility != "private" if compiled is None else compiled,
+        verify=options["verify"],
         dry_run=options["dry_run"],
     )
 

@@ -1,0 +1,48 @@
+"""CUDA is asked for only on purpose, and recorded where there is a driver."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haienv.cuda import driver, require
+from haienv.errors import Refused, UsageError
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "error"),
+    [
+        pytest.param(">=12.4", "12.4", None, id="fits"),
+        pytest.param(">=12,<13", "12.8", None, id="a range"),
+        pytest.param(">=12.4", "11.8", Refused, id="an older driver"),
+        pytest.param(">=9.2", "", Refused, id="no driver"),
+        pytest.param("twelve", "12.4", UsageError, id="no range"),
+    ],
+)
+def test_what_is_required(wanted: str, found: str, error: type[Exception] | None) -> None:
+    if error is None:
+        require(wanted, found)
+        return
+    with pytest.raises(error):
+        require(wanted, found)
+
+
+def test_the_driver_tells(tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    source, library = tmp_path / "cuda.c", tmp_path / "libcuda.so"
+    source.write_text("int cuDriverGetVersion(int *v) { *v = 12040; return 0; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    assert driver(str(library)) == "12.4"
+    assert driver("libnothing-of-the-kind.so.1") == ""
+
+
+def test_an_environment_is_refused_before_anything_is_made(haienv: Any) -> None:
+    done = haienv("create one --no_extend --require-cuda '>=99'")
+    assert done.code == 1
+    assert "CUDA >=99 is required" in done.err
+    assert not haienv.home.own.exists()
