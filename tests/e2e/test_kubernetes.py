@@ -31,7 +31,7 @@ PLACES = [
     pytest.param(on_pods, id="pods"),
     pytest.param(on_a_real_cluster, id="cluster", marks=[pytest.mark.k8s, REAL]),
 ]
-OURS = ("pods", "configmaps", "secrets", "services", "ingresses")
+OURS = ("pods", "configmaps", "secrets", "services", "ingresses", "networkpolicies")
 
 
 @pytest.fixture(params=PLACES)

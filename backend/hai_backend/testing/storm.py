@@ -31,7 +31,7 @@ from hai_backend.testing.storm_agents import AgentKubelet, Crowd
 from hai_backend.testing.storm_server import StormServer
 from hai_backend.testing.virtual import LoopTimers, run_virtually
 
-_KINDS = ("pods", "configmaps", "secrets", "services", "ingresses")
+_KINDS = ("pods", "configmaps", "secrets", "services", "ingresses", "networkpolicies")
 _STORM_SECONDS = 600.0
 _CALM_SECONDS = 3_000.0
 

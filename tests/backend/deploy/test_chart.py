@@ -289,6 +289,20 @@ def test_other_settings_are_other_pods(render: Render) -> None:
     assert mark(settings={"resync_seconds": 7}) != mark()
 
 
+@pytest.mark.parametrize(
+    ("values", "separate"),
+    [
+        pytest.param({}, True, id="unless somebody says so"),
+        pytest.param({"networkPolicy": {"separateUsers": False}}, False, id="an open network"),
+        pytest.param({"networkPolicy": {"enabled": False}}, False, id="no policies at all"),
+        pytest.param({"kubernetes": {"separate_users": False}}, False, id="as in hai.toml"),
+    ],
+)
+def test_users_are_kept_apart(render: Render, values: Body, separate: bool) -> None:
+    pods, _ = read(settings_of(render(**values))["kubernetes"], {})
+    assert pods.separate_users is separate
+
+
 def test_levels_have_priority_classes_that_preempt_nobody(render: Render) -> None:
     manifests = render()
     classes = {m["metadata"]["name"]: m for m in manifests if m["kind"] == "PriorityClass"}

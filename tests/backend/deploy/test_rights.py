@@ -72,7 +72,7 @@ async def _a_life(noting: Noting, cluster: FakeCluster) -> None:
     events = launcher.events()
     while not isinstance(await anext(events), Listed):
         pass
-    for plural in ("configmaps", "secrets", "services", "ingresses", "pods"):
+    for plural in ("configmaps", "secrets", "services", "ingresses", "networkpolicies", "pods"):
         cluster.faults.add(Close(after=True), verb="create", resource=plural, part="", nth=1)
     key = RankKey(7, 1, 0)
     await launcher.start([RankLaunch(key, "node0", "token", run=RUN)])

@@ -131,6 +131,9 @@ http_listen: ""
 {{- if eq (include "hai.tasks" .) .Release.Namespace -}}
 {{- $pods = merge $pods (dict "shared_volume" (printf "pvc:%s" (include "hai.sharedClaim" .))) -}}
 {{- end -}}
+{{- if not (and .Values.networkPolicy.enabled .Values.networkPolicy.separateUsers) -}}
+{{- $pods = merge $pods (dict "separate_users" false) -}}
+{{- end -}}
 {{- if .Values.tasks.priorityClasses -}}
 {{- $classes := dict -}}
 {{- range splitList " " (include "hai.levels" .) -}}

@@ -32,6 +32,7 @@ PATHS: Mapping[str, tuple[str, str, bool]] = {  # kind -> group, plural, whether
     "ConfigMap": ("/api/v1", "configmaps", True),
     "Event": ("/api/v1", "events", True),
     "Ingress": ("/apis/networking.k8s.io/v1", "ingresses", True),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies", True),
     "Node": ("/api/v1", "nodes", False),
     "Pod": ("/api/v1", "pods", True),
     "Secret": ("/api/v1", "secrets", True),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hai_backend.launch.base import RankLaunch
 from hai_backend.launch.manifests.agent import identities, server_files
 from hai_backend.launch.manifests.checks import checked
+from hai_backend.launch.manifests.isolation import isolation
 from hai_backend.launch.manifests.names import Manifest, metadata, owner_name
 from hai_backend.launch.manifests.pod import pod
 from hai_backend.launch.manifests.services import headless, published
@@ -35,6 +36,7 @@ def objects(
     return (
         _secret(run, ranks, settings, owner_uid),
         headless(run, settings, owner_uid),
+        *isolation(run, settings, owner_uid),
         *published(run, settings, owner_uid),
         *(pod(run, rank, settings, owner_uid) for rank in ranks),
     )

@@ -40,12 +40,18 @@ def headless(run: RunRequest, settings: ClusterSettings, owner_uid: str) -> Mani
 def published(run: RunRequest, settings: ClusterSettings, owner_uid: str) -> Iterator[Manifest]:
     """Services and ingresses of rank 0."""
     for service in run.services:
+        if not is_published(service, settings):
+            continue
         name = service_name(run, service.name)
-        if service.type is ServiceType.TCP:
-            yield _service(name, run, settings, owner_uid, _to_rank_0(run, settings, service))
-        elif service.type is ServiceType.HTTP and settings.ingress_hosts:
-            yield _service(name, run, settings, owner_uid, _to_rank_0(run, settings, service))
+        yield _service(name, run, settings, owner_uid, _to_rank_0(run, settings, service))
+        if service.type is ServiceType.HTTP:
             yield _ingress(name, run, settings, owner_uid, service)
+
+
+def is_published(service: ServiceRequest, settings: ClusterSettings) -> bool:
+    """Whether the cluster shows it to others."""
+    http = service.type is ServiceType.HTTP and bool(settings.ingress_hosts)
+    return http or service.type is ServiceType.TCP
 
 
 def http_path(run: RunRequest, service: str) -> str:

@@ -54,6 +54,7 @@ class ClusterSettings:
     strict_groups: bool = (
         True  # /etc/group of an image adds no groups; needs containerd 2 or CRI-O 1.31
     )
+    separate_users: bool = True  # pods of one user are not reached from those of others
     runtime_class: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # more of them, for every object
     fence_after: float = 600.0  # seconds without a sign of a node until its ranks count as gone

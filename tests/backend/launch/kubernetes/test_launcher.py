@@ -38,7 +38,7 @@ SETTINGS = ClusterSettings(
     fence_after=100.0,
 )
 OPTIONS = Options(relist_seconds=60.0, lost_after=10.0)
-OURS = ("pods", "configmaps", "secrets", "services", "ingresses")
+OURS = ("pods", "configmaps", "secrets", "services", "ingresses", "networkpolicies")
 
 
 class Watched:
@@ -136,7 +136,7 @@ async def test_a_run_is_an_owner_and_what_it_owns_and_all_of_it_goes_with_its_la
     async with there() as it:
         one = await it.watch()
         await one.launcher.start([rank(0), rank(1, "n1")])
-        assert it.left().count("hai-7-1") == 3  # owner, secret, headless service
+        assert it.left().count("hai-7-1") == 4  # owner, secret, headless service, policy
         assert it.pods() == ["hai-7-1-0", "hai-7-1-1"]
         it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
         assert await one.next() == RankGone(RankKey(7, 1, 0))

@@ -30,6 +30,7 @@ TYPES = {
     "Secret": kube.V1Secret,
     "Service": kube.V1Service,
     "Ingress": kube.V1Ingress,
+    "NetworkPolicy": kube.V1NetworkPolicy,
     "Pod": kube.V1Pod,
 }
 GPU_NODE = RankResources(gpus=8, cpus=128, memory_bytes=1024 << 30, rdma=1, whole=True)
@@ -92,12 +93,14 @@ CASES: dict[str, dict[str, Any]] = {
     "host-rights": {"host_rights": tuple(HostRight)},
     "spot": {"spot": True, "priority": Priority.HIGH},
     "agent-by-path": {},
+    "open-network": {},
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "shared-claim": {"shared_volume": "pvc:hai-shared"},
     "shared-part-of-a-claim": {"shared_volume": "pvc:site:hai/shared"},
     "shared-nfs": {"shared_volume": "nfs:nfs.example:/export/hai"},
     "shared-of-the-node": {"shared_volume": "hostPath:/srv/hai"},
+    "open-network": {"separate_users": False},
     "agent-by-path": {
         "agent_path": "/opt/hai/agent",
         "agent_image": "",

@@ -31,7 +31,7 @@ def test_owner_first_then_what_pods_need_then_pods(
     )
     run = request_of(services=services, resources=(RankResources(),) * 2)
     kinds = [manifest["kind"] for manifest in made(run, cluster)]
-    expected = "ConfigMap Secret Service Service Ingress Service Pod Pod"
+    expected = "ConfigMap Secret Service NetworkPolicy Service Ingress Service Pod Pod"
     assert kinds == expected.split()
 
 
@@ -47,8 +47,8 @@ def test_everything_goes_with_its_owner(
 
 def test_no_ingress_without_a_host(made: Made, cluster: ClusterSettings, request_of: Make) -> None:
     run = request_of(services=(ServiceRequest("web", ServiceType.HTTP, 80),))
-    made_without = made(run, replace(cluster, ingress_hosts=()))
-    assert [m["kind"] for m in made_without] == ["ConfigMap", "Secret", "Service", "Pod"]
+    kinds = [m["kind"] for m in made(run, replace(cluster, ingress_hosts=()))]
+    assert kinds == ["ConfigMap", "Secret", "Service", "NetworkPolicy", "Pod"]
 
 
 def test_tokens_are_in_the_secret_only(
