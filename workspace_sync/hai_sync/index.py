@@ -14,8 +14,9 @@ import os
 import sqlite3
 import stat
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
@@ -131,7 +132,7 @@ class Index:
         """What was seen anew; files whose content is unknown are not worth remembering."""
         rows = (  # never a list: there may be hundreds of thousands
             (path, signatures[path], entry.digest, entry.target)
-            for path, entry in entries.items()
+            for path, entry in sorted(entries.items(), key=itemgetter(0))
             if entry.hashed and entry.kind is not Kind.PROBLEM and path in signatures
         )
         with self.transaction():
@@ -172,16 +173,16 @@ class Index:
             else:
                 yield path, None
 
-    def agree(
-        self, paths: Collection[str], new: Tree, remote: Tree, facts: Mapping[str, str]
-    ) -> None:
+    def agree(self, paths: Set[str], new: Tree, remote: Tree, facts: Mapping[str, str]) -> None:
         """Write the base and the other side's tree at some paths, in one step with facts about them."""
-        rows = (_row(path, new[path]) for path in paths if path in new)
+        rows = (_row(path, new[path]) for path in sorted(paths) if path in new)
+        gone = ((path,) for path in paths if path not in new)
+        settled = ((path,) for path in self.theirs() & paths)
         theirs = (_row(p, e) for p in paths if (e := remote.get(p)) != new.get(p))
         with self.transaction():
-            self._db.executemany("DELETE FROM base WHERE path = ?", ((p,) for p in paths))
+            self._db.executemany("DELETE FROM base WHERE path = ?", gone)
             self._db.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            self._db.executemany("DELETE FROM theirs WHERE path = ?", ((p,) for p in paths))
+            self._db.executemany("DELETE FROM theirs WHERE path = ?", settled)
             self._db.executemany("INSERT INTO theirs VALUES (?, ?, ?, ?, ?, ?, ?)", theirs)
             self._set(facts)
 

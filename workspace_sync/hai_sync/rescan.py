@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from hai_sync.core.entry import DIRECTORY, Kind, below
 from hai_sync.core.ignore import FILES
+from hai_sync.index import signature
 from hai_sync.scan import Filter, Known, Scan, Walker, refuse_clashes
 
 
@@ -44,14 +45,14 @@ def _look_again(walker: Walker, found: Scan, path: str) -> None:
         if walker.ignore.hides(path, True):
             return
         _forget(found, path, but_itself=True)
-        walker.see(path, at, status)
+        walker.see(path, at, status, signature(status))
         walker.walk(path, False)
         found.gone -= found.signatures.keys()
     else:
         if found.tree.get(path) == DIRECTORY:
             _forget(found, path)
         found.problems.pop(path, None)
-        walker.see(path, at, status)
+        walker.see(path, at, status, signature(status))
         _see_parents(walker, found, path)
 
 

@@ -155,7 +155,7 @@ class Walker:
             if before == now and not self.known.verify and not racy(now, looked):
                 seen[path] = now
             else:
-                self.see(path, item.path, status)
+                self.see(path, item.path, status, now)
             if now == b"d" and path in seen:
                 todo.append((path, trusted))
 
@@ -184,7 +184,7 @@ class Walker:
             self.found.levels[folder] = RuleSet(texts)
         return same
 
-    def see(self, path: str, at: str, status: os.stat_result) -> None:
+    def see(self, path: str, at: str, status: os.stat_result, now: Signature) -> None:
         """One path that is not as it was remembered."""
         mode = stat.S_IFMT(status.st_mode)
         why = "" if _is_plain(path) else names.fault(path)
@@ -204,7 +204,7 @@ class Walker:
         if why:
             self.found.trouble(path, why)
         else:
-            self.found.signatures[path] = signature(status)
+            self.found.signatures[path] = now
             self.found.fresh[path] = entry
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from hai_sync.session.session import Session
 from hai_sync.session.wish import Listener, Silent
 
 Answer = TypeVar("Answer")
+_GARBAGE = 50_000
 
 
 @asynccontextmanager
@@ -53,6 +55,9 @@ def with_session(
     listener: Listener | None = None,
 ) -> Answer:
     """Open, work, close."""
+    gc.set_threshold(
+        _GARBAGE
+    )  # of what there is many, entries and messages, nothing is ever in a circle
 
     async def whole() -> Answer:
         async with opened(profile, listener) as session:

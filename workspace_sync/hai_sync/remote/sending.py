@@ -56,6 +56,7 @@ class Order:
     compress: bool = True
     allow_many_removals: bool = False
     jobs: int = JOBS
+    seen: Mapping[str, Signature] = field(default_factory=dict)  # of files as they were scanned
 
 
 @dataclass(slots=True)
@@ -109,7 +110,7 @@ class _Push:
 
     async def requests(self) -> AsyncIterator[PushTreeRequest]:
         while (message := await self.queue.get()) is not None:
-            size = message.ByteSize()
+            size = _size(message)
             self.sent.wire_bytes += size
             await self.remote.pace.turn(size)
             yield message
@@ -148,7 +149,7 @@ class _Push:
             while True:
                 while len(ahead) < order.jobs and (group := next(groups, None)) is not None:
                     await self.open.acquire()
-                    work = asyncio.to_thread(load, order.root, group, order.sources)
+                    work = asyncio.to_thread(load, order.root, group, order.sources, order.seen)
                     ahead.append(asyncio.create_task(work))
                 if not ahead:
                     return
@@ -251,6 +252,12 @@ class _Push:
             compressed=compressed,
         )
         await self.put(PushTreeRequest(contents=message))
+
+
+def _size(message: PushTreeRequest) -> int:
+    """About the bytes on the wire; to know exactly, a message would be put together once more."""
+    contents = message.contents
+    return len(contents.data) + 36 * len(contents.sizes) if contents.sizes else message.ByteSize()
 
 
 def _groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[list[bytes]]:

@@ -281,6 +281,7 @@ class Session:
                 self._compress,
                 allow_many_removals=True,  # guarded here already, by the same rule
                 jobs=wish.jobs or JOBS,
+                seen=sides.scan.signatures,
             )
             return await push(self.remote, order, self.listener.progress)
 
