@@ -42,7 +42,7 @@ def place(request: pytest.FixtureRequest, drive) -> Callable[[], AbstractAsyncCo
     return lambda: real(drive, *parts)
 
 
-_WORDS = {"task": "1", "diff": "1 2", "logs": "1"}
+_WORDS = {"task": "1", "diff": "1 2", "logs": "1", "services": "1"}
 
 
 def asking(page: Page) -> bool:

@@ -38,7 +38,8 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
 }
 """What a real server shows otherwise than the made-up cluster."""
 OVER_TIME = ("usage", "load", "audit")  # hours that a server which has just begun does not have
-MADE_UP = [p for p in PICTURES if not (p.reachable and p.profile) or p.name in OVER_TIME]
+SERVING = ("services",)  # agents that tell of services
+MADE_UP = [p for p in PICTURES if not (p.reachable and p.profile) or p.name in OVER_TIME + SERVING]
 REAL = [replace(p, **OTHERWISE.get(p.name, {})) for p in PICTURES if p not in MADE_UP]
 
 sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")

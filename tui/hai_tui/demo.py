@@ -25,7 +25,13 @@ from hai.v1.task_service_pb2 import (
     QuotaUse,
     TaskAhead,
 )
-from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
+from hai.v1.task_spec_pb2 import (
+    OptionsSpec,
+    ProgramSpec,
+    ResourceSpec,
+    ServiceSpec,
+    TaskSpec,
+)
 from hai.v1.user_pb2 import ROLE_USER, Quota, User
 from hai_tui.demo_usage import measure
 
@@ -45,6 +51,13 @@ _TASKS: tuple[tuple[str, str, int, int, str], ...] = (
     ("segment-anything-ft", "bob", 2, 10, "vision"),
     ("notebook-erin", "erin", 1, 10, ""),
 )  # name, user, nodes, priority, tags: ids from 1 on
+_BESIDE = {
+    "bert-base-pretrain": [
+        ServiceSpec(name="tensorboard", type="http", port=6006, startup_script="tensorboard …"),
+        ServiceSpec(name="uploader", type="local", startup_script="python upload.py"),
+    ]
+}
+"""Services of tasks."""
 TRACE = """loading shard 12 of 64
 step 1840  loss 2.213  lr 3.0e-04
 Traceback (most recent call last):
@@ -89,7 +102,8 @@ _FLIPS = (
 
 
 def training(name: str, nodes: int, priority: int, tags: str = "") -> TaskSpec:
-    """What people of this cluster submit; `tags` with commas between them."""
+    """What people of this cluster submit; `tags` with commas between them. Notebooks are dev containers."""
+    notebook = name.startswith("notebook")
     return TaskSpec(
         version=2,
         name=name,
@@ -97,6 +111,8 @@ def training(name: str, nodes: int, priority: int, tags: str = "") -> TaskSpec:
         spec=ProgramSpec(workspace="/ws/train", entrypoint="train.py", parameters=["--fp16"]),
         resource=ResourceSpec(group="train", node_count=nodes),
         options=OptionsSpec(tags=[tag for tag in tags.split(",") if tag]),
+        task_type="jupyter" if notebook else "",
+        services=[ServiceSpec(name="jupyter")] if notebook else _BESIDE.get(name, ()),
     )
 
 

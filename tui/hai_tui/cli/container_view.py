@@ -8,6 +8,7 @@ from hai.v1.container_pb2 import Container, ServiceState, ServiceStatus
 from hai_tui.cli.human import local, since, span
 from hai_tui.cli.table import Column, View
 from hai_tui.cli.task_view import status, style
+from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
@@ -73,11 +74,10 @@ def remarks(container: Container) -> list[str]:
     """Sentences about its life."""
     found = []
     if container.HasField("ends_at"):
-        found.append(
-            f"it is put away at {local(container.ends_at)}; `hai container renew` gives it more"
-        )
+        found.append(text("container.ends", time=local(container.ends_at)))
     if container.HasField("idle_seconds"):
-        found.append(f"nobody has used it for {span(container.idle_seconds)}")
+        found.append(text("container.idle", span=span(container.idle_seconds)))
     if container.notice:
-        found.append(f"it has to leave until {local(container.notice_until)}: {container.notice}")
+        until = local(container.notice_until)
+        found.append(text("container.leaves", until=until, notice=container.notice))
     return found

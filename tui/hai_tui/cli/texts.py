@@ -173,6 +173,15 @@ TEXTS: dict[str, tuple[str, str]] = {
         "open it with: hai container open {id}",
         "用 hai container open {id} 打开",
     ),
+    "container.ends": (
+        "it is put away at {time}; `hai container renew` gives it more",
+        "将于 {time} 收起；hai container renew 可续期",
+    ),
+    "container.idle": ("nobody has used it for {span}", "已闲置 {span}"),
+    "container.leaves": (
+        "it has to leave until {until}: {notice}",
+        "须在 {until} 前让出：{notice}",
+    ),
     "container.started": (
         "container {id} starts when it is its turn, at its old address",
         "容器 {id} 轮到时会启动，地址不变",

@@ -9,7 +9,8 @@ from importlib import import_module
 
 from hai_tui.cli.texts import TEXTS, language
 
-TABLES = ("frame", "tasks", "task", "wizard", "logs", "resources", "cluster", "submit", "usage")
+TABLES = ("frame", "tasks", "task", "wizard", "logs", "resources", "cluster", "submit", "usage",
+          "containers")  # fmt: skip
 """Modules of this package; each has TEXTS: key -> (English, Chinese)."""
 
 _TEXTS: dict[str, tuple[str, str]] = {

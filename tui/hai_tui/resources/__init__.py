@@ -11,7 +11,7 @@ from importlib import import_module
 
 from hai_tui.resources.kind import Resource
 
-MODULES = ("cluster", "account", "data", "admin", "policy")
+MODULES = ("cluster", "containers", "account", "data", "admin", "policy")
 """Modules of this package; each has RESOURCES."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from hai_tui.cli.account_view import TOKENS
@@ -67,6 +68,7 @@ RESOURCES = (
                 ),
                 new=True,
                 said=_secret,
+                copies=attrgetter("secret"),
             ),
             Verb("ctrl+d", "revoke", lambda client, t: client.users.revoke_token(t.id), asks=True),
         ),

@@ -73,6 +73,11 @@ class Answers:
             return -1
         return int(self._read(name, lambda: human.Priority().convert(shown, None, None), -1))
 
+    def span(self, name: str) -> float:
+        """Seconds; nothing is none."""
+        shown = self.text(name)
+        return float(self._read(name, lambda: human.seconds(shown), 0)) if shown else 0.0
+
     def until(self, name: str) -> datetime | None:
         """A point in time, or none."""
         shown = self.text(name)
@@ -100,10 +105,12 @@ class Verb:
     fields: tuple[Field, ...] = ()
     new: bool = False  # needs no item
     asks: bool = False  # a yes is wanted first
+    typed: Callable[[Item], str] | None = None  # or this word, written out
     right: str = ""
     role: str = ""  # the least one, where no right stands for it
     writes: bool = True
     said: Callable[[Any], str] | None = None  # shown until it is closed, instead of a passing note
+    copies: Callable[[Any], str] | None = None  # the part of it that a person takes along
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,13 @@ MOST_LOGS = 5
 
 
 class LogsPage(Page):
-    """Opened with a task's number or name, and ranks: all, 0, 0-3,7."""
+    """Opened with a task's number or name, ranks (all, 0, 0-3,7), and what lines must have."""
 
     DEFAULT_CSS = "LogsPage Vertical#content { height: 1fr; }"
 
-    def __init__(self, task: str = "", ranks: str = "all") -> None:
+    def __init__(self, task: str = "", ranks: str = "all", *only: str) -> None:
         super().__init__()
-        self._asked, self._ranks = task, ranks
+        self._asked, self._ranks, self._first_only = task, ranks, " ".join(only)
         self._history: list[str] = []
 
     def content(self) -> Widget:
@@ -135,6 +135,9 @@ class LogsPage(Page):
         if not self.query_one(Prompt).display:  # never out of a line that is being typed
             pane.view.focus()
         await self._read(pane, client)
+        if self._first_only:
+            pane.set_only(self._first_only)
+            self._first_only = ""
         self.reframe()
 
     async def _read(self, pane: LogPane, client: Client) -> None:

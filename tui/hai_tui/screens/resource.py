@@ -127,8 +127,12 @@ class ResourcePage(Page):
         self.table.show(keys)
         facts = {"shown": len(keys), "all": len(self._items)}
         told = text("list.filtered", filter=self._filter, **facts) if words else ""
-        self.status(told or text("list.count", **facts))
+        self.status(told or self.remark() or text("list.count", **facts))
         self.reframe()
+
+    def remark(self) -> str:
+        """What is to be said of all of them, in the place of how many they are."""
+        return ""
 
     def _passes(self, item: Item, words: Sequence[str]) -> bool:
         now = self.hai.now()
@@ -179,7 +183,8 @@ class ResourcePage(Page):
     async def _do(self, verb: Verb) -> None:
         item = None if verb.new else self.item
         title = self._heading(verb, item)
-        if verb.asks and not await self.confirm(f"{title}?"):
+        word = verb.typed(item) if verb.typed else ""
+        if (verb.asks or word) and not await self.confirm(f"{title}?", word):
             return
         if verb.fields:
             form = FormScreen(
@@ -199,7 +204,8 @@ class ResourcePage(Page):
 
     def _tell(self, verb: Verb, title: str, answer: Any) -> None:
         if verb.said is not None:
-            self.app.push_screen(ToldScreen(title, verb.said(answer)))
+            taken = verb.copies(answer) if verb.copies else ""
+            self.app.push_screen(ToldScreen(title, verb.said(answer), copies=taken))
         else:
             self.hai.say(text("done.verb", title=title))
         if verb.writes:

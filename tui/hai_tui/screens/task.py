@@ -20,6 +20,7 @@ from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens import task_tables
 from hai_tui.screens.steering import TaskPageBase
+from hai_tui.screens.task_shell import open_shell, why_no_shell
 from hai_tui.screens.task_usage import UsageTab
 from hai_tui.theme import tones
 from hai_tui.widgets.tabs import TabLine
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hai.v1.task_service_pb2 import ExplainTaskResponse
 
 TABS = ("overview", "ranks", "runs", "timeline", "why", "usage", "spec")
+_TICK_SECONDS = 1.0
 _REST_SECONDS = 0.5
 """Between two looks at a task that changes all the time."""
 
@@ -97,6 +99,8 @@ class TaskPage(TaskPageBase):
                 "shift+tab,left", "prevtab", "action.prevtab", lambda: self._step(-1), shown=False
             ),
             *self.steering(),
+            Action("s", "shell", "action.shell", self._shell, writes=True, why_not=self._no_shell),
+            Action("S", "services", "action.services", self._services, shown=False),
             self._turn("]", "next", 1),
             self._turn("[", "before", -1),
             Action("y", "yaml", "action.yaml", lambda: self.open_tab("spec"), shown=False),
@@ -144,6 +148,7 @@ class TaskPage(TaskPageBase):
         """Ask, and ask again whenever the task changes."""
         self.query_one("#summary", Static).update(text("task.loading", id=self._ref))
         self.run_worker(self._look(), group="look")
+        self.set_interval(_TICK_SECONDS, self._tick)
 
     def tasks_changed(self, ids: set[int]) -> None:
         """Look again if it concerns this task."""
@@ -200,7 +205,7 @@ class TaskPage(TaskPageBase):
         seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
         assert seen.task is not None
         waiting = seen.why.waiting if seen.why else seen.task.waiting
-        self._put("summary", task_text.summary(seen.task, waiting, now, styles))
+        self._tick()
         self._put("overview-text", task_text.overview(seen.task, waiting, seen.runs, now, styles))
         self._put("why-text", task_text.why(seen.task, seen.why, now, styles))
         self._put("spec-text", self._spec())
@@ -209,8 +214,19 @@ class TaskPage(TaskPageBase):
         self._table("runs").show([run.number for run in reversed(seen.runs)])
         self._table("timeline").show([event.sequence for event in reversed(seen.events)])
         self._usage.begin()
-        self.status(task_text.status_line(seen.task, now))
         self.reframe()
+
+    def _tick(self) -> None:
+        """Time goes on also where nothing changes."""
+        from hai_tui.screens import task_text
+
+        seen, now = self.seen, self.hai.now()
+        if seen.task is None or not self.query("#summary"):
+            return
+        waiting = seen.why.waiting if seen.why else seen.task.waiting
+        styles = tones(self.hai.current_theme)
+        self._put("summary", task_text.summary(seen.task, waiting, now, styles))
+        self.status(task_text.status_line(seen.task, now))
 
     def _put(self, id: str, renderable: Any) -> None:
         self.query_one(f"#{id}", Static).update(renderable)
@@ -257,6 +273,17 @@ class TaskPage(TaskPageBase):
             self.hai.goto(f"logs {self._task_id} {table.cursor_id}")
         elif self._task_id:
             self.hai.goto(f"logs {self._task_id}")
+
+    def _no_shell(self) -> str:
+        return why_no_shell(self.hai, self.seen.task)
+
+    def _shell(self) -> None:
+        """In the rank under the cursor, else in the first one."""
+        cursor = self._table("ranks").cursor_id if self._tab == "ranks" else None
+        open_shell(self.hai, self._task_id, cursor or 0)
+
+    def _services(self) -> None:
+        self.hai.goto(f"services {self._task_id}")
 
     def _again(self) -> None:
         self.hai.goto(f"submit {self._task_id}")

@@ -15,7 +15,7 @@ from hai_tui.i18n import text
 
 
 class ToldScreen(ModalScreen[None]):
-    """With `language` the text is coloured as it."""
+    """With `language` the text is coloured as it; `c` copies all of it, or `copies`."""
 
     DEFAULT_CSS = """
     ToldScreen { align: center middle; background: $background 60%; }
@@ -30,9 +30,10 @@ class ToldScreen(ModalScreen[None]):
         Binding("k", "scroll(-1)", show=False),
     ]
 
-    def __init__(self, title: str, told: str, language: str = "") -> None:
+    def __init__(self, title: str, told: str, language: str = "", *, copies: str = "") -> None:
         super().__init__()
         self._heading, self._told, self._language = title, told, language
+        self._copies = copies or told
 
     def compose(self) -> ComposeResult:
         """One block of text."""
@@ -42,7 +43,7 @@ class ToldScreen(ModalScreen[None]):
 
     def action_copy(self) -> None:
         """To the clipboard of the terminal."""
-        self.app.copy_to_clipboard(self._told)
+        self.app.copy_to_clipboard(self._copies)
         self.notify(text("said.copied", what=self._heading), markup=False)
 
     def action_scroll(self, lines: int) -> None:
