@@ -30,6 +30,21 @@ async def test_go_to_opens_a_page_and_escape_comes_back(server, drive, submit) -
         await tui.until(lambda: "› task 1" not in tui.screen())
 
 
+async def test_a_line_to_type_in_takes_the_place_of_the_keys_and_nothing_else_moves(
+    server, drive
+) -> None:
+    async with drive(server.profile) as tui:
+        await tui.shows("● live", "? keys")
+        height = tui.app.screen.query_one("#content").size.height
+        await tui.press("/")
+        lines = tui.screen().splitlines()
+        assert "filter" in lines[-1]
+        assert "? keys" not in tui.screen()
+        assert tui.app.screen.query_one("#content").size.height == height
+        await tui.press("escape")
+        assert "? keys" in tui.screen().splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import rich
 from rich.segment import Segments
 from rich.traceback import Traceback
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.markup import escape
@@ -27,6 +28,7 @@ from hai_tui import theme
 from hai_tui.actions import Action, Caller, key_label
 from hai_tui.feed.link import LinkState
 from hai_tui.feed.ticks import Gathered
+from hai_tui.garbage import Rest
 from hai_tui.i18n import text
 from hai_tui.pages import PAGES, NoSuchPage, PageEntry, find
 from hai_tui.screens.page import Page
@@ -76,6 +78,7 @@ class HaiApp(App[int]):
         self.state = State.load(state_path())
         self.session = Session(Profile(), self.options.clock)
         self._undos: list[Undo] = []
+        self._rest = Rest()
         self._gathered = Gathered(self._tasks_changed, REPAINT_SECONDS, self.call_later_in)
         for each in theme.THEMES:
             self.register_theme(each)
@@ -285,7 +288,14 @@ class HaiApp(App[int]):
         if pages := self._pages():
             pages[-1].reframe()  # also when a question lies over it
 
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and the mouse come by here."""
+        if isinstance(event, events.InputEvent):
+            self._rest.typed()
+        await super().on_event(event)
+
     def _tick(self) -> None:
+        self._rest.look()
         if self._connected and not self.session.link.state.live:
             self.reframe()
 

@@ -51,8 +51,7 @@ class Filter:
         """Those for which every term holds, in their order."""
         found = list(tasks)
         for each in self.terms:
-            holds = each.holds
-            found = [task for task in found if holds(task, now)]
+            found = each.keep(found, now)
         return found
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
     from hai_tui.feed.facts import Facts
 
+Keep = Callable[[list["Facts"], float], list["Facts"]]
 Holds = Callable[["Facts", float], bool]
 
 _TERM = re.compile(r"([A-Za-z_]+)(:?(?:>=|<=|>|<|=)|:)(.*)", re.DOTALL)
@@ -79,15 +80,23 @@ class FilterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One word of the line."""
+    """One word of the line. It is asked of many tasks at once: to ask of each costs more than the answer."""
 
-    holds: Holds
+    keep: Keep
     server: str = ""  # what the server is asked; it may answer with more
 
     def negated(self) -> Term:
         """The same for all others; the server is asked nothing, as it might answer with less."""
-        holds = self.holds
-        return Term(lambda task, now: not holds(task, now))
+        return Term(self._others)
+
+    def _others(self, tasks: list[Facts], now: float) -> list[Facts]:
+        kept = {task.id for task in self.keep(tasks, now)}
+        return [task for task in tasks if task.id not in kept]
+
+
+def _each(holds: Holds, server: str = "") -> Term:
+    """A term that is looked at task by task."""
+    return Term(lambda tasks, now: [task for task in tasks if holds(task, now)], server)
 
 
 def term(word: str, me: str) -> Term:
@@ -97,7 +106,7 @@ def term(word: str, me: str) -> Term:
     found = _TERM.fullmatch(word)
     if found is None:
         part = word.strip('"').lower()
-        return Term(lambda task, now: part in task.hay)
+        return Term(lambda tasks, now: [task for task in tasks if part in task.hay])
     key, relation, rest = found[1].lower(), found[2], found[3]
     key = _ALIASES.get(key, key)
     if key not in KEYS:
@@ -125,7 +134,7 @@ def _keyed(key: str, relation: str, rest: str, me: str) -> Term:
         case "tag":
             return _tags(values)
         case "node":
-            return Term(lambda task, now: any(r.node in values for r in task.task.run.ranks))
+            return _each(lambda task, now: any(r.node in values for r in task.task.run.ranks))
         case "id":
             return _ids(values)
         case "name" | "why":
@@ -139,25 +148,25 @@ def _status(values: Sequence[str]) -> Term:
         raise FilterError(text("filter.status", value=wrong[0], near=_near(wrong[0], STATUS_WORDS)))
     wanted = frozenset(state for word in words for state in _STATES[word])
     server = _ASKED[words[0]] if len(words) == 1 else ""
-    return Term(lambda task, now: task.status in wanted, server)
+    return Term(lambda tasks, now: [task for task in tasks if task.status in wanted], server)
 
 
 def _starred(value: str) -> Term:
     if value.lower() not in ("true", "yes", "false", "no"):
         raise FilterError(text("filter.yes", value=value))
     wanted = value.lower() in ("true", "yes")
-    return Term(lambda task, now: task.task.starred is wanted, f"starred:{str(wanted).lower()}")
+    return _each(lambda task, now: task.task.starred is wanted, f"starred:{str(wanted).lower()}")
 
 
 def _number(key: str, relation: str, values: Sequence[str]) -> Term:
     value_of, wanted = _NUMBERS[key], {_parsed(key, value) for value in values}
     if len(wanted) > 1 and relation == ":":
-        return Term(lambda task, now: value_of(task.task) in wanted)
+        return _each(lambda task, now: value_of(task.task) in wanted)
     number = _parsed(key, values[0])
     compare = _COMPARE["=" if relation == ":" else relation]
     sign = ":" if relation in (":", "=") else relation
     server = f"priority{sign}{number:g}" if key == "priority" else ""
-    return Term(lambda task, now: compare(value_of(task.task), number), server)
+    return _each(lambda task, now: compare(value_of(task.task), number), server)
 
 
 def _parsed(key: str, value: str) -> float:
@@ -178,10 +187,10 @@ def _span(key: str, relation: str, rest: str) -> Term:
     seconds = days * 86400 + hours * 3600 + minutes * 60 + left
     compare = _COMPARE["<=" if relation in (":", "=") else relation]
     if key == "used":
-        return Term(lambda task, now: compare(held_seconds(task.task, now), seconds))
+        return _each(lambda task, now: compare(held_seconds(task.task, now), seconds))
     younger = compare in (operator.lt, operator.le)
     server = f"age{'<' if relation in (':', '=', '<=') else relation[0]}{seconds + 60}s"
-    return Term(lambda task, now: compare(now - task.created, seconds), server if younger else "")
+    return _each(lambda task, now: compare(now - task.created, seconds), server if younger else "")
 
 
 def _exact(key: str, values: Sequence[str], me: str) -> Term:
@@ -189,27 +198,27 @@ def _exact(key: str, values: Sequence[str], me: str) -> Term:
     value_of, among = _EXACT[key], _among(names)
     plain = key in _SERVER_KEYS and not _starry(names)
     server = _listed(key, names) if plain else ""
-    return Term(lambda task, now: among(value_of(task)), server)
+    return _each(lambda task, now: among(value_of(task)), server)
 
 
 def _part(key: str, values: Sequence[str]) -> Term:
     value_of, parts = _PARTS[key], [value.lower() for value in values]
     if _starry(parts):
         among = _among(part if "*" in part else f"*{part}*" for part in parts)
-        return Term(lambda task, now: among(value_of(task)))
-    return Term(lambda task, now: any(part in value_of(task) for part in parts))
+        return _each(lambda task, now: among(value_of(task)))
+    return _each(lambda task, now: any(part in value_of(task) for part in parts))
 
 
 def _tags(values: Sequence[str]) -> Term:
     among = _among(values)
     server = "" if _starry(values) else _listed("tag", values)
-    return Term(lambda task, now: any(map(among, task.tags)), server)
+    return _each(lambda task, now: any(map(among, task.tags)), server)
 
 
 def _ids(values: Sequence[str]) -> Term:
     wanted = {int(_parsed("id", value)) for value in values}
     server = f"id:{','.join(map(str, sorted(wanted)))}"
-    return Term(lambda task, now: task.id in wanted, server)
+    return _each(lambda task, now: task.id in wanted, server)
 
 
 def _regex(pattern: str) -> Term:
@@ -217,7 +226,7 @@ def _regex(pattern: str) -> Term:
         search = re.compile(pattern, re.IGNORECASE).search
     except re.error as error:
         raise FilterError(text("filter.regex", pattern=pattern, error=error)) from error
-    return Term(lambda task, now: search(task.name[:200]) is not None)
+    return _each(lambda task, now: search(task.name[:200]) is not None)
 
 
 def _listed(key: str, values: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ import click
 
 from hai.client.errors import UsageError
 from hai.client.profile import Profile, load, names
-from hai_tui import hangup
+from hai_tui import garbage, hangup
 from hai_tui.app import HaiApp, Options
 from hai_tui.pages import NoSuchPage, find
 
@@ -28,6 +28,7 @@ def run(profile: str | None, start: str, *, readonly: bool, made_up: bool) -> in
         options = Options(profile=profile, readonly=readonly, start=start)
     if sys.stdin.isatty():
         hangup.end_with(sys.stdin.fileno())
+    garbage.leave_it_to_rests()
     app = HaiApp(options)
     code = app.run()
     return code if code is not None else (app.return_code or 0)

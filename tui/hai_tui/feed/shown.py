@@ -50,7 +50,8 @@ class Shown(Generic[T]):
         """Another filter; one that is narrower is only asked of what is shown."""
         self._filter = filter
         among = self._order if narrower else self._all
-        self._order = [thing.id for thing in filter([things[id] for id in among if id in things])]
+        known = [thing for thing in map(things.get, among) if thing is not None]
+        self._order = [thing.id for thing in filter(known)]
         self._chosen = set(self._order)
         return self._order
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -40,7 +42,10 @@ class Page(Screen[None]):
     DEFAULT_CSS = """
     Page { background: $background; color: $foreground; layout: vertical; }
     Page > #content { height: 1fr; }
+    Page > #foot { height: 1; }
     """
+    BLANK = True  # every cell of it is covered: it need not be styled line by line at each key
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)  # who looks otherwise draws it
     AUTO_FOCUS = ""  # `focus_content` decides; else a hidden line would take the keys
     entry: PageEntry
     words: tuple[str, ...] = ()
@@ -58,8 +63,10 @@ class Page(Screen[None]):
         content.id = content.id or "content"
         yield content
         yield StatusLine()
-        yield Prompt(self.focus_content)
-        yield KeyLine(self.perform)
+        keys = KeyLine(self.perform)
+        with Vertical(id="foot"):  # its own, so that the prompt comes and goes without the rest
+            yield Prompt(self.focus_content, instead_of=keys)
+            yield keys
 
     def content(self) -> Widget:
         """What the page shows between the lines."""

@@ -161,7 +161,8 @@ class TaskListPage(TaskPageBase):
             self._error = str(error)
             self.write_status()
             return
-        self._match_again(narrower=self._filter.narrows(before))
+        if self._filter.words or before.words:
+            self._match_again(narrower=self._filter.narrows(before))
         if older and self._filter.source:
             self._ask_older()
 

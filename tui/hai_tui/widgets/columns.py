@@ -66,6 +66,8 @@ def total(columns: Sequence[Column]) -> int:
 
 def fit(text: str, width: int, right: bool = False) -> str:
     """The text in exactly so many cells, cut with an ellipsis; it can steer no terminal."""
+    if len(text) <= width and text.isascii() and text.isprintable():  # nearly always
+        return text.rjust(width) if right else text.ljust(width)
     text = printable(text)
     size = places(text)
     if size > width:

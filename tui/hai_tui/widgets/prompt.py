@@ -1,4 +1,7 @@
-"""A line to type in at the bottom of a page: for `:`, `/` and single values. Up and down recall earlier lines."""
+"""A line to type in at the bottom of a page: for `:`, `/` and single values. Up and down recall earlier lines.
+
+It takes the place of the keys, which mean nothing meanwhile; so nothing else moves or is laid out anew.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from textual.containers import Horizontal
 from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.suggester import SuggestFromList
+from textual.widget import Widget
 from textual.widgets import Input, Label
 
 
@@ -55,7 +59,7 @@ class _Line(Input):
 
 
 class Prompt(Horizontal):
-    """Hidden until `ask`; gives the focus back when it is done."""
+    """Hidden until `ask`, then there instead of another widget; gives the focus back when it is done."""
 
     DEFAULT_CSS = """
     Prompt { height: 1; display: none; background: $surface; padding: 0 1; }
@@ -65,9 +69,10 @@ class Prompt(Horizontal):
     """
     question: Question | None = None
 
-    def __init__(self, back: Callable[[], None]) -> None:
+    def __init__(self, back: Callable[[], None], instead_of: Widget) -> None:
         super().__init__()
         self._back = back  # gives the focus back
+        self._instead_of = instead_of
 
     def compose(self) -> ComposeResult:
         """A label and the line."""
@@ -86,7 +91,7 @@ class Prompt(Horizontal):
         with line.prevent(Input.Changed):
             line.value = question.value
         line.cursor_position = len(question.value)
-        self.display = True
+        self.display, self._instead_of.display = True, False
         self.screen.set_focus(line)  # at once: what is typed next belongs to it
 
     def takes(self, event: events.Key) -> bool:
@@ -110,7 +115,7 @@ class Prompt(Horizontal):
     def leave(self, *, answered: bool) -> None:
         """Hide, then tell who asked."""
         question, value = self.question, self.query_one(_Line).value
-        self.question, self.display = None, False
+        self.question, self.display, self._instead_of.display = None, False, True
         self._back()
         if question is None:
             return

@@ -18,7 +18,6 @@ class Rows:
         self.cursor = 0
         self.marked: set[Any] = set()
         self.steered = False  # the user has moved: from then on the cursor keeps to its id
-        self._places: dict[Any, int] = {}
         self._pivot: Any = None
 
     @property
@@ -35,15 +34,18 @@ class Rows:
 
     def place(self, id: Any, otherwise: int = -1) -> int:
         """Where a row stands; of one that is not there, the nearest place to `otherwise`."""
-        last = len(self.ids) - 1
-        return self._places.get(id, max(0, min(otherwise, last)) if otherwise >= 0 else -1)
+        try:
+            return self.ids.index(id)
+        except ValueError:
+            last = len(self.ids) - 1
+            return max(0, min(otherwise, last)) if otherwise >= 0 else -1
 
     def replace(self, ids: Sequence[Any]) -> None:
         """Other rows, or another order; cursor and marks stay with their ids."""
         before, cursor = self.cursor_id, self.cursor
         self.ids = list(ids)
-        self._places = {id: place for place, id in enumerate(self.ids)}
-        self.marked &= self._places.keys()
+        if self.marked:
+            self.marked &= set(self.ids)
         self.cursor = self.place(before, cursor) if self.steered else 0
 
     def move_to(self, place: int) -> None:
