@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
+from jupyter_core.paths import jupyter_path
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.serverapp import ServerApp
 from traitlets import Float, Int, Unicode
@@ -42,6 +43,7 @@ class HaiJupyter(ExtensionApp):
         """Make what handlers share."""
         link = Link(self._profile)
         board = Board(self.max_tasks)
+        board.say(build=_build())
         sources: list[Source] = [Upstream(link, board, self.max_tasks)]
         if notice := os.environ.get(VARIABLE):
             sources.append(Notices(Path(notice), board))
@@ -80,3 +82,10 @@ class HaiJupyter(ExtensionApp):
 
     def _environments(self) -> Path | None:
         return Path(self.environments_root) if self.environments_root else None
+
+
+def _build() -> str:
+    """Which front end this server gives out; empty: none was built."""
+    folders = [Path(folder) / "hai-jupyter" for folder in jupyter_path("labextensions")]
+    stamps = [f / "built-from.txt" for f in (Path(__file__).parent / "labextension", *folders)]
+    return next((stamp.read_text()[:12] for stamp in stamps if stamp.exists()), "")

@@ -26,9 +26,13 @@ class Link:
         self._client: Client | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
+    def profile(self) -> Profile:
+        """The profile as it is now. Raises UsageError when there is none."""
+        return self._profile()
+
     def client(self) -> Client:
         """The client for the profile as it is now. Raises UsageError when there is none."""
-        profile = self._profile()
+        profile = self.profile()
         if self._client is None or self._client.profile != profile:
             self._drop()
             self._client = self._connect(profile)

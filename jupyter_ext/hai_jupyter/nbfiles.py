@@ -31,6 +31,16 @@ def code_cell(source: str, **fields: Any) -> Any:
     return _nbformat.v4.new_code_cell(source, **fields)
 
 
+def text_cell(source: str) -> Any:
+    """A markdown cell."""
+    return _nbformat.v4.new_markdown_cell(source)
+
+
+def stream(text: str) -> Any:
+    """An output that was printed."""
+    return _nbformat.v4.new_output("stream", text=text)
+
+
 def made(cells: Sequence[Any], metadata: Mapping[str, Any]) -> Any:
     """A notebook of these cells."""
     return _nbformat.v4.new_notebook(cells=list(cells), metadata=dict(metadata))
@@ -39,10 +49,15 @@ def made(cells: Sequence[Any], metadata: Mapping[str, Any]) -> Any:
 def write(notebook: Any, path: Path) -> None:
     """Write a notebook as a whole: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    replace_with(text(notebook).encode(), path)
+
+
+def replace_with(data: bytes, path: Path) -> None:
+    """Put a file there, whatever was there before; a link is replaced, not followed."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text(notebook))
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:

@@ -1,9 +1,13 @@
-"""Workspaces from here: syncing is `haiworkspace`'s, another room, so it is run as a user would in a terminal."""
+"""Workspaces from here: syncing is `haiworkspace`'s, another room, so it is run as a user would in a terminal.
+
+It speaks to the platform that this Jupyter server speaks to, whatever the current profile is.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ from typing import Any
 import yaml
 
 from hai.client.errors import Conflict, TimedOut
+from hai.client.profile import SERVER_VARIABLES, TOKEN_VARIABLES, Profile
 from hai.v1.task_spec_pb2 import TaskSpec
 
 _MARK = Path(".hfai", "workspace.yml")
@@ -30,12 +35,12 @@ def name_of(workspace: Path) -> str:
     return str(yaml.safe_load((workspace / _MARK).read_text("utf-8"))["name"])
 
 
-async def push_for(spec: TaskSpec, root: Path) -> None:
+async def push_for(spec: TaskSpec, root: Path, profile: Profile) -> None:
     """Let the task run exactly what is pushed now, if its directory is in a workspace. Raises Conflict."""
     workspace, inside = _within(Path(spec.spec.workspace), root)
     if workspace is None:
         return
-    said = await run(workspace, "push")
+    said = await run(workspace, "push", profile)
     if why := _unpushed(said):
         message = f"the workspace could not be pushed, nothing is submitted: {why}"
         raise Conflict(message, hint=_HINT)
@@ -59,11 +64,12 @@ def _unpushed(said: dict[str, Any]) -> str:
     return str(said.get("refused", "")) or ("" if said.get("revision") else "it has no files")
 
 
-async def run(folder: Path, verb: str) -> dict[str, Any]:
+async def run(folder: Path, verb: str, profile: Profile) -> dict[str, Any]:
     """The last thing that `haiworkspace VERB --json` said there. Raises Conflict when it could not."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "hai_sync.cli.main", verb, "--json"),
         cwd=folder,
+        env={**os.environ, SERVER_VARIABLES[0]: profile.server, TOKEN_VARIABLES[0]: profile.token},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -4,6 +4,7 @@ import { ServerConnection } from '@jupyterlab/services';
 
 import { Socket, Surroundings } from './model/feed';
 import { Failure, Frame, TaskRow } from './model/types';
+import { Point } from './model/usage';
 
 const SPACE = 'hai_jupyter';
 
@@ -24,6 +25,8 @@ export interface Me {
   role: string;
   cluster: string;
   version: string;
+  /** Who looks into the container of `user`; empty: nobody else. */
+  visitor: string;
   quotas: Array<{ group: string; priority: number; nodes: number; used: number }>;
 }
 
@@ -40,7 +43,9 @@ export interface Series {
   start: number;
   end: number;
   step: number;
-  ranks: Array<{ rank: number; run: number; points: Array<Array<number | null>> }>;
+  ranks: Array<{ rank: number; run: number; points: Point[] }>;
+  /** Of all ranks together; no points where there is one rank. */
+  sum: { step: number; points: Point[] };
 }
 
 export interface Message {
@@ -56,6 +61,9 @@ export interface Environment {
   path: string;
   parent: string;
   python_version: string;
+  lock_hash: string;
+  visibility: string;
+  user_group: string;
   state: string;
   message: string;
   packages: number;
@@ -134,6 +142,13 @@ export interface Submission {
   artifacts?: { input?: Artifact; output?: Artifact };
 }
 
+/** What first has to be decided, or where the script is. */
+export interface Script {
+  specials?: Array<{ cell: number; line: number; text: string }>;
+  exists?: string;
+  path?: string;
+}
+
 export interface Check {
   yaml: string;
   spec: Record<string, any>;
@@ -154,7 +169,9 @@ export class Api {
   memory = () => this.get<{ used: number; limit: number; of: string }>('memory');
   task = (id: number) => this.get<any>(`tasks/${id}`);
   artifacts = () => this.get<Artifact[]>('artifacts');
-  usage = (id: number) => this.get<Series>(`tasks/${id}/usage`);
+  /** Bring the executed notebook here from the task's own directory. */
+  executed = (id: number) => this.post<{ path: string }>(`tasks/${id}/executed`, {});
+  usage = (id: number, first: number) => this.get<Series>(`tasks/${id}/usage?first=${first}`);
   /** How the workspace of a folder stands; without a name: the folder is in none. */
   workspace = (path: string) => this.get<Sync>(`workspace?path=${encodeURIComponent(path)}`);
   sync = (path: string, verb: string) => this.post<Sync>(`workspace/${verb}`, { path });
@@ -163,6 +180,8 @@ export class Api {
   openContainer = (id: number, service: string) => this.post<{ link: string }>(`containers/${id}/open`, { service });
   renewContainer = (id: number) => this.post<Container>(`containers/${id}/renew`, {});
   deleteContainer = (id: number) => this.ask<object>(`containers/${id}`, { method: 'DELETE' });
+  script = (wish: { path: string; specials?: string; clash?: string }) => this.post<Script>('notebook/script', wish);
+  clear = (path: string) => this.post<{ copy: string; before: number; after: number }>('notebook/clear', { path });
   /** Everything that was open is saved. */
   saved = () => this.post<object>('saved', {});
   check = (wanted: Submission) => this.post<Check>('check', wanted);

@@ -13,6 +13,7 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator } from '@jupyterlab/translation';
 
 import { Api, Me } from './api';
+import { Failures, diagnostics } from './diagnostics';
 import { cells, current, of, saveAll, submittable } from './documents';
 import { haiIcon } from './icons';
 import { factory } from './live';
@@ -20,6 +21,7 @@ import { Board } from './model/board';
 import { Feed } from './model/feed';
 import { Say, isChinese, speaker } from './model/language';
 import { news } from './model/news';
+import { clear, convert, warnOfLarge } from './notebooks';
 import { StatusItem } from './status';
 import { Context } from './ui/context';
 import { TaskPage } from './ui/page';
@@ -122,6 +124,7 @@ async function activate(
     app.shell.activateById(widget.id);
   };
 
+  const failures = new Failures();
   const context: Context = {
     api,
     board,
@@ -142,7 +145,10 @@ async function activate(
       folder: () => app.serviceManager.contents.localPath(browsers?.tracker.currentWidget?.model.path ?? ''),
       openLink: link => void window.open(link, '_blank', 'noopener,noreferrer'),
       openFile: path => void documents.openOrReveal(path),
-      fail: error => void Notification.error((error as Error).message, { autoClose: 8000 }),
+      fail: error => {
+        failures.add(error);
+        Notification.error((error as Error).message, { autoClose: 8000 });
+      },
       confirm: async (title, body, verb) => {
         const answer = await showDialog({
           title,
@@ -195,6 +201,18 @@ async function activate(
       return submit(path === null ? null : of(documents, path));
     }
   });
+  add('hai:diagnostics', 'HAI: Diagnostics…', () => diagnostics(context, app.version, failures));
+  const withNotebook = (id: string, label: string, work: typeof convert) => {
+    const path = (args: any) => (args.selected ? selected(browsers) : notebooks?.currentWidget?.context.localPath ?? null);
+    const execute = (args: any) => work(context, documents, path(args)!).catch(context.shell.fail);
+    add(id, label, execute, { isEnabled: (args: any) => path(args) !== null });
+  };
+  withNotebook('hai:notebook-to-script', 'HAI: Notebook to Script…', convert);
+  withNotebook('hai:clear-outputs', 'HAI: Clear Outputs, Keep a Copy', clear);
+  if (notebooks) {
+    const size = async (path: string) => (await app.serviceManager.contents.get(path, { content: false })).size ?? 0;
+    warnOfLarge(context, notebooks, size, path => void clear(context, documents, path).catch(context.shell.fail));
+  }
   launcher?.add({ command: 'hai:open-panel', category, rank: 1 });
   launcher?.add({ command: 'hai:submit', category, rank: 2 });
   if (restorer) {
@@ -224,6 +242,7 @@ async function activate(
   };
   board.watch(tell);
   let noticed = '';
+  let build = '';
   let asked = false;
   const look = () => {
     const notice = board.notice ? JSON.stringify(board.notice) : '';
@@ -232,6 +251,11 @@ async function activate(
       void reclaim(board.notice!.reason);
     }
     noticed = notice;
+    if (build && board.build !== build) {
+      const actions = [{ label: say('Reload'), callback: () => window.location.reload() }];
+      Notification.warning(say('The panel of HAI was renewed on the server; this page has the old one.'), { autoClose: false, actions });
+    }
+    build = board.build;
     if (board.link.up && !asked) {
       asked = true;
       void whoAmI();

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { chosen, each } from '../src/model/batch';
 import { Board } from '../src/model/board';
 import { Feed, Socket } from '../src/model/feed';
 import { matcher } from '../src/model/filter';
@@ -11,6 +12,7 @@ import { Lines, pieces, search } from '../src/model/lines';
 import { fill, news } from '../src/model/news';
 import { bars, runningShare } from '../src/model/spans';
 import { Frame, LogRow, TaskRow } from '../src/model/types';
+import { pages, picture } from '../src/model/usage';
 import { reveal, seen } from '../src/model/window';
 import { bytes, glyph, lasting, level, span, status, verbs } from '../src/model/words';
 
@@ -259,6 +261,56 @@ test('the life of a task is bars without gaps', () => {
   );
   assert.equal(runningShare(found), 0.67);
   assert.deepEqual(bars(100, [], 0, 100), []);
+});
+
+test('use is drawn as bars between start and end, as high as its share of the most', () => {
+  const points = [
+    [100, 2, null],
+    [160, 4, 0.5]
+  ];
+  const drawn = picture(points, 1, 100, 220, 60)!;
+  assert.deepEqual(drawn.bars.map(bar => [bar.left, bar.width, bar.height]), [[0, 0.5, 0.5], [0.5, 0.5, 1]]);
+  assert.deepEqual([drawn.last, drawn.mean], [4, 3]);
+  assert.deepEqual(picture(points, 2, 100, 220, 60, 1)!.bars.map(bar => [bar.time, bar.height]), [[160, 0.5]]);
+  assert.equal(picture(points, 3, 100, 220, 60), null);
+  assert.deepEqual(picture([[100, 0]], 1, 100, 100, 60)!.bars.map(bar => bar.height), [0]);
+});
+
+test('ranks are shown eight at a time', () => {
+  assert.deepEqual(pages(17, 8), [[0, 7], [8, 15], [16, 16]]);
+  assert.deepEqual(pages(8, 8), [[0, 7]]);
+});
+
+test('what is done with many has a result for each, a few at a time', async () => {
+  let now = 0;
+  let most = 0;
+  const work = async (n: number) => {
+    most = Math.max(most, ++now);
+    await Promise.resolve();
+    now -= 1;
+    if (n === 3) {
+      throw new Error('refused');
+    }
+  };
+  const found = await each([1, 2, 3, 4, 5], work, 2);
+  assert.deepEqual(found.map(one => [one.item, one.error?.message]), [[1, undefined], [2, undefined], [3, 'refused'], [4, undefined], [5, undefined]]);
+  assert.equal(most, 2);
+  assert.deepEqual(await each([], work), []);
+});
+
+test('tasks are marked one by one or in a row', () => {
+  const all = [9, 7, 5, 3];
+  assert.deepEqual([...chosen(all, new Set([9]), 9, 5, 'add')], [9, 5]);
+  assert.deepEqual([...chosen(all, new Set([9, 5]), 9, 5, 'add')], [9]);
+  assert.deepEqual([...chosen(all, new Set(), 3, 7, 'range')], [7, 5, 3]);
+  assert.deepEqual([...chosen(all, new Set(), 0, 7, 'range')], [7]);
+});
+
+test('a board knows which front end the server gives out', () => {
+  const board = new Board();
+  board.apply(frame({ build: 'a' }));
+  board.apply(frame({}));
+  assert.equal(board.build, 'a');
 });
 
 test('a language is a table; what it lacks stays English', () => {

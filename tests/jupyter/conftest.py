@@ -90,6 +90,8 @@ class Page:
             yield frame
         finally:
             connection.close()
+            while await asyncio.wait_for(connection.read_message(), _PATIENCE) is not None:
+                pass  # until the other side has agreed: an end of the loop before that leaks the socket
 
     async def _ask(self, method: str, path: str, body: str | None, more: dict[str, str]) -> Answer:
         headers = {"Authorization": f"token {self._lab.token}", **more}

@@ -16,8 +16,8 @@ from hai.client.client import Client
 from hai.client.container_spec import Wish, container_spec
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from tests.jupyter.browsing import CHROMIUM, FLAGS, open_file, open_lab, row
 from tests.jupyter.conftest import Place, start_place
-from tests.jupyter.test_browser import CHROMIUM, FLAGS, open_file, open_lab, row
 
 NB: Any = nbformat
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,7 +10,7 @@ from playwright.async_api import async_playwright, expect
 from hai.client.client import Client
 from hai.client.container_spec import Wish, container_spec
 from hai_backend.testing.server import ServerProcess
-from tests.jupyter.test_browser import CHROMIUM, FLAGS, READABLE
+from tests.jupyter.browsing import CHROMIUM, FLAGS, READABLE
 
 pytestmark = [
     pytest.mark.timeout(180),

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hai.client.client import Client
-from hai.client.errors import Invalid
+from hai.client.errors import Conflict, Denied, Invalid
+from hai.client.fake import FakeClient
+from hai.client.profile import Profile
+from hai.v1.task_pb2 import Task
+from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai.v1.workspace_service_pb2 import FetchFilesResponse
+from hai_jupyter import executed, nbfiles
 from hai_jupyter.failures import body
 from hai_jupyter.handlers.containers import wish
-from hai_jupyter.syncing import last_event, shortened, workspace_of
+from hai_jupyter.places import Places
+from hai_jupyter.syncing import last_event, run, shortened, workspace_of
 from tests.jupyter.conftest import Page, Place, sync_command
 
 pytestmark = pytest.mark.xdist_group("jupyter")
@@ -113,6 +121,66 @@ async def test_a_submission_from_a_workspace_runs_exactly_what_is_pushed(
     assert (refused.code, "src/x" in refused.data["message"]) == (409, True)
     plain = await page.post("submit", again)
     assert (await client.tasks.get(plain.data["id"])).spec.spec.workspace == str(folder)
+
+
+async def test_an_executed_notebook_is_brought_from_the_directory_of_its_task(
+    page: Page, place: Place, client: Client
+) -> None:
+    folder = place.root / "thesis" / "sub"
+    folder.mkdir(parents=True)
+    nbfiles.write(nbfiles.made([nbfiles.code_cell("print(6 * 7)")], {}), folder / "a.ipynb")
+    await asyncio.to_thread(sync_command, place, folder.parent, "init", "thesis")
+    draft = (await page.get("draft?path=thesis/sub/a.ipynb")).data["draft"]
+    body = {"path": "thesis/sub/a.ipynb", "draft": draft, "push": True}
+    id = (await page.post("submit", body)).data["id"]
+    await client.tasks.wait(id, timeout=60)
+    shown = (await page.get(f"tasks/{id}")).data
+    assert (shown["notebook"], shown["fetchable"]) == ("", True)
+    brought = (await page.post(f"tasks/{id}/executed", {})).data["path"]
+    assert brought.startswith("thesis/sub/hai_jobs/a-")
+    assert brought.endswith(f".{id}.ipynb")
+    done = nbfiles.read(place.root / brought)
+    assert done.cells[0].outputs[0].text == "42\n"
+
+
+async def test_no_link_leads_an_executed_notebook_elsewhere(tmp_path: Path) -> None:
+    """The name of a task decides where; what lies there may be hostile."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root, outside):
+        folder.mkdir()
+    (root / "a.ipynb").touch()
+    (root / "hai_jobs").symlink_to(outside)
+    client = FakeClient()
+    client.workspaces.fetch = lambda *_, **__: _answers(b"{}")  # type: ignore[method-assign]
+    given = ["-m", "hai_jupyter.run_notebook", "a.ipynb", "../../evil.ipynb"]
+    program = ProgramSpec(workspace="haiworkspace://w@1/sub", parameters=given)
+    task = Task(id=7, name="a.ipynb", spec=TaskSpec(spec=program))
+    with pytest.raises(Denied, match="outside"):
+        await executed.bring(client, task, Places(root))
+    (root / "hai_jobs").unlink()
+    (root / "hai_jobs").mkdir()
+    (root / "hai_jobs" / "evil.ipynb").symlink_to(outside / "evil.ipynb")
+    assert await executed.bring(client, task, Places(root)) == "hai_jobs/evil.ipynb"
+    assert list(outside.iterdir()) == []
+
+
+async def _answers(data: bytes) -> AsyncGenerator[FetchFilesResponse, None]:
+    yield FetchFilesResponse(data=data)
+
+
+async def test_a_push_goes_to_the_platform_of_this_server_not_to_the_current_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text('current = "x"\n[profiles.x]\nserver = "127.0.0.1:1"\n')
+    monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "config.toml"))
+    await asyncio.to_thread(_workspace_at, tmp_path)
+    with pytest.raises(Conflict, match=r"127\.0\.0\.1:2"):
+        await run(tmp_path, "push", Profile("y", "127.0.0.1:2", "secret"))
+
+
+def _workspace_at(folder: Path) -> None:
+    (folder / ".hfai").mkdir()
+    (folder / ".hfai" / "workspace.yml").write_text("name: w\nid: 0123456789abcdef\n")
 
 
 async def test_a_folder_of_no_workspace(page: Page, place: Place) -> None:

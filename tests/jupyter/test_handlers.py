@@ -43,6 +43,14 @@ async def test_the_user_is_shown_without_a_token(page: Page, place: Place) -> No
     assert "tokens" not in answer.data
 
 
+async def test_who_visits_the_container_of_somebody_else_is_named(page: Page) -> None:
+    """The platform's proxy says who looks; it never lets that header through from a browser."""
+    me = (await page.get("me")).data
+    assert me["visitor"] == ""
+    assert (await page.get("me", **{"X-Hai-User": me["user"]})).data["visitor"] == ""
+    assert (await page.get("me", **{"X-Hai-User": "bob"})).data["visitor"] == "bob"
+
+
 @pytest.mark.parametrize("path", ["me", "state", "groups", "draft?path=x.py", "tasks/1", "memory"])
 async def test_nobody_gets_in_without_jupyters_token(page: Page, path: str) -> None:
     assert (await page.get(path, Authorization="")).code == 403
@@ -256,3 +264,4 @@ async def test_use_of_a_task_is_numbers_that_a_page_can_draw(page: Page, place: 
     assert shown["start"] < shown["end"]
     assert all(len(point) == 5 for one in shown["ranks"] for point in one["points"])
     assert (await page.get("tasks/999999/usage")).code == 404
+    assert (await page.get(f"tasks/{made.data['id']}/usage?first=-1")).code == 400

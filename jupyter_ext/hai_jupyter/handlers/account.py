@@ -13,6 +13,8 @@ from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.memory import memory
 from hai_jupyter.notices import say_saved
 
+_VISITOR = "X-Hai-User"
+
 
 class MeHandler(Handler):
     """Who speaks to which cluster."""
@@ -26,8 +28,14 @@ class MeHandler(Handler):
             "role": Role.Name(me.user.role).removeprefix("ROLE_"),
             "cluster": info.cluster,
             "version": info.version,
+            "visitor": self._visitor(me.user.name),
             "quotas": [_plain(quota) for quota in me.quotas],
         }
+
+    def _visitor(self, owner: str) -> str:
+        """Who looks, as the platform's proxy says, where that is not whose container this is; empty: nobody else."""
+        told = self.request.headers.get(_VISITOR, "")
+        return "" if told == owner else told
 
 
 class GroupsHandler(Handler):

@@ -24,8 +24,9 @@ from hai_jupyter.handlers.containers import (
 )
 from hai_jupyter.handlers.live import EventsSocket, StateHandler
 from hai_jupyter.handlers.logs import LogFileHandler, LogSocket
+from hai_jupyter.handlers.notebook import ClearHandler, ScriptHandler
 from hai_jupyter.handlers.submit import CheckHandler, DraftHandler, SchemaHandler, SubmitHandler
-from hai_jupyter.handlers.tasks import VERBS, TaskHandler, VerbHandler
+from hai_jupyter.handlers.tasks import VERBS, ExecutedHandler, TaskHandler, VerbHandler
 from hai_jupyter.handlers.usage import UsageHandler
 from hai_jupyter.handlers.workspace import VERBS as SYNCS
 from hai_jupyter.handlers.workspace import WorkspaceHandler, WorkspaceVerbHandler
@@ -41,6 +42,7 @@ _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"memory", MemoryHandler),
     (r"tasks/(\d{1,18})", TaskHandler),
     (r"tasks/(\d{1,18})/usage", UsageHandler),
+    (r"tasks/(\d{1,18})/executed", ExecutedHandler),
     (r"tasks/(\d{1,18})/log", LogSocket),
     (r"tasks/(\d{1,18})/log.txt", LogFileHandler),
     (rf"tasks/(\d{{1,18}})/({VERBS})", VerbHandler),
@@ -52,6 +54,8 @@ _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     (rf"containers/(\d{{1,18}})/services/([a-z0-9-]{{1,63}})/({ACTIONS})", ServiceHandler),
     (r"workspace", WorkspaceHandler),
     (rf"workspace/({SYNCS})", WorkspaceVerbHandler),
+    (r"notebook/script", ScriptHandler),
+    (r"notebook/clear", ClearHandler),
     (r"saved", SavedHandler),
     (r"draft", DraftHandler),
     (r"check", CheckHandler),

@@ -73,7 +73,8 @@ class SubmitHandler(Handler):
         wanted = artifacts.read_wanted(self.body())
         spec = await _spec(self, write=True)
         if self.body().get("push") is True:
-            await syncing.push_for(spec, self.backend.places.root.resolve())
+            root = self.backend.places.root.resolve()
+            await syncing.push_for(spec, root, self.backend.link.profile())
         request_id = str(uuid.uuid5(_NAMES, f"{word}\n{to_yaml(spec)}"))
         task = await self.client.tasks.create(spec, request_id=request_id)
         await artifacts.give(self.client, task.id, wanted)

@@ -13,7 +13,7 @@ from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.client.spec import to_yaml
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
-from hai_jupyter import notebooks
+from hai_jupyter import executed, notebooks
 from hai_jupyter.failures import invalid
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.rows import task_row
@@ -40,6 +40,7 @@ class TaskHandler(Handler):
             "events": [_plain(event) for event in events],
             "why": await _why(client, task),
             "notebook": self._notebook(task),
+            "fetchable": executed.of(task) is not None,
         }
 
     def _notebook(self, task: Task) -> str:
@@ -50,6 +51,16 @@ class TaskHandler(Handler):
         with suppress(ValueError):  # it lies elsewhere
             return self.backend.places.contents_path(out.resolve())
         return ""
+
+
+class ExecutedHandler(Handler):
+    """The executed notebook of a task that ran on a pushed workspace: it lies in the task's own directory."""
+
+    @answers
+    async def post(self, id: str) -> Any:
+        """Brought here, as far as it is; its path as the file browser knows it."""
+        task = await self.client.tasks.get(int(id))
+        return {"path": await executed.bring(self.client, task, self.backend.places)}
 
 
 class VerbHandler(Handler):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hai.v1.usage_service_pb2 import UsagePoint
+from hai_jupyter import usage
+from hai_jupyter.failures import invalid
 from hai_jupyter.handlers.base import Handler, answers
 
 _RANKS = 8
@@ -12,29 +13,25 @@ _POINTS = 200
 
 
 class UsageHandler(Handler):
-    """The first ranks, since the task was started."""
+    """Eight ranks, and all of them together, since the task was started."""
 
     @answers
     async def get(self, id: str) -> Any:
-        """Where the series begin and end, and for each rank its points: time, CPUs, memory, GPUs, GPU memory."""
-        found = await self.client.usage.of_task(int(id), ranks=range(_RANKS), points=_POINTS)
+        """Where the series begin and end, points of ranks from `first` on, and of all together."""
+        first = self.get_query_argument("first", "0")
+        if not first.isdecimal():
+            raise invalid(("first", "must be the number of a rank"))
+        ranks = range(int(first), int(first) + _RANKS)
+        of_task = self.client.usage.of_task
+        found = await of_task(int(id), ranks=ranks, points=_POINTS)
+        every = await of_task(int(id), points=_POINTS)
         return {
             "start": found.start_time.seconds,
             "end": found.end_time.seconds,
             "step": found.step_seconds,
             "ranks": [
-                {"rank": one.rank, "run": one.run, "points": [_numbers(p) for p in one.points]}
+                {"rank": one.rank, "run": one.run, "points": [*map(usage.numbers, one.points)]}
                 for one in found.ranks
             ],
+            "sum": {"step": every.step_seconds, "points": usage.together(every.ranks)},
         }
-
-
-def _numbers(point: UsagePoint) -> list[float | None]:
-    gpu = point.HasField("gpu_utilisation")
-    return [
-        point.time.seconds,
-        point.cpus,
-        point.memory_bytes,
-        point.gpu_utilisation if gpu else None,
-        point.gpu_memory_bytes if gpu else None,
-    ]

@@ -20,7 +20,11 @@ class WorkspaceHandler(Handler):
     async def get(self) -> Any:
         """What there is to push and to pull, and what is in conflict; `{}`: the folder is in none."""
         folder = self._folder(self.get_query_argument("path", ""))
-        return {} if folder is None else shortened(await run(folder, "status"))
+        return (
+            {}
+            if folder is None
+            else shortened(await run(folder, "status", self.backend.link.profile()))
+        )
 
     def _folder(self, path: str) -> Path | None:
         places = self.backend.places
@@ -39,4 +43,4 @@ class WorkspaceVerbHandler(WorkspaceHandler):
         folder = self._folder(path)
         if folder is None:
             raise NotFound(f"{path or 'the top folder'} is not in a workspace")
-        return shortened(await run(folder, verb))
+        return shortened(await run(folder, verb, self.backend.link.profile()))

@@ -10,6 +10,8 @@ export class Board {
   readonly nodes = new Map<string, NodeRow>();
   link: LinkState = UNKNOWN;
   notice: Notice | null = null;
+  /** The front end that the server gives out; empty: not known. */
+  build = '';
   id = '';
   version = 0;
   /** True once everything that there was has been told. */
@@ -34,6 +36,7 @@ export class Board {
       this.complete = false;
     }
     this.id = frame.board ?? this.id;
+    this.build = frame.build ?? this.build;
     this.link = frame.link ?? this.link;
     this.notice = frame.notice === undefined ? this.notice : frame.notice;
     frame.tasks.forEach(task => this.put(task));

@@ -81,6 +81,8 @@ export interface Frame {
   reset?: boolean;
   link?: LinkState;
   notice?: Notice | null;
+  /** Which front end the server gives out. */
+  build?: string;
 }
 
 /** [run, rank, seconds, text, redraw] */

@@ -1,6 +1,7 @@
 /** The tabs about the user: quotas, environments, messages. */
 import * as React from 'react';
 
+import { Environment } from '../api';
 import { level } from '../model/words';
 import { Context, useBoard, useLoaded } from './context';
 import { Empty, Failed, Meter, Reload } from './parts';
@@ -36,6 +37,18 @@ export function Quotas(props: { context: Context }): JSX.Element {
   );
 }
 
+/** Private, public, or the group that it is shown to. */
+const seenBy = (env: Environment): string =>
+  env.user_group || env.visibility.replace('ENVIRONMENT_VISIBILITY_', '').toLowerCase();
+
+const stateOf = (env: Environment): string => env.state.replace('ENVIRONMENT_STATE_', '').toLowerCase();
+
+/** An environment in one line, for those who choose one. */
+export function aboutEnvironment(env: Environment): string {
+  const facts = [stateOf(env), env.python_version && `Python ${env.python_version}`, env.parent, seenBy(env)];
+  return [...facts, env.lock_hash.slice(0, 12)].filter(Boolean).join(' · ');
+}
+
 /** Python environments on the cluster's storage. */
 export function Environments(props: { context: Context }): JSX.Element {
   const { context } = props;
@@ -52,12 +65,13 @@ export function Environments(props: { context: Context }): JSX.Element {
           <div className="hai-pair">
             <b>{env.name}</b>
             <span className="hai-dim">
-              {env.owner} · Python {env.python_version}
+              {env.owner} · Python {env.python_version} · {seenBy(env)}
             </span>
           </div>
           <div className="hai-dim">
             {env.parent && `${context.say('extends')} ${env.parent} · `}
-            {context.say('{n} packages', { n: env.packages })} · {env.state.replace('ENVIRONMENT_STATE_', '').toLowerCase()}
+            {context.say('{n} packages', { n: env.packages })} · {stateOf(env)} ·{' '}
+            <span title={env.lock_hash}>{env.lock_hash.slice(0, 12)}</span>
           </div>
           {env.message && <div className="hai-failed">{env.message}</div>}
         </div>

@@ -27,7 +27,7 @@ export default function Charts(props: { context: Context; row: TaskRow; detail: 
         <Life found={found} context={context} />
         <Legend context={context} kinds={['waiting', 'starting', 'running']} />
       </section>
-      <Usage context={context} id={row.id} />
+      <Usage context={context} row={row} />
       <Worth goodput={detail?.task?.goodput} context={context} />
       <section className="hai-card">
         <h3>{context.say('Runs')}</h3>

@@ -7,6 +7,7 @@ import { lasting, span, verbs } from '../model/words';
 import { Create } from './container_form';
 import { Context, useBoard, useLoaded, useNow } from './context';
 import { Empty, Failed, Status, steer } from './parts';
+import { Reach } from './reach';
 
 const SOON = 2; // seconds until a service that starts is asked again
 const LATER = 30;
@@ -84,6 +85,7 @@ function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Ele
             onAct={mine ? action => void doing(context.api.service(row.id, service.name, action)) : null}
           />
         ))}
+      {mine && row.state === 'RUNNING' && <Reach context={context} id={row.id} />}
       <div className="hai-actions">
         <button className="hai-button hai-primary" onClick={() => void open(context, row.id, '')}>
           {context.say('Open')}

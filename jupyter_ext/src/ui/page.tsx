@@ -179,13 +179,22 @@ function Overview(props: { context: Context; row: TaskRow; detail: any; error: E
       </section>
       <Ranks context={context} row={row} ranks={detail?.task?.run?.ranks ?? []} />
       <Command detail={detail} context={context} />
-      {detail?.notebook && (
-        <button className="hai-button" onClick={() => context.shell.openFile(detail.notebook)}>
+      {(detail?.notebook || detail?.fetchable) && (
+        <button className="hai-button" onClick={() => void openNotebook(context, row.id, detail.notebook)}>
           {say('Open the executed notebook')}
         </button>
       )}
     </div>
   );
+}
+
+/** The one that lies here; else it is brought from the task's own directory first. */
+async function openNotebook(context: Context, id: number, here: string): Promise<void> {
+  try {
+    context.shell.openFile(here || (await context.api.executed(id)).path);
+  } catch (error) {
+    context.shell.fail(error);
+  }
 }
 
 function Command(props: { detail: any; context: Context }): JSX.Element | null {

@@ -122,6 +122,11 @@ function Header(props: { context: Context }): JSX.Element {
           {context.board.complete && <div>{context.say('What is shown is old.')}</div>}
         </div>
       )}
+      {context.me()?.visitor && (
+        <div className="hai-notice" role="note">
+          {context.say('This container is of {user}. What you do in it, you do as {user}.', { user: context.me()!.user })}
+        </div>
+      )}
       {notice && notice.ends_at * 1000 > Date.now() && (
         <div className="hai-notice" role="alert">
           {context.say('This container will be taken back at {time}: {reason}', {

@@ -7,6 +7,7 @@ import { Check, Draft, Submission } from '../api';
 import { EMPTY, Form, asFile, asForm, pairs } from '../model/form';
 import { Failure, TaskRow } from '../model/types';
 import { level, levels } from '../model/words';
+import { aboutEnvironment } from './account';
 import { Artifacts, Named } from './artifacts';
 import { Context, useLoaded } from './context';
 import { Failed, Field } from './parts';
@@ -232,7 +233,11 @@ function Fields(props: { context: Context; form: Form; notebook: boolean; onChan
         />
         <datalist id="hai-environments">
           {environments.value?.map(env => (
-            <option key={`${env.owner}/${env.name}`} value={`${env.name}[${env.owner}]`} />
+            <option
+              key={`${env.owner}/${env.name}`}
+              value={`${env.name}[${env.owner}]`}
+              label={`${env.name}[${env.owner}]: ${aboutEnvironment(env)}`}
+            />
           ))}
         </datalist>
       </Field>

@@ -1,9 +1,11 @@
 /** The tab of tasks: filter and list. */
 import * as React from 'react';
 
+import { chosen as choose } from '../model/batch';
 import { matcher } from '../model/filter';
 import { TaskRow } from '../model/types';
 import { lasting, level, status, tone } from '../model/words';
+import { Batch } from './batch';
 import { Context, useBoard, useNow } from './context';
 import { List } from './list';
 import { Empty, Status, Verbs, steer } from './parts';
@@ -22,8 +24,17 @@ export function Tasks(props: { context: Context; filter: string; onFilter: (text
   const turn = useBoard(context);
   const now = useNow();
   const [chosen, setChosen] = React.useState<number>(0);
+  const [marks, setMarks] = React.useState<ReadonlySet<number>>(new Set());
   const me = context.me()?.user ?? '';
   const rows = React.useMemo(() => context.board.rows.filter(matcher(filter, me)), [turn, filter, me]);
+  const marked = [...marks].flatMap(id => context.board.tasks.get(id) ?? []);
+  const latest = React.useRef({ rows, marks, chosen });
+  latest.current = { rows, marks, chosen };
+  const mark = React.useCallback((id: number, how: 'add' | 'range') => {
+    const { rows, marks, chosen } = latest.current;
+    setMarks(choose(rows.map(row => row.id), marks, chosen, id, how));
+    setChosen(id);
+  }, []);
   const index = Math.max(0, rows.findIndex(row => row.id === chosen));
   const row = (i: number, isChosen: boolean, style: React.CSSProperties) => (
     <Row
@@ -32,9 +43,11 @@ export function Tasks(props: { context: Context; filter: string; onFilter: (text
       context={context}
       lasts={lasting(rows[i]!, now)}
       chosen={isChosen}
+      marked={marks.has(rows[i]!.id)}
       top={style.top as number}
       me={me}
       onChoose={setChosen}
+      onMark={mark}
     />
   );
   return (
@@ -62,6 +75,7 @@ export function Tasks(props: { context: Context; filter: string; onFilter: (text
           <span className="hai-dim hai-count">{rows.length}</span>
         </div>
       </div>
+      {marked.length > 0 && <Batch context={context} marked={marked} onClear={() => setMarks(new Set())} />}
       {rows.length === 0 ? (
         <Empty>{emptiness(context, filter)}</Empty>
       ) : (
@@ -73,7 +87,7 @@ export function Tasks(props: { context: Context; filter: string; onFilter: (text
           chosen={index}
           onChoose={i => setChosen(rows[i]?.id ?? 0)}
           onOpen={i => context.shell.openTask(rows[i]!.id)}
-          onKey={(i, key) => rows[i] && byKey(context, rows[i]!, key)}
+          onKey={(i, key) => rows[i] && (key === 'x' ? mark(rows[i]!.id, 'add') : byKey(context, rows[i]!, key))}
         />
       )}
     </div>
@@ -100,10 +114,13 @@ interface RowProps {
   context: Context;
   lasts: string;
   chosen: boolean;
+  marked: boolean;
   top: number;
   /** Decides about the buttons. */
   me: string;
   onChoose: (id: number) => void;
+  /** Clicked with Ctrl (or Cmd), or with Shift. */
+  onMark: (id: number, how: 'add' | 'range') => void;
 }
 
 /** Drawn again only when something in it has changed, so that scrolling costs what comes into sight. */
@@ -113,13 +130,17 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
   const where = `${task.nodes}×${task.group ?? ''}`;
   return (
     <div
-      className={`hai-row hai-edge-${tone(status(task))} ${props.chosen ? 'hai-chosen' : ''}`}
+      className={`hai-row hai-edge-${tone(status(task))} ${props.chosen ? 'hai-chosen' : ''} ${props.marked ? 'hai-picked' : ''}`}
       style={{ position: 'absolute', left: 0, right: 0, top: props.top, height: ROW }}
       role="option"
       aria-selected={props.chosen}
+      aria-checked={props.marked}
       data-task={task.id}
       title={`${task.name}\n${task.why ?? ''}`}
-      onClick={() => props.onChoose(task.id)}
+      onClick={event => {
+        const how = event.shiftKey ? 'range' : event.ctrlKey || event.metaKey ? 'add' : null;
+        how ? props.onMark(task.id, how) : props.onChoose(task.id);
+      }}
       onDoubleClick={() => context.shell.openTask(task.id)}
     >
       <div className="hai-row-head">
@@ -130,6 +151,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
             context.shell.openTask(task.id);
           }}
         >
+          {props.marked ? '☑ ' : ''}
           {task.starred ? '★ ' : ''}
           {task.name}
         </a>

@@ -1,12 +1,14 @@
-/** What the ranks of a task use over time: an area for each quantity that was measured. */
+/** What the ranks of a task use over time: an area for each quantity that was measured, of all ranks and of each. */
 import * as React from 'react';
 
-import { Series } from '../api';
+import { TaskRow } from '../model/types';
+import { Point, pages, picture } from '../model/usage';
 import { Context, useLoaded, useNow } from './context';
 
 const WIDTH = 1000;
 const HEIGHT = 40;
 const REFRESH_SECONDS = 30;
+const RANKS = 8;
 const GIB = 2 ** 30;
 
 interface Quantity {
@@ -24,60 +26,93 @@ const QUANTITIES: readonly Quantity[] = [
 ];
 
 /** Nothing where nothing was measured. */
-export function Usage(props: { context: Context; id: number }): JSX.Element | null {
-  const { context, id } = props;
+export function Usage(props: { context: Context; row: TaskRow }): JSX.Element | null {
+  const { context, row } = props;
   const turn = Math.floor(useNow() / REFRESH_SECONDS);
-  const found = useLoaded(() => context.api.usage(id), [id, turn]).value;
-  if (!found || found.ranks.length === 0) {
+  const [first, setFirst] = React.useState(0);
+  const found = useLoaded(() => context.api.usage(row.id, first), [row.id, first, turn]).value;
+  if (!found || (found.ranks.length === 0 && first === 0)) {
     return null;
   }
+  const { start, end, step, sum } = found;
   return (
     <section className="hai-card hai-usage">
       <h3>{context.say('Use')}</h3>
+      {sum.points.length > 0 && (
+        <Areas context={context} title={context.say('all ranks together')} points={sum.points} times={[start, end, sum.step]} />
+      )}
+      <Pages context={context} ranks={row.nodes} first={first} onChange={setFirst} />
       {found.ranks.map(one => (
-        <React.Fragment key={`${one.rank}-${one.run}`}>
-          <h4>{context.say('rank {rank}, run {run}', { rank: one.rank, run: one.run })}</h4>
-          {QUANTITIES.map(quantity => (
-            <Area key={quantity.label} context={context} quantity={quantity} found={found} points={one.points} />
-          ))}
-        </React.Fragment>
+        <Areas
+          key={`${one.rank}-${one.run}`}
+          context={context}
+          title={context.say('rank {rank}, run {run}', { rank: one.rank, run: one.run })}
+          points={one.points}
+          times={[start, end, step]}
+        />
       ))}
     </section>
   );
 }
 
-function Area(props: {
-  context: Context;
-  quantity: Quantity;
-  found: Series;
-  points: Series['ranks'][number]['points'];
-}): JSX.Element | null {
-  const { context, quantity, found, points } = props;
-  const known = points.filter(point => point[quantity.column] !== null);
-  const values = known.map(point => point[quantity.column] as number);
-  if (values.length === 0) {
+function Pages(props: { context: Context; ranks: number; first: number; onChange: (first: number) => void }): JSX.Element | null {
+  const { context, ranks, first, onChange } = props;
+  if (ranks <= RANKS) {
     return null;
   }
-  const top = quantity.top ?? (Math.max(...values) || 1);
-  const width = (WIDTH * found.step) / Math.max(1, found.end - found.start);
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  const told = { last: quantity.show(values[values.length - 1]!), mean: quantity.show(mean) };
+  return (
+    <select className="hai-input" aria-label={context.say('Ranks')} value={first} onChange={event => onChange(Number(event.target.value))}>
+      {pages(ranks, RANKS).map(([from, to]) => (
+        <option key={from} value={from}>
+          {context.say('ranks {from} to {to}', { from, to })}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+interface AreasProps {
+  context: Context;
+  title: string;
+  points: readonly Point[];
+  /** Start, end, step. */
+  times: readonly [number, number, number];
+}
+
+function Areas(props: AreasProps): JSX.Element {
+  return (
+    <>
+      <h4>{props.title}</h4>
+      {QUANTITIES.map(quantity => (
+        <Area key={quantity.label} {...props} quantity={quantity} />
+      ))}
+    </>
+  );
+}
+
+function Area(props: AreasProps & { quantity: Quantity }): JSX.Element | null {
+  const { context, quantity, points, times } = props;
+  const [start, end, step] = times;
+  const drawn = picture(points, quantity.column, start, end, step, quantity.top);
+  if (!drawn) {
+    return null;
+  }
+  const told = { last: quantity.show(drawn.last), mean: quantity.show(drawn.mean) };
+  const caption = `${context.say(quantity.label)}: ${context.say('{last} now, {mean} in the mean', told)}`;
   return (
     <figure>
-      <figcaption>
-        {context.say(quantity.label)}: {context.say('{last} now, {mean} in the mean', told)}
-      </figcaption>
-      <svg className="hai-life" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img">
-        {known.map((point, i) => (
+      <figcaption>{caption}</figcaption>
+      <svg className="hai-life" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={caption}>
+        {drawn.bars.map(bar => (
           <rect
-            key={point[0]}
+            key={bar.time}
             className="hai-bar-running"
-            x={((point[0]! - found.start) / found.step) * width}
-            width={width + 0.5}
-            y={HEIGHT * (1 - values[i]! / top)}
-            height={(HEIGHT * values[i]!) / top}
+            x={bar.left * WIDTH}
+            width={bar.width * WIDTH + 0.5}
+            y={HEIGHT * (1 - bar.height)}
+            height={HEIGHT * bar.height}
           >
-            <title>{`${new Date(point[0]! * 1000).toLocaleString()} ${quantity.show(values[i]!)}`}</title>
+            <title>{`${new Date(bar.time * 1000).toLocaleString()} ${quantity.show(bar.value)}`}</title>
           </rect>
         ))}
       </svg>

@@ -1,0 +1,86 @@
+"""A notebook of the file browser as a script, and without its outputs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hai_jupyter import nbfiles, scripts
+from hai_jupyter.failures import invalid
+from hai_jupyter.handlers.base import Handler, answers
+
+_CHOICES = ("", "skip", "convert")
+_CLASHES = ("", "overwrite", "rename")
+
+
+class NotebookHandler(Handler):
+    """Reads the path of a notebook that the page names."""
+
+    def notebook(self) -> tuple[Path, Any]:
+        """Where it is, and it."""
+        path = self.body().get("path")
+        if not isinstance(path, str) or not path.endswith(".ipynb"):
+            raise invalid(("path", "must be a notebook of the file browser"))
+        found = self.backend.places.file(path)
+        try:
+            return found, nbfiles.read(found)
+        except ValueError as error:
+            raise invalid(("path", f"{found.name} is not a notebook: {error}")) from error
+
+    def choice(self, field: str, known: tuple[str, ...]) -> Any:
+        """One of a few words; left out: the empty one."""
+        value = self.body().get(field, "")
+        if value not in known:
+            raise invalid((field, f"must be one of {', '.join(filter(None, known))}"))
+        return value
+
+
+class ScriptHandler(NotebookHandler):
+    """A script beside the notebook."""
+
+    @answers
+    async def post(self) -> Any:
+        """Its path; or what first has to be decided: `specials` that are no Python, or the file that `exists`."""
+        path, notebook = self.notebook()
+        choice, clash = self.choice("specials", _CHOICES), self.choice("clash", _CLASHES)
+        found = scripts.specials(notebook)
+        target = path.with_suffix(".py")
+        if found and not choice:
+            return {"specials": [asdict(one) for one in found]}
+        if target.exists() and not clash:
+            return {"exists": self.backend.places.contents_path(target)}
+        if clash == "rename":
+            target = _free(target)
+        text = scripts.script(notebook, choice or "skip")
+        nbfiles.replace_with(text.encode(), target)
+        return {"path": self.backend.places.contents_path(target)}
+
+
+class ClearHandler(NotebookHandler):
+    """Outputs of a notebook removed, with a copy as it was."""
+
+    @answers
+    async def post(self) -> Any:
+        """The copy's path, and how large the notebook was and is."""
+        path, notebook = self.notebook()
+        before = path.read_bytes()
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        copy = _free(path.with_name(f"{path.stem}.{stamp}.bak.ipynb"))
+        nbfiles.replace_with(before, copy)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        nbfiles.write(notebook, path)
+        sizes = {"before": len(before), "after": path.stat().st_size}
+        return {"copy": self.backend.places.contents_path(copy), **sizes}
+
+
+def _free(path: Path) -> Path:
+    """The path, or the first like it that nothing has."""
+    number, found = 1, path
+    while found.exists():
+        number += 1
+        found = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return found

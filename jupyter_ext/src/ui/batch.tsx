@@ -1,0 +1,84 @@
+/** What can be done with several tasks at once, and what became of each. */
+import * as React from 'react';
+
+import { Result, each } from '../model/batch';
+import { TaskRow } from '../model/types';
+import { verbs } from '../model/words';
+import { Context } from './context';
+
+const LABELS: ReadonlyArray<readonly [string, string]> = [
+  ['suspend', 'Suspend'],
+  ['resume', 'Resume'],
+  ['stop', 'Stop']
+];
+
+/** Buttons for the marked tasks; each does it with those for which it makes sense. */
+export function Batch(props: { context: Context; marked: TaskRow[]; onClear: () => void }): JSX.Element {
+  const { context, marked, onClear } = props;
+  const { say } = context;
+  const [busy, setBusy] = React.useState(false);
+  const [results, setResults] = React.useState<Array<Result<TaskRow>>>([]);
+  const [tag, setTag] = React.useState('');
+  const act = async (rows: TaskRow[], verb: string, body: Record<string, unknown>) => {
+    setBusy(true);
+    const found = await each(rows, async row => context.board.put(await context.api.verb(row.id, verb, body)));
+    context.board.changed();
+    setResults(found);
+    setBusy(false);
+  };
+  const steer = async (rows: TaskRow[], verb: string, label: string) => {
+    const text = say('{n} tasks end for good.', { n: rows.length });
+    if (verb !== 'stop' || (await context.shell.confirm(say('Stop the tasks?'), text, say(label)))) {
+      await act(rows, verb, verb === 'suspend' ? { hold: true } : {});
+    }
+  };
+  return (
+    <div className="hai-bar hai-batch" role="toolbar" aria-busy={busy} aria-label={say('Marked tasks')}>
+      <div className="hai-actions">
+        <span>{say('{n} marked', { n: marked.length })}</span>
+        {LABELS.map(([verb, label]) => {
+          const rows = marked.filter(row => verbs(row).includes(verb));
+          return (
+            <button key={verb} className="hai-button hai-button-small" disabled={busy || !rows.length} onClick={() => void steer(rows, verb, label)}>
+              {say(label)} {rows.length}
+            </button>
+          );
+        })}
+        <button className="hai-button hai-button-small" onClick={onClear}>
+          {say('Unmark')}
+        </button>
+      </div>
+      <form
+        className="hai-actions"
+        onSubmit={event => {
+          event.preventDefault();
+          void act(marked, 'tag', { add: tag.split(/\s+/).filter(Boolean) });
+        }}
+      >
+        <input className="hai-input" value={tag} aria-label={say('Tags to add')} placeholder={say('Tags to add')} onChange={event => setTag(event.target.value)} />
+        <button className="hai-button hai-button-small" disabled={busy || !tag.trim()}>
+          {say('Tag')}
+        </button>
+      </form>
+      <Results context={context} results={results} />
+    </div>
+  );
+}
+
+function Results(props: { context: Context; results: Array<Result<TaskRow>> }): JSX.Element | null {
+  const { context, results } = props;
+  const failed = results.filter(result => result.error);
+  if (!results.length) {
+    return null;
+  }
+  return (
+    <div className={failed.length ? 'hai-failed' : 'hai-dim'} role="status">
+      {context.say('{n} done, {failed} refused', { n: results.length - failed.length, failed: failed.length })}
+      {failed.map(({ item, error }) => (
+        <div key={item.id}>
+          #{item.id} {item.name}: {error!.message}
+        </div>
+      ))}
+    </div>
+  );
+}

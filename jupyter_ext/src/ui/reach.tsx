@@ -1,0 +1,27 @@
+/** How a terminal elsewhere gets into a dev container: lines to copy. */
+import { Clipboard } from '@jupyterlab/apputils';
+import * as React from 'react';
+
+import { Context } from './context';
+
+/** Tokens are in none of them: `hai` has its own. */
+export function Reach(props: { context: Context; id: number }): JSX.Element {
+  const { context, id } = props;
+  const lines: ReadonlyArray<readonly [string, string]> = [
+    ['A terminal in it', `hai shell ${id}`],
+    ['Its JupyterLab at localhost:8888', `hai port-forward ${id} 8888:jupyter`]
+  ];
+  return (
+    <details className="hai-reach">
+      <summary>{context.say('From your own machine')}</summary>
+      {lines.map(([label, line]) => (
+        <div key={line} title={context.say(label)}>
+          <code>{line}</code>{' '}
+          <button className="hai-button hai-button-small" onClick={() => Clipboard.copyToSystem(line)}>
+            {context.say('Copy')}
+          </button>
+        </div>
+      ))}
+    </details>
+  );
+}

@@ -1,0 +1,114 @@
+"""The panel as a tool: what is loaded when, several tasks at once, notebooks as scripts, what one tells a helper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.async_api import Page, expect
+
+from hai.client.client import Client
+from tests.jupyter.browsing import BROWSER, NB, notebook, open_file, row, task
+from tests.jupyter.conftest import Place
+
+pytestmark = BROWSER
+LOADED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('hai-jupyter'))"
+
+
+async def loaded(page: Page) -> set[str]:
+    """First words of the scripts of ours that the page has asked for."""
+    names = await page.evaluate(LOADED)
+    return {Path(name).name.partition(".")[0] for name in names if ".js" in name}
+
+
+async def test_logs_and_charts_are_loaded_when_they_are_looked_at(
+    page: Page, client: Client
+) -> None:
+    made = await client.tasks.create(task("lazy", "echo hello"))
+    await client.tasks.wait(made.id, timeout=60)
+    await row(page, "lazy").locator(".hai-name").click()
+    await expect(page.locator(".hai-page h2")).to_contain_text("lazy")
+    assert await loaded(page) & {"logs", "charts", "zh"} == set()
+    await page.locator(".hai-page").get_by_role("tab", name="Logs").click()
+    await expect(page.locator(".hai-log")).to_contain_text("hello")
+    assert await loaded(page) & {"logs", "charts", "zh"} == {"logs"}
+    await page.locator(".hai-page").get_by_role("tab", name="Charts").click()
+    await expect(page.locator(".hai-life").first).to_be_visible()
+    assert await loaded(page) & {"logs", "charts", "zh"} == {"logs", "charts"}
+
+
+async def test_several_tasks_are_tagged_and_stopped_at_once(page: Page, client: Client) -> None:
+    ended = await client.tasks.create(task("batch-0", "true"))
+    await client.tasks.wait(ended.id, timeout=60)
+    made = [await client.tasks.create(task(f"batch-{i}", "sleep 300")) for i in (1, 2, 3)]
+    await page.get_by_role("searchbox", name="Filter").fill("name:batch-*")
+    await expect(page.locator(".hai-row")).to_have_count(4)
+    await page.locator(".hai-row").first.click()
+    await page.locator(".hai-row").last.click(modifiers=["Shift"])
+    bar = page.get_by_role("toolbar", name="Marked tasks")
+    await expect(bar).to_contain_text("4 marked")
+    await bar.get_by_label("Tags to add").fill("sweep x-1")
+    await bar.get_by_role("button", name="Tag", exact=True).click()
+    await expect(bar.get_by_role("status")).to_contain_text("4 done, 0 refused")
+    assert set((await client.tasks.get(ended.id)).tags) == {"sweep", "x-1"}
+    await page.locator(".hai-row", has_text="batch-1").click(modifiers=["Control"])
+    await expect(bar).to_contain_text("3 marked")
+    await bar.get_by_role("button", name="Stop 2").click()
+    await page.locator(".jp-Dialog .jp-mod-accept").click()
+    await expect(bar.get_by_role("status")).to_contain_text("2 done, 0 refused")
+    for each in made[1:]:
+        await client.tasks.wait(each.id, timeout=60)
+    await expect(row(page, "batch-1")).to_contain_text("RUNNING")
+    await client.tasks.stop(made[0].id)
+    await client.tasks.wait(made[0].id, timeout=60)
+
+
+async def test_refusals_of_a_batch_are_told_one_by_one(page: Page, client: Client) -> None:
+    made = [await client.tasks.create(task(f"refused-{i}", "true")) for i in (1, 2)]
+    for each in made:
+        await client.tasks.wait(each.id, timeout=60)
+    await page.get_by_role("searchbox", name="Filter").fill("name:refused-*")
+    for each in made:
+        await page.locator(f'.hai-row[data-task="{each.id}"]').click(modifiers=["Control"])
+    bar = page.get_by_role("toolbar", name="Marked tasks")
+    await bar.get_by_label("Tags to add").fill("x" * 500)
+    await bar.get_by_role("button", name="Tag", exact=True).click()
+    told = bar.get_by_role("status")
+    await expect(told).to_contain_text("0 done, 2 refused")
+    for each in made:
+        await expect(told).to_contain_text(f"#{each.id} {each.name}:")
+
+
+async def test_a_notebook_becomes_a_script_and_loses_its_outputs(page: Page, lab: Place) -> None:
+    outputs = [NB.v4.new_output("stream", text="much " * 100)]
+    cells = [NB.v4.new_code_cell("!ls\nprint(1)", outputs=outputs)]
+    NB.write(notebook(*cells), lab.root / "turn.ipynb")
+    await open_file(page, "turn.ipynb")
+    await page.locator('.jp-SideBar [data-id="filebrowser"]').click()
+    item = page.locator(".jp-DirListing-item", has_text="turn.ipynb")
+    await item.click(button="right")
+    await page.locator(".lm-Menu-itemLabel", has_text="Notebook to Script").click()
+    await expect(page.locator(".jp-Dialog")).to_contain_text("1:1  !ls")
+    await page.locator(".jp-Dialog").get_by_role("button", name="As comments").click()
+    editor = page.locator(".jp-FileEditor .cm-content")
+    await expect(editor).to_contain_text("pass  # !ls")
+    assert "print(1)" in (lab.root / "turn.py").read_text()
+    await item.click(button="right")
+    await page.locator(".lm-Menu-itemLabel", has_text="Clear Outputs, Keep").click()
+    await expect(page.locator(".Toastify")).to_contain_text("as it was it is turn.")
+    assert NB.read(lab.root / "turn.ipynb", 4).cells[0].outputs == []
+    await page.locator(".lm-TabBar-tabLabel", has_text="turn.ipynb").click()
+    await expect(page.locator(".jp-Notebook .jp-OutputArea-output")).to_have_count(0)
+
+
+async def test_diagnostics_have_what_helps_and_no_token(page: Page, lab: Place) -> None:
+    await expect(page.locator(".hai-dot-good")).to_be_visible()
+    await page.keyboard.press("Control+Shift+c")
+    await page.locator(".lm-CommandPalette-input").fill("HAI: Diagnostics")
+    await page.keyboard.press("Enter")
+    dialog = page.locator(".jp-Dialog")
+    await expect(dialog).to_contain_text("platform answers; feed live")
+    text = await dialog.inner_text()
+    assert "panel ?" not in text
+    assert lab.profile.token not in text
+    assert lab.lab.token not in text
+    await dialog.get_by_role("button", name="Cancel").click()

@@ -1,0 +1,77 @@
+"""Submitting from the screen, and what is done once however many tabs there are."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.async_api import BrowserContext, Page, expect
+
+from hai.client.client import Client
+from tests.jupyter.browsing import BROWSER, open_file, open_lab, row
+from tests.jupyter.conftest import Place
+
+pytestmark = BROWSER
+
+
+async def test_two_tabs_with_one_file_submit_it_once(
+    page: Page, session: BrowserContext, lab: Place, client: Client
+) -> None:
+    (lab.root / "twice.py").write_text("print('once')\n")
+    other = await session.new_page()
+    await open_lab(other, lab)
+    for each in (page, other):
+        await open_file(each, "twice.py")
+        await each.locator(".hai-panel .hai-primary").click()
+        await expect(each.get_by_role("button", name="Submit task")).to_be_enabled()
+    for each in (page, other):
+        await each.get_by_role("button", name="Submit task").click()
+        await expect(row(each, "twice.py")).to_be_visible()
+    await other.close()
+    found = await client.tasks.list(filter="name:twice.py")
+    assert len(found.tasks) == 1
+
+
+async def test_the_task_file_can_be_edited_before_it_is_submitted(
+    page: Page, lab: Place, client: Client
+) -> None:
+    (lab.root / "edit.py").write_text("print('edited')\n")
+    await open_file(page, "edit.py")
+    await page.locator(".hai-panel .hai-primary").click()
+    await expect(page.locator(".hai-outcome")).to_contain_text("would start")
+    await page.locator(".hai-form").get_by_role("tab", name="Task file").click()
+    editor = page.locator(".hai-editor .cm-content")
+    await editor.click()
+    await page.keyboard.press("Control+End")
+    await page.keyboard.type("nonsense: 1\n")
+    await expect(page.locator(".hai-form .hai-failed")).to_contain_text("nonsense")
+    for _ in "nonsense: 1\n":
+        await page.keyboard.press("Backspace")
+    await expect(page.locator(".hai-outcome")).to_contain_text("would start")
+    await page.get_by_role("button", name="Submit task").click()
+    await expect(row(page, "edit.py")).to_be_visible()
+
+
+async def speak(page: Page, lab: Place, language: str) -> None:
+    """From the next page on."""
+    settings = f"{lab.lab.url}lab/api/settings/hai-jupyter:plugin"
+    headers = {"Authorization": f"token {lab.lab.token}"}
+    raw = json.dumps({"raw": json.dumps({"language": language})})
+    answer = await page.request.put(settings, data=raw, headers=headers)
+    assert answer.ok
+
+
+async def test_the_file_browser_submits_and_all_is_said_in_chinese(
+    page: Page, lab: Place, client: Client
+) -> None:
+    (lab.root / "menu.py").write_text("print(1)\n")
+    await speak(page, lab, "zh")
+    await open_lab(page, lab)
+    await speak(page, lab, "auto")
+    await expect(page.locator(".hai-panel").get_by_role("tab", name="任务")).to_be_visible()
+    await page.locator('.jp-SideBar [data-id="filebrowser"]').click()
+    await page.locator(".jp-DirListing-item", has_text="menu.py").click(button="right")
+    await page.locator(".lm-Menu-itemLabel", has_text="作为任务提交").click()
+    await page.get_by_role("button", name="提交任务").click()
+    await expect(page.locator(".Toastify")).to_contain_text("已提交")
+    found = (await client.tasks.list(filter="name:menu.py")).tasks
+    await client.tasks.wait(found[0].id, timeout=60)

@@ -1,0 +1,77 @@
+"""What tests in a real browser share: Debian's chromium, and what a user does with JupyterLab and the panel."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from tests.jupyter.conftest import Place
+
+NB: Any = nbformat
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+EVIL = "<img src=x onerror='window.hacked=1'>"
+READABLE = """async () => {
+    const asked = ['hai_jupyter/me', 'hai_jupyter/state', 'api/status', 'lab/api/settings'];
+    const told = await Promise.all(asked.map(async path => (await fetch('/' + path)).text()));
+    const kept = JSON.stringify({ ...localStorage }) + JSON.stringify({ ...sessionStorage });
+    return [document.cookie, document.documentElement.outerHTML, location.href, kept, ...told].join();
+}"""
+"""All that a page of a container can read of where it is."""
+
+expect.set_options(timeout=30_000)
+
+BROWSER = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=f"{CHROMIUM} is not installed"),
+    pytest.mark.skipif(not shutil.which("node"), reason="without node the panel is not built"),
+    pytest.mark.xdist_group("browser"),
+]
+"""Marks of each file of such tests: one browser, one JupyterLab and one platform for all of them."""
+
+
+async def open_lab(page: Page, lab: Place, path: str = "") -> None:
+    await page.goto(f"{lab.lab.url}lab/workspaces/w{time.monotonic_ns()}{path}")
+    await page.locator("#jp-main-dock-panel").wait_for()
+    await page.locator('[data-id="hai-panel"]').click()
+    await page.locator(".hai-body").wait_for()
+
+
+async def open_file(page: Page, name: str) -> None:
+    await page.locator('.jp-SideBar [data-id="filebrowser"]').click()
+    await page.locator(".jp-DirListing-item", has_text=name).dblclick()
+    await page.locator('[data-id="hai-panel"]').click()
+
+
+async def submit(page: Page) -> None:
+    await page.locator(".hai-panel .hai-primary").click()
+    button = page.get_by_role("button", name="Submit task")
+    await expect(button).to_be_enabled()
+    await button.click()
+
+
+def notebook(*cells: Any) -> Any:
+    """One that asks for no kernel when it is opened."""
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return NB.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.locator(".hai-row", has_text=name).first
+
+
+def task(name: str, text: str, nodes: int = 1) -> TaskSpec:
+    """A shell one-liner."""
+    program = ProgramSpec(entrypoint="sh", parameters=["-c", text], entrypoint_executable=True)
+    return TaskSpec(version=2, name=name, spec=program, resource=ResourceSpec(node_count=nodes))
