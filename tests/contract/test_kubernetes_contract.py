@@ -229,14 +229,8 @@ def _deployment() -> dict[str, Any]:
 
 def _patched(kube: Kube, form: str, body: Any) -> Any:
     kube.apps.create_namespaced_deployment(kube.namespace, _deployment())
-    host = kube.api.configuration.host
-    made = kube.api.call_api(
-        *("PATCH", f"{host}/apis/apps/v1/namespaces/{kube.namespace}/deployments/d"),
-        header_params={"Content-Type": form, "Accept": "application/json"},
-        body=body,
-    )
-    made.read()
-    return json.loads(made.data)["spec"]["template"]["spec"]["containers"]
+    path = f"/apis/apps/v1/namespaces/{kube.namespace}/deployments/d"
+    return kube.ask("PATCH", path, body, form)["spec"]["template"]["spec"]["containers"]
 
 
 def test_strategic_merge_goes_by_name(kube: Kube) -> None:
@@ -394,12 +388,14 @@ def test_what_leaves_the_selection_is_deleted_for_the_watch(kube: Kube) -> None:
     assert seen[1][2]["metadata"]["labels"] == {"k": "1"}
 
 
-def test_a_watch_ahead_of_the_server_gets_an_error_in_the_stream(kube: Kube) -> None:
+def test_a_watch_ahead_of_the_server_gets_an_error_in_the_stream_or_nothing(kube: Kube) -> None:
     version = int(kube.core.list_namespaced_pod(kube.namespace).metadata.resource_version)
-    with pytest.raises(ApiException) as caught:
-        events(kube, str(version + 1_000_000), timeout_seconds=20)
-    assert caught.value.status == 504
-    assert "Too large resource version" in str(caught.value)
+    kube.create(kube.idle("a"))
+    try:
+        seen: object = events(kube, str(version + 1_000_000), timeout_seconds=8)
+    except ApiException as error:
+        seen = (error.status, "Too large resource version" in str(error))
+    assert seen in ([], (504, True))  # [] of a server of 1.36 with etcd 3.6
 
 
 def test_a_watch_says_bookmarks(kube: Kube) -> None:
@@ -422,8 +418,12 @@ def test_a_namespace_takes_everything_along(kube: Kube) -> None:
     kube.core.create_namespace({"metadata": {"name": name}})
     kube.core.create_namespaced_secret(name, {"metadata": {"name": "s"}})
     kube.delete_namespace(name)
+    found = kube.core.list_namespace(field_selector=f"metadata.name={name}")
     stream = watch.Watch().stream(
-        kube.core.list_namespace, field_selector=f"metadata.name={name}", timeout_seconds=60
+        kube.core.list_namespace,
+        field_selector=f"metadata.name={name}",
+        resource_version=found.metadata.resource_version,
+        timeout_seconds=60,
     )
-    if kube.core.list_namespace(field_selector=f"metadata.name={name}").items:
+    if found.items:
         assert any(e["type"] == "DELETED" for e in stream)
