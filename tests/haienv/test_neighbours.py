@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from haienv import get_envs
+from haienv.activate.activation import activation
+from haienv.layout import home
+from haienv.names import parse_reference
+from haienv.registry import find
 
 LABEL = 'schema = 1\nvisibility = "public"\n'
 GOOD = "../.layers/" + "a" * 24
@@ -92,17 +99,50 @@ def test_pipes_and_links_are_not_followed(
     assert haienv.ok("list --all --json").json["others"][0]["state"] == "BROKEN"
 
 
-def test_looking_never_runs_anything_of_theirs(haienv: Any) -> None:
-    trap = lay(haienv.home.root)
-    site = haienv.home.root / "mallory" / ".layers" / ("a" * 24) / "lib/python3.11/site-packages"
-    site.mkdir(parents=True)
-    (site / "sitecustomize.py").write_text("open('/tmp/haienv-executed', 'w')\n")
-    (site / "evil.pth").write_text("import os; os.mkdir('/tmp/haienv-executed')\n")
-    for line in ("list", "list -u mallory", "info 'trap[mallory]'", "freeze 'trap[mallory]'", "info trap",
-                 "which 'trap[mallory]'", "config show 'trap[mallory]'", "doctor"):  # fmt: skip
-        haienv(line)
-    assert not (trap.parent / ".layers" / "executed").exists()
-    assert not Path("/tmp/haienv-executed").exists()
+LOOKING = (
+    "list --all",
+    "list -u mallory --json",
+    "info 'trap[mallory]'",
+    "info trap --disk",
+    "freeze 'trap[mallory]'",
+    "lock 'trap[mallory]'",
+    "which 'trap[mallory]' python",
+    "config show 'trap[mallory]'",
+    "diff 'trap[mallory]' mine",
+    "doctor",
+    "gc --yes --days 0",
+)
+
+
+def test_looking_never_runs_anything_of_theirs(haienv: Any, tmp_path: Path) -> None:
+    """A whole environment with traps in its Python, its modules, its programs and its hooks."""
+    sprung = tmp_path / "sprung"
+    mallory = haienv.as_user("mallory")
+    mallory.ok("create trap --no_extend tool --visibility public --hook true")
+    layer = mallory.get("trap").path
+    label = mallory.home.own / "trap" / "env.toml"
+    label.write_text(label.read_text().replace('"true"', f'"touch {sprung}"'))
+    for folder in (layer / "bin", layer / "lib/python3.11/site-packages"):
+        folder.chmod(0o755)
+    for name, code in (("evil.pth", f"import os; os.mkdir({str(sprung)!r})\n"),
+                       ("sitecustomize.py", f"open({str(sprung)!r}, 'w')\n")):  # fmt: skip
+        (layer / "lib/python3.11/site-packages" / name).write_text(code)
+    for name in ("python", "tool"):
+        (layer / "bin" / name).unlink()
+        (layer / "bin" / name).write_text(f"#!/bin/sh\ntouch '{sprung}'\n")
+        (layer / "bin" / name).chmod(0o755)
+    ann = haienv.as_user("ann")
+    ann.ok("create mine --no_extend")
+    for line in LOOKING:
+        ann.ok(line)
+        assert not sprung.exists(), line
+    assert ann("verify 'trap[mallory]'").code == 1  # what was put there is told
+    here = home()
+    assert activation(here, find(here, parse_reference("trap"))).prompt
+    assert [row[0] for row in get_envs("mallory")] == ["mallory"]
+    assert not sprung.exists()
+    subprocess.run([layer / "bin" / "tool"], check=True)  # the trap works
+    assert sprung.exists()
 
 
 def test_a_directory_says_the_name_and_the_owner(haienv: Any) -> None:

@@ -47,6 +47,10 @@ def _state(environment: Environment) -> str:
     return "DEPRECATED" if environment.deprecated else _enum(environment, "state")
 
 
+def _seen_by(environment: Environment) -> str:
+    return " ".join(filter(None, (_enum(environment, "visibility"), environment.user_group)))
+
+
 ENVIRONMENTS = View(
     key="environments",
     name=lambda e: f"{e.name}[{e.owner}]",
@@ -58,7 +62,8 @@ ENVIRONMENTS = View(
         Column("parent", lambda e, now: e.parent or "-"),
         Column("packages", lambda e, now: str(e.packages), right=True),
         Column("size", lambda e, now: size(e.size_bytes), right=True),
-        Column("visibility", lambda e, now: _enum(e, "visibility")),
+        Column("visibility", lambda e, now: _seen_by(e)),
+        Column("lock", lambda e, now: e.lock_hash[:12] or "-", folds=True),
         Column("used_by", lambda e, now: ",".join(map(str, e.used_by)) or "-", folds=True),
         Column(
             "note", lambda e, now: e.deprecated or e.message or e.description or "-", folds=True

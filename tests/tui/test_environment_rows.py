@@ -1,0 +1,24 @@
+"""A row of an environment tells what those who choose one must know."""
+
+from __future__ import annotations
+
+from hai.v1 import environment_pb2 as pb
+from hai_tui.resources.data import ENVIRONMENTS
+
+
+def test_owner_group_parent_python_lock_and_state() -> None:
+    environment = pb.Environment(
+        name="torch",
+        owner="ada",
+        parent="base[platform]",
+        python_version="3.11.9",
+        lock_hash="0123456789abcdef" * 4,
+        visibility=pb.ENVIRONMENT_VISIBILITY_GROUP,
+        user_group="vision",
+        state=pb.ENVIRONMENT_STATE_READY,
+    )
+    told = {column.key: column.value(environment, 0.0) for column in ENVIRONMENTS.columns}
+    assert told["environment"] == "torch[ada]"
+    assert (told["visibility"], told["state"]) == ("GROUP vision", "READY")
+    assert (told["parent"], told["python"]) == ("base[platform]", "3.11.9")
+    assert told["lock"] == "0123456789ab"
