@@ -82,12 +82,9 @@ async def _measured(replicas: Replicas) -> list[Figure]:
         number: [await _loss(replicas, number) for _ in range(LOSSES)]
         for number in (signal.SIGKILL, signal.SIGSTOP)
     }
-    leader = await replicas.leader()
-    rate = await asyncio.to_thread(bench_submit.rate, replicas.profile(leader))
     return [
         *_figures("kill -9 of the leader", losses[signal.SIGKILL]),
         *_figures("pause of the leader", losses[signal.SIGSTOP]),
-        Figure("durable submissions, PostgreSQL, 32 clients, fenced", rate, "tasks/s", 1000, True),
     ]
 
 
