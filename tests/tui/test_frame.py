@@ -82,3 +82,30 @@ async def test_quitting_leaves_no_stream_open(open_streams, server, drive) -> No
         await tui.until(lambda: open_streams() == 1)
         await tui.press("q")
     assert open_streams() == 0
+
+
+async def test_of_a_long_way_the_end_is_seen_and_a_task_is_one_page(server, drive, submit) -> None:
+    await submit("a-task-with-a-long-name")
+    async with drive(server.profile, size=(80, 24)) as tui:
+        await tui.shows("RUNNING")
+        for line in ("cluster", "queue", "task 1", "task 1 why"):
+            tui.app.goto(line)
+            await tui.pilot.pause()
+        await tui.shows("HAI › … › queue › task 1 a-task-with-a-long-name", "[why]")
+        await tui.press("escape")
+        await tui.shows("HAI › tasks › cluster › queue")
+
+
+async def test_where_letters_are_typed_they_are_no_keys(server, drive) -> None:
+    async with drive(server.profile, start="submit", size=(120, 30)) as tui:
+        await tui.shows("f1 keys")
+        assert "? keys" not in tui.screen()
+        assert "q quit" not in tui.screen()
+        await tui.press("f1")
+        await tui.shows("on this page", "f5")
+
+
+async def test_a_page_that_wants_two_words_says_so(server, drive) -> None:
+    async with drive(server.profile) as tui:
+        await tui.press(":", *"diff", "space", "1", "enter")
+        await tui.shows("diff wants TASK TASK: such as :diff 12 13")

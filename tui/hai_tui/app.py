@@ -126,7 +126,7 @@ class HaiApp(App[int]):
     def open_page(self, entry: PageEntry, words: tuple[str, ...] = ()) -> None:
         """Push a page, or go back to it."""
         open_pages = self._pages()
-        same = [i for i, p in enumerate(open_pages) if (p.entry, p.words) == (entry, words)]
+        same = [i for i, p in enumerate(open_pages) if p.entry == entry and p.becomes(words)]
         if not same:
             self.push_screen(entry.make(words))
             return
@@ -323,6 +323,7 @@ class HaiApp(App[int]):
         if line.strip():
             earlier = [each for each in self.state.words("goto") if each != line]
             self.state.put("goto", [line, *earlier][:50])
+            self.clear_notifications()
             self.goto(line)
 
     def retry_now(self) -> None:

@@ -35,9 +35,9 @@ class PageEntry:
         return text(f"page.{self.name}.about")
 
     @property
-    def needs_words(self) -> bool:
-        """True when it can not be opened by its name alone."""
-        return bool(self.words) and not self.words.startswith("[")
+    def needs_words(self) -> int:
+        """How many words must follow its name."""
+        return sum(not word.startswith("[") for word in self.words.split())
 
     def make(self, words: Sequence[str] = ()) -> Page:
         """A new page."""
@@ -91,7 +91,7 @@ def find(line: str) -> tuple[PageEntry, tuple[str, ...]]:
     entry = next((page for page in PAGES if page.name == name.lower()), None) or _begins(name)
     if entry is None:
         raise NoSuchPage(text("goto.unknown", name=name, near=_near(name)))
-    if entry.needs_words and not words:
+    if len(words) < entry.needs_words:
         facts = {"name": entry.name, "words": entry.words, "example": entry.example}
         raise NoSuchPage(text("goto.words", **facts))
     return entry, tuple(words)

@@ -76,6 +76,10 @@ class Page(Screen[None]):
         """The last crumb."""
         return " ".join((self.entry.title, *self.words))
 
+    def becomes(self, words: Sequence[str]) -> bool:
+        """True when it shows what these words open; it may turn to a part of it."""
+        return self.words == tuple(words)
+
     def actions(self) -> Sequence[Action]:
         """What can be done here, the most important first."""
         return ()

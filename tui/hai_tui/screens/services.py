@@ -27,4 +27,4 @@ class ServicesPage(ResourcePage):
 
     def remark(self) -> str:
         """When the container leaves, if it is one."""
-        return self._services.told
+        return self._services.told if self.table.ids else ""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rich.text import Text
 from textual.containers import Container, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
@@ -18,36 +17,27 @@ from textual.widgets import Input, Static, TextArea
 from hai.client.errors import HaiError, Invalid, Unreachable, Violation
 from hai.client.fields import PRIORITIES
 from hai_tui.actions import Action
-from hai_tui.cli.dry_run import sentences
-from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.feed.link import LinkState
 from hai_tui.i18n import text
-from hai_tui.screens.page import Page
+from hai_tui.screens.submit_files import DraftFiles
 from hai_tui.submit import draft as drafts
 from hai_tui.submit.draft import Draft
+from hai_tui.submit.verdict import Verdict
 from hai_tui.theme import tones
 from hai_tui.widgets.form_line import FormLine
-from hai_tui.widgets.prompt import Question
 
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.task_pb2 import Task
-    from hai.v1.task_service_pb2 import DryRunTaskResponse
     from hai.v1.task_spec_pb2 import TaskSpec
 
 PAUSE_SECONDS = 0.4
 """How long nobody types before the server is asked."""
 
-_SIGNS = {
-    "STARTS": ("✓", "good"),
-    "PROMISED": ("◔", "busy"),
-    "WAITS": ("○", "waits"),
-    "NEVER": ("✗", "bad"),
-}
 _TYPES = ("training", "virtual", "jupyter", "validation", "background", "upgrade")
 
 
-class SubmitPage(Page):
+class SubmitPage(DraftFiles):
     """Both views beside one another where there is room, else one at a time."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - as Textual declares it
@@ -68,11 +58,9 @@ class SubmitPage(Page):
     def __init__(self, task: str = "") -> None:
         super().__init__()
         self._like = task
-        self._draft = drafts.write(drafts.first(""))
-        self._start = self._draft
-        self._answer: DryRunTaskResponse | None = None
-        self._broken: tuple[Violation, ...] = ()
-        self._told = ""
+        self.draft = drafts.write(drafts.first(""))
+        self._start = self.draft
+        self._verdict = Verdict()
         self._lines = {path: _line(path) for path in drafts.FIELDS}
 
     @property
@@ -98,23 +86,28 @@ class SubmitPage(Page):
             Action("ctrl+s", "send", "submit.send", self._send, writes=True, why_not=self._why_not),
             Action("f2", "yaml", "submit.yaml", self._toggle),
             Action("f3", "reset", "submit.reset", self._reset),
-            Action("f4", "load", "submit.load", self._ask_load),
-            Action("f5", "save", "submit.save", self._ask_save),
-            Action("f1", "keys", "action.help", self.hai.show_help, shown=False),
+            Action("f4", "load", "submit.load", self.ask_load),
+            Action("f5", "save", "submit.save", self.ask_save),
+            Action("f1", "help", "action.help", self.hai.show_help),
         )
+
+    def all_actions(self) -> list[Action]:
+        """A letter is none of them here; the palette has those still."""
+        found = super().all_actions()
+        return [replace(each, key="") if len(each.key) == 1 else each for each in found]
 
     def opened(self) -> None:
         """Begin with the last task, or the one that was named."""
         self.call_after_refresh(self._ready)  # the lines compose their inputs after the page
 
     def _ready(self) -> None:
-        self._show_all(self._draft)
+        self.show_draft(self.draft)
         self.fetch(self._begin, self._began)
         self.fetch(lambda client: client.nodes.groups(), self._offer_groups, group="groups")
 
     def link_changed(self, link: LinkState) -> None:
         """What could not be checked is checked when the server is back."""
-        if link.live and self.is_mounted and self._answer is None:
+        if link.live and self.is_mounted and self._verdict.answer is None:
             self._check_soon()
 
     # Where it begins.
@@ -126,9 +119,9 @@ class SubmitPage(Page):
         return (await client.tasks.get(found.tasks[0].id)).spec if found.tasks else None
 
     def _began(self, spec: TaskSpec | None) -> None:
-        if spec is not None and self._draft is self._start:  # nobody has typed meanwhile
+        if spec is not None and self.draft is self._start:  # nobody has typed meanwhile
             self._start = drafts.write(drafts.again(spec))
-            self._show_all(self._start)
+            self.show_draft(self._start)
         self._check_soon()
 
     def _offer_groups(self, groups: Sequence[object]) -> None:
@@ -142,18 +135,18 @@ class SubmitPage(Page):
         line = next((x for x in self._lines.values() if x.input is event.input), None)
         if line is None:
             return
-        self._draft = drafts.change(self._draft, line.key, event.value)
-        if self._draft.spec is not None and not self._draft.violations:
-            self._write_yaml(self._draft.text)
+        self.draft = drafts.change(self.draft, line.key, event.value)
+        if self.draft.spec is not None and not self.draft.violations:
+            self._write_yaml(self.draft.text)
         self._edited()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """The yaml."""
-        if event.text_area.text == self._draft.text:
+        if event.text_area.text == self.draft.text:
             return
-        self._draft = drafts.read(event.text_area.text)
-        if self._draft.spec is not None:
-            self._fill(self._draft.spec)
+        self.draft = drafts.read(event.text_area.text)
+        if self.draft.spec is not None:
+            self._fill(self.draft.spec)
         self._edited()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -161,8 +154,9 @@ class SubmitPage(Page):
         event.stop()
         self.focus_next()
 
-    def _show_all(self, draft: Draft) -> None:
-        self._draft = draft
+    def show_draft(self, draft: Draft) -> None:
+        """In both views."""
+        self.draft = draft
         self._write_yaml(draft.text)
         if draft.spec is not None:
             self._fill(draft.spec)
@@ -179,90 +173,64 @@ class SubmitPage(Page):
             self._lines[path].set_class(value != begin.get(path, ""), "edited")
 
     def _edited(self) -> None:
-        self._answer, self._broken, self._told = None, self._draft.violations, ""
-        if self._draft.spec is not None:
+        if self.draft.spec is not None:
             begin = drafts.values(self._start.spec) if self._start.spec is not None else {}
             for path, line in self._lines.items():
                 line.set_class(line.value != begin.get(path, ""), "edited")
-        self._show_verdict()
+        self._show(Verdict(self.draft.violations))
         self._check_soon()
 
     # What the server says.
 
     def _check_soon(self) -> None:
         """A newer text cancels the question about an older one."""
-        if self._draft.spec is not None and not self._draft.violations and self.is_mounted:
+        if self.draft.spec is not None and not self.draft.violations and self.is_mounted:
             check: Callable[[], Awaitable[None]] = self._check
             self.run_worker(check, group="check", exclusive=True)
 
     async def _check(self) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
-        asked = self._draft
+        asked = self.draft
         if asked.spec is None:
             return
         spec = asked.spec
         try:
-            self._answer = await self.call(lambda client: client.tasks.dry_run(spec))
-            self._broken = ()
+            answer = await self.call(lambda client: client.tasks.dry_run(spec))
+            self._show(Verdict(answer=answer))
         except Invalid as error:
-            self._broken = error.violations or (Violation("", error.message),)
+            self._show(_broken(error))
         except Unreachable:
-            self._told = text("submit.unreachable")
+            self._show(Verdict(told=text("submit.unreachable")))
         except HaiError as error:
-            self._told = "\n".join(part for part in (error.message, error.hint) if part)
-        self._show_verdict()
+            self._show(Verdict(told="\n".join(filter(None, (error.message, error.hint)))))
 
-    def _show_verdict(self) -> None:
+    def _show(self, verdict: Verdict) -> None:
+        self._verdict = verdict
         if not self.is_mounted:
             return
-        wrong: dict[str, str] = {}
-        rest: list[Violation] = []
-        for violation in self._broken:
-            field = drafts.field_of(violation)
-            if field:
-                wrong[field] = violation.message
-            if not field or violation.line:
-                rest.append(violation)
+        wrong = verdict.beside()
         for path, line in self._lines.items():
             line.wrong(wrong.get(path, ""))
-        self.query_one("#verdict", Static).update(self._verdict(rest, len(wrong)))
+        words = verdict.words(tones(self.app.current_theme), self.hai.now())
+        self.query_one("#verdict", Static).update(words)
         self.status(text("submit.status"))
         self.reframe()
-
-    def _verdict(self, rest: Sequence[Violation], beside: int) -> Text:
-        shades = tones(self.app.current_theme)
-        if self._broken:
-            said = [f"✗ {violation}" for violation in rest] or [text("submit.beside", count=beside)]
-            return Text("\n".join(said), shades["bad"])
-        if self._told:
-            return Text(self._told, shades["waits"])
-        if self._answer is None:
-            return Text(text("submit.checking"), shades["quiet"])
-        answer = self._answer
-        sign, tone = _SIGNS.get(answer.outcome, ("?", "plain"))
-        lines = list(sentences(answer))
-        said_text = Text(f"{sign} {lines[0]}", shades[tone])
-        when = start_sentences(answer.waiting.predicted_start, self.hai.now())
-        for line in [*when, *lines[1:]]:
-            said_text.append(f"\n{line}", "not bold")
-        return said_text
 
     # What can be done.
 
     def _why_not(self) -> str:
-        if self._broken or self._draft.spec is None:
+        if self._verdict.broken or self.draft.spec is None:
             return text("submit.broken")
         return ""
 
     async def _send(self) -> None:
-        spec = self._draft.spec
+        spec = self.draft.spec
         if spec is None:
             return
         try:
             task: Task = await self.call(lambda client: client.tasks.create(spec))
         except Invalid as error:
-            self._broken = error.violations or (Violation("", error.message),)
-            self._show_verdict()
+            self._show(_broken(error))
             return
         self.hai.say(text("submitted", id=task.id, name=task.name))
         app = self.hai
@@ -274,39 +242,11 @@ class SubmitPage(Page):
         self.focus_content()
 
     def _reset(self) -> None:
-        self._show_all(self._start)
+        self.show_draft(self._start)
 
-    def _ask_load(self) -> None:
-        self.ask_line(Question(text("submit.ask.load"), self._load))
 
-    def _load(self, name: str) -> None:
-        if not name.strip():
-            return
-        try:
-            shown = Path(name.strip()).expanduser().read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            self.hai.say(text("submit.cannot_read", path=name, error=error), warning=True)
-            return
-        self._show_all(drafts.read(shown))
-
-    def _ask_save(self) -> None:
-        spec = self._draft.spec
-        name = f"{spec.name}.yml" if spec is not None and spec.name else "task.yml"
-        self.ask_line(Question(text("submit.ask.save"), self._save, name))
-
-    def _save(self, name: str) -> None:
-        if name.strip():
-            self.start(self._save_to(Path(name.strip()).expanduser()))
-
-    async def _save_to(self, path: Path) -> None:
-        exists = await asyncio.to_thread(path.exists)
-        if exists and not await self.confirm(text("logs.exists", path=path)):
-            return
-        try:
-            await asyncio.to_thread(path.write_text, self._draft.text, "utf-8")
-            self.hai.say(text("said.picture", path=path))
-        except OSError as error:
-            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
+def _broken(error: Invalid) -> Verdict:
+    return Verdict(error.violations or (Violation("", error.message),))
 
 
 def _line(path: str) -> FormLine:

@@ -122,6 +122,15 @@ class TaskPage(TaskPageBase):
     def _usage(self) -> UsageTab:
         return self.query_one(UsageTab)
 
+    def becomes(self, words: Sequence[str]) -> bool:
+        """The same task, with another tab if one is named."""
+        ref, *tab = words
+        if ref != self._ref:
+            return False
+        if tab and tab[0] in TABS:
+            self.open_tab(tab[0])
+        return True
+
     def chosen_ids(self) -> list[int]:
         """This one."""
         return [self._task_id] if self._task_id else []

@@ -45,15 +45,16 @@ class TopLine(Widget):
         self.refresh()
 
     def render(self) -> Text:
-        """One line, the crumbs cut rather than the connection."""
+        """One line, the crumbs cut rather than the connection: the first ones first."""
         if self.heading is None:
             return Text("")
         right = self._right(self.heading)
-        left = Text(no_wrap=True, overflow="ellipsis")
-        left.append(text("app.title"), "bold")
-        for crumb in self.heading.crumbs:
-            left.append(" › ", "dim").append(crumb)
         room = max(0, self.size.width - right.cell_len - 1)
+        crumbs = self.heading.crumbs
+        left = _path(crumbs)
+        while left.cell_len > room and len(crumbs) > 1:
+            crumbs = crumbs[1:]
+            left = _path(("…", *crumbs))
         left.truncate(room, overflow="ellipsis", pad=True)
         return left + Text(" ") + right
 
@@ -67,6 +68,13 @@ class TopLine(Widget):
             parts.append(f"{heading.caller.name} ({heading.caller.role.lower()})").append(" · ")
         style = tones(self.app.current_theme)[tone]
         return parts.append(f"{sign} {text(f'link.{heading.link.phase.value}')}", style)
+
+
+def _path(crumbs: Sequence[str]) -> Text:
+    left = Text(text("app.title"), "bold", no_wrap=True, overflow="ellipsis")
+    for crumb in crumbs:
+        left.append(" › ", "dim not bold").append(crumb, "not bold")
+    return left
 
 
 class Banner(Widget):

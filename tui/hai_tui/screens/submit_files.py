@@ -1,0 +1,56 @@
+"""A draft in files: loaded into the page, and saved from it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from hai_tui.i18n import text
+from hai_tui.screens.page import Page
+from hai_tui.submit import draft as drafts
+from hai_tui.submit.draft import Draft
+from hai_tui.widgets.prompt import Question
+
+
+class DraftFiles(Page):
+    """A page with a draft."""
+
+    draft: Draft
+
+    def show_draft(self, draft: Draft) -> None:
+        """Let another draft stand there."""
+        raise NotImplementedError
+
+    def ask_load(self) -> None:
+        """Which file to read."""
+        self.ask_line(Question(text("submit.ask.load"), self._load))
+
+    def ask_save(self) -> None:
+        """Which file to write."""
+        spec = self.draft.spec
+        name = f"{spec.name}.yml" if spec is not None and spec.name else "task.yml"
+        self.ask_line(Question(text("submit.ask.save"), self._save, name))
+
+    def _load(self, name: str) -> None:
+        if not name.strip():
+            return
+        try:
+            shown = Path(name.strip()).expanduser().read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self.hai.say(text("submit.cannot_read", path=name, error=error), warning=True)
+            return
+        self.show_draft(drafts.read(shown))
+
+    def _save(self, name: str) -> None:
+        if name.strip():
+            self.start(self._save_to(Path(name.strip()).expanduser()))
+
+    async def _save_to(self, path: Path) -> None:
+        exists = await asyncio.to_thread(path.exists)
+        if exists and not await self.confirm(text("logs.exists", path=path)):
+            return
+        try:
+            await asyncio.to_thread(path.write_text, self.draft.text, "utf-8")
+            self.hai.say(text("said.picture", path=path))
+        except OSError as error:
+            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
