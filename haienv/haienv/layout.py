@@ -71,7 +71,10 @@ def _checked(root: Path) -> Path:
 
 def _default_root(environ: Mapping[str, str]) -> Path:
     data = environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser() / "haienv"
+    try:
+        return Path(data).expanduser() / "haienv"
+    except RuntimeError as error:  # a number without an account, as in containers
+        raise UsageError("this account has no home directory", "set HAIENV_HOME") from error
 
 
 def _account() -> str:

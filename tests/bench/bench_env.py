@@ -6,6 +6,7 @@ turn, so that load of the machine hits all alike.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -50,6 +51,7 @@ def _figures(place: Path) -> Iterator[Figure]:
     yield from _creating(place, env)
     yield from _extending(env)
     yield from _disk(place, env)
+    yield from _packing(place, env)
     yield from _listing(place, env)
     yield from _entering(env)
 
@@ -149,11 +151,33 @@ def _disk(place: Path, env: dict[str, str]) -> Iterator[Figure]:
     )
 
 
-def _blocks_of(name: str, env: dict[str, str]) -> int:
+def _packing(place: Path, env: dict[str, str]) -> Iterator[Figure]:
+    """What a node pays once for an environment on its own disk."""
+    packed = _cost(_haienv("pack", "first"), env)
+    layer = _which("first", env).parent.parent
+    disk = place / "disk"
+    disk.mkdir()
+    asked = {"root": env["HAIENV_HOME"], "place": str(disk), "limit": 1 << 40}
+    order = json.dumps({**asked, "layers": [["ann", layer.name]]})
+    unpack = [sys.executable, "-I", "-m", "hai_backend.environments.unpacking", order]
+    first, again = _cost(unpack, env), _cost(unpack, env)
+    size = (layer / "image.tar.zst").stat().st_size / 1e6
+    yield Figure("env pack of the same: CPU", packed.cpu, "s")
+    yield Figure("env pack of the same: image", size, "MB")
+    yield Figure("env unpacked onto a node's disk: wall", first.wall, "s")
+    yield Figure("env unpacked onto a node's disk: CPU", first.cpu, "s")
+    yield Figure("env that is there already: CPU", again.cpu, "s")
+
+
+def _which(name: str, env: dict[str, str]) -> Path:
     done = subprocess.run(
         _haienv("which", name, "--pinned"), env=env, capture_output=True, text=True
     )
-    return _blocks(Path(done.stdout.strip()).parent.parent)
+    return Path(done.stdout.strip())
+
+
+def _blocks_of(name: str, env: dict[str, str]) -> int:
+    return _blocks(_which(name, env).parent.parent)
 
 
 def _blocks(folder: Path) -> int:
