@@ -21,6 +21,7 @@ from hai_tui.widgets.columns import Cell, Column
 from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
+    from hai.client.errors import HaiError
     from hai.v1.node_pb2 import Node
     from hai.v1.node_service_pb2 import WatchNodesResponse
     from hai.v1.task_pb2 import Task
@@ -67,6 +68,15 @@ class NodePage(NodeSteering):
     def opened(self) -> None:
         """Watch the node; ask for the queue of its group."""
         self.fetch(lambda client: client.nodes.get(self._wanted), self._first)
+
+    def refused(self, error: HaiError) -> None:
+        """There is no such node."""
+        super().refused(error)
+        if self._node is None:
+            told = text("refused", message=error.message)
+            self.query_one("#card", Static).update(Text(told, tones(self.app.current_theme)["bad"]))
+            self.table.empty = ""
+            self.table.refresh()
 
     def tasks_changed(self, ids: set[int]) -> None:
         """The queue may be another one."""

@@ -95,6 +95,7 @@ class Page(Screen[None]):
 
     def refused(self, error: HaiError) -> None:
         """What the page wanted to show, the server does not give; the note about it passes, this stays."""
+        self.hai.fail(error)
         self.status(
             Text(text("refused", message=error.message), tones(self.hai.current_theme)["bad"])
         )
@@ -229,7 +230,6 @@ class Page(Screen[None]):
                 if self.query("#content"):  # else the page was closed meanwhile
                     show(answer)
             except HaiError as error:
-                self.hai.fail(error)
                 self.refused(error)
 
         begin: Callable[[], Awaitable[None]] = (

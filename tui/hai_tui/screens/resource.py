@@ -8,6 +8,7 @@ from typing import Any
 
 from textual.widget import Widget
 
+from hai.client.errors import HaiError
 from hai_tui.actions import Action
 from hai_tui.cli.table import Column as ViewColumn
 from hai_tui.cli.table import printable, width
@@ -101,6 +102,12 @@ class ResourcePage(Page):
         """Ask again; the table stays until the answer is there."""
         self.hai.session.link.retry_now()
         self.fetch(self.resource.load, self._show)
+
+    def refused(self, error: HaiError) -> None:
+        """It stands in the place of the list."""
+        self.table.empty = text("refused", message=" ".join((error.message, error.hint)).strip())
+        self.table.refresh()
+        self.status("")
 
     def on_virtual_table_opened(self) -> None:
         """Enter."""

@@ -8,6 +8,7 @@ or its ages say something else, so that moving, filtering and laying out anew dr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from textwrap import wrap
 from typing import Any, ClassVar
 
 from rich.style import Style
@@ -259,7 +260,7 @@ class TableView(ScrollView):
         if y == 0:
             return self._lines.header(self.sorted_by)
         if place >= len(rows.ids):
-            told = self.empty if not rows.ids and place == 1 else ""
+            told = self._told_instead(place) if not rows.ids else ""
             return self._lines.blank(told) if told else self._blank
         id, cursor = rows.ids[place], place == rows.cursor
         marked = id in rows.marked
@@ -267,6 +268,11 @@ class TableView(ScrollView):
             "cursor" if cursor else "marked" if marked else "fresh" if id in self.fresh else "row"
         )
         return self._row(id, (style, cursor, marked))
+
+    def _told_instead(self, place: int) -> str:
+        """What stands there instead of rows: from the second line on, folded."""
+        folded = wrap(self.empty, max(20, self.size.width - 4))
+        return folded[place - 1] if 0 < place <= len(folded) else ""
 
     def _row(self, id: Any, form: tuple[str, bool, bool]) -> Strip:
         kept = self._kept.setdefault(id, {})

@@ -75,6 +75,8 @@ class UsageView(VerticalScroll):
             self._answer = await self._ask(min(_MOST_POINTS, max(20, 2 * self._width())))
         except HaiError as error:
             self._failed(error)
+            if self._answer is None and self.is_mounted:
+                self._words.update(error.message)
         self._redraw()
 
     def _width(self) -> int:
