@@ -86,7 +86,7 @@ def test_looking_at_changes_gives_the_order_of_looking_at_everything(steps, reve
         wanted = [thing.id for thing in above(least)(list(things.values()))]
         assert order == sorted(wanted, key=lambda id: (things[id].value, -id), reverse=reverse)
     narrow = [id for id in order if things[id].value > least]
-    assert kept.choose(things, above(least + 1), narrower=True) == narrow
+    assert kept.choose(things, above(least + 1), above(least + 1)) == narrow
 
 
 def test_many_changes_are_handed_over_together_and_none_is_lost() -> None:
@@ -119,6 +119,7 @@ def test_a_filter_that_grows_finds_what_it_finds_at_once(named, line) -> None:
     found, before = everything, Filter()
     for end in range(len(line) + 1):
         wanted = parse(line[:end])
-        found = wanted.among(found if wanted.narrows(before) else everything, 0.0)
+        left = wanted.after(before)
+        found = wanted.among(everything, 0.0) if left is None else left.among(found, 0.0)
         before = wanted
     assert found == before.among(everything, 0.0)

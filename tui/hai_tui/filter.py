@@ -38,14 +38,18 @@ class Filter:
         """What the server is asked for."""
         return " ".join(each.server for each in self.terms if each.server)
 
-    def narrows(self, earlier: Filter) -> bool:
-        """True when nothing matches that did not match the earlier one: it is enough to look among those."""
-        if self.words[: len(earlier.words)] == earlier.words:
-            return True
-        if not earlier.words or len(self.words) < len(earlier.words):
-            return False
-        *same, last = earlier.words
-        return list(self.words[: len(same)]) == same and _grows(last, self.words[len(same)])
+    def after(self, earlier: Filter) -> Filter | None:
+        """What is left to ask of those that matched the earlier one; None: others may match too."""
+        same = len(earlier.words)
+        if self.words[:same] == earlier.words:
+            return self._from(same)
+        if len(self.words) < same or self.words[: same - 1] != earlier.words[:-1]:
+            return None
+        grows = _grows(earlier.words[-1], self.words[same - 1])
+        return self._from(same - 1) if grows else None
+
+    def _from(self, place: int) -> Filter:
+        return Filter(self.source, self.terms[place:], self.words[place:])
 
     def among(self, tasks: Iterable[Facts], now: float) -> list[Facts]:
         """Those for which every term holds, in their order."""

@@ -18,6 +18,8 @@ class Thing(Protocol):
 
 
 T = TypeVar("T", bound=Thing)
+Keep = Callable[[list[T]], list[T]]
+"""Those of some things that a filter keeps, in their order."""
 
 
 class Shown(Generic[T]):
@@ -29,7 +31,7 @@ class Shown(Generic[T]):
         self._chosen: set[int] = set()
         self._order: list[int] = []
         self._key: Callable[[T], Any] = lambda thing: 0
-        self._filter: Callable[[list[T]], list[T]] = lambda things: things
+        self._filter: Keep[T] = lambda things: things
         self._reverse = False
 
     def sort_by(self, things: Mapping[int, T], key: Callable[[T], Any], reverse: bool) -> list[int]:
@@ -41,17 +43,13 @@ class Shown(Generic[T]):
         return self._arrange(moved=True)
 
     def choose(
-        self,
-        things: Mapping[int, T],
-        filter: Callable[[list[T]], list[T]],
-        *,
-        narrower: bool = False,
+        self, things: Mapping[int, T], filter: Keep[T], left: Keep[T] | None = None
     ) -> list[int]:
-        """Another filter; one that is narrower is only asked of what is shown."""
+        """Another filter; where it is narrower than the last one, `left` is what it asks of those that are shown."""
         self._filter = filter
-        among = self._order if narrower else self._all
+        among, keep = (self._all, filter) if left is None else (self._order, left)
         known = [thing for thing in map(things.get, among) if thing is not None]
-        self._order = [thing.id for thing in filter(known)]
+        self._order = [thing.id for thing in keep(known)]
         self._chosen = set(self._order)
         return self._order
 

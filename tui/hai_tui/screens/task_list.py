@@ -111,11 +111,12 @@ class TaskListPage(TaskPageBase):
         facts = model.facts if model else {}
         self._show(self._shown.sort_by(facts, lambda of: key(of.task), self._sort[1]))
 
-    def _match_again(self, *, narrower: bool) -> None:
-        """The filter is another."""
-        model, now, among = self.hai.session.tasks, self.hai.now, self._filter.among
-        facts = model.facts if model else {}
-        self._show(self._shown.choose(facts, lambda all: among(all, now()), narrower=narrower))
+    def _match_again(self, before: Filter) -> None:
+        """The filter is another; one that is narrower asks the rest of what is shown."""
+        model, now, rest = self.hai.session.tasks, self.hai.now, self._filter.after(before)
+        facts, among = model.facts if model else {}, self._filter.among
+        left = None if rest is None else lambda tasks: rest.among(tasks, now())
+        self._show(self._shown.choose(facts, lambda tasks: among(tasks, now()), left))
 
     def write_status(self) -> None:
         """Counts, filter, marks; or what is wrong with the filter."""
@@ -162,7 +163,7 @@ class TaskListPage(TaskPageBase):
             self.write_status()
             return
         if self._filter.words or before.words:
-            self._match_again(narrower=self._filter.narrows(before))
+            self._match_again(before)
         if older and self._filter.source:
             self._ask_older()
 

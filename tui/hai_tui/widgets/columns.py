@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from hai_tui.cli.table import printable
@@ -68,6 +69,11 @@ def fit(text: str, width: int, right: bool = False) -> str:
     """The text in exactly so many cells, cut with an ellipsis; it can steer no terminal."""
     if len(text) <= width and text.isascii() and text.isprintable():  # nearly always
         return text.rjust(width) if right else text.ljust(width)
+    return _fitted(text, width, right)
+
+
+@lru_cache(maxsize=2048)  # states, and names that are not English
+def _fitted(text: str, width: int, right: bool) -> str:
     text = printable(text)
     size = places(text)
     if size > width:

@@ -43,7 +43,15 @@ class _Line(Input):
     ]
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))  # a key must not lay out the whole screen
     question: Question | None = None
+    changed: Callable[[str], None] | None = (
+        None  # told at once: the letter and what it finds are one picture
+    )
     _place = -1
+
+    def watch_value(self, value: str) -> None:
+        """Tell who asked."""
+        if self.changed is not None:
+            self.changed(value)
 
     def action_recall(self, step: int) -> None:
         """An earlier or later line."""
@@ -88,8 +96,8 @@ class Prompt(Horizontal):
         line.placeholder, line.password = question.placeholder, question.secret
         words = list(question.words)
         line.suggester = SuggestFromList(words, case_sensitive=False) if words else None
-        with line.prevent(Input.Changed):
-            line.value = question.value
+        line.changed, line.value = None, question.value
+        line.changed = question.changed
         line.cursor_position = len(question.value)
         self.display, self._instead_of.display = True, False
         self.screen.set_focus(line)  # at once: what is typed next belongs to it
@@ -102,10 +110,8 @@ class Prompt(Horizontal):
         return late
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Tell who asked."""
+        """Who asked knows already; nobody else is concerned."""
         event.stop()
-        if self.question and self.question.changed:
-            self.question.changed(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The answer."""
@@ -114,7 +120,8 @@ class Prompt(Horizontal):
 
     def leave(self, *, answered: bool) -> None:
         """Hide, then tell who asked."""
-        question, value = self.question, self.query_one(_Line).value
+        line = self.query_one(_Line)
+        question, value, line.changed = self.question, line.value, None
         self.question, self.display, self._instead_of.display = None, False, True
         self._back()
         if question is None:

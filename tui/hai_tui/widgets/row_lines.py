@@ -32,17 +32,18 @@ class RowLines:
     ) -> None:
         self._styles, self._tones, self._columns = styles, tones, columns
         self._left, self._end, self.now = left, left + width, now
-        self._used = MARGIN + (total(columns) + GAP if columns else 0)
+        self._used = MARGIN + total(columns)
         self._gutter = [Segment(" " * gutter, styles["row"])] if gutter else []
 
     def header(self, sorted_by: tuple[str, bool]) -> Strip:
         """The titles."""
         key, reverse = sorted_by
-        told = [" " * MARGIN]
+        told = []
         for column in self._columns:
             sign = ("▼" if reverse else "▲") if column.key == key else ""
-            told.append(fit(column.title + sign, column.width, column.right) + " " * GAP)
-        return self._line([], "".join(told), self._used, self._styles["header"])
+            told.append(fit(column.title + sign, column.width, column.right))
+        line = " " * MARGIN + (" " * GAP).join(told)
+        return self._line([], line, self._used, self._styles["header"])
 
     def row(self, row: Any, style: str, *, cursor: bool, marked: bool) -> Strip:
         """One row; what is not known (None) is a blank line."""
@@ -50,8 +51,10 @@ class RowLines:
         marks = ("›" if cursor else " ") + ("✓" if marked else " ")
         if row is None:
             return self._line([], marks, MARGIN, base)
-        segments, plain, gap = [], [marks], " " * GAP
+        segments, plain, gap = [], [marks], ""
         for drawn, tone in self._cells(row):
+            plain.append(gap)
+            gap = " " * GAP
             if tone == "plain":
                 plain.append(drawn)
             else:
@@ -60,7 +63,6 @@ class RowLines:
                     Segment(drawn, base + self._tones[tone]),
                 ]
                 plain.clear()
-            plain.append(gap)
         return self._line(segments, "".join(plain), self._used, base)
 
     def blank(self, told: str = "") -> Strip:

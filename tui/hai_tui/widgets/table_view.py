@@ -7,7 +7,7 @@ or its ages say something else, so that moving, filtering and laying out anew dr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ from hai_tui.widgets.rows import Rows
 
 AGES_SECONDS = 1.0
 """Ages are looked at so often; only lines that say something else then are drawn."""
+Form = tuple[str, bool, bool]
+"""The style of a line, and whether cursor and mark are on it."""
 _STYLES = ("header", "cursor", "marked", "fresh", "empty")
 
 
@@ -64,7 +66,7 @@ class TableView(ScrollView):
         self._restyled = True  # perhaps: the focus comes and goes more often than another theme
         self._lines: RowLines | None = None  # None: lines that are kept look otherwise now
         self._blank = Strip([])
-        self._kept: dict[Any, dict[tuple[str, bool, bool], Strip]] = {}
+        self._kept: dict[Any, dict[Form, Strip]] = {}
 
     @property
     def ids(self) -> Sequence[Any]:
@@ -144,17 +146,15 @@ class TableView(ScrollView):
             self._scroll_y(rows.place(anchor, place) - offset)
         if rows.cursor_id != cursor:
             self.cursor_moved()
-        for line, (old, new) in enumerate(zip(before, self._seen(), strict=True)):
-            if old != new:
-                self._draw_again(line)
+        pairs = enumerate(zip(before, self._seen(), strict=True))
+        self._draw_again(*(line for line, (old, new) in pairs if old != new))
 
-    def changed(self, ids: Iterable[Any]) -> None:
+    def changed(self, ids: Collection[Any]) -> None:
         """Draw these rows again where they are visible."""
         lines = {id: line for line, (id, _) in enumerate(self._seen())}
         for id in ids:
             self._kept.pop(id, None)
-            if id in lines:
-                self._draw_again(lines[id])
+        self._draw_again(*(lines[id] for id in ids if id in lines))
 
     def draw_anew(self) -> None:
         """Every row may say something else."""
@@ -244,15 +244,21 @@ class TableView(ScrollView):
         if not before or not self.is_on_screen:
             return
         self._look()
-        for line, (id, _) in enumerate(self._seen()):
-            for form, old in before.get(id, {}).items():
-                if self._row(id, form) == old:
-                    self._kept[id][form] = old  # it was cut and styled already
-                else:
-                    self._draw_again(line)
+        seen = enumerate(self._seen())
+        self._draw_again(*(line for line, (id, _) in seen if self._aged(id, before.get(id, {}))))
 
-    def _draw_again(self, line: int) -> None:
-        self.refresh(Region(0, line + 1, self.size.width, 1))
+    def _aged(self, id: Any, before: Mapping[Form, Strip]) -> bool:
+        aged = False
+        for form, old in before.items():
+            if self._row(id, form) == old:
+                self._kept[id][form] = old  # it was cut and styled already
+            else:
+                aged = True
+        return aged
+
+    def _draw_again(self, *lines: int) -> None:
+        if lines:
+            self.refresh(*(Region(0, line + 1, self.size.width, 1) for line in lines))
 
     def _line(self, y: int) -> Strip:
         assert self._lines is not None
@@ -274,7 +280,7 @@ class TableView(ScrollView):
         folded = wrap(self.empty, max(20, self.size.width - 4))
         return folded[place - 1] if 0 < place <= len(folded) else ""
 
-    def _row(self, id: Any, form: tuple[str, bool, bool]) -> Strip:
+    def _row(self, id: Any, form: Form) -> Strip:
         kept = self._kept.setdefault(id, {})
         if form not in kept:
             assert self._lines is not None

@@ -135,8 +135,8 @@ class VirtualTable(TableView, can_focus=True):
         before = self._rows.cursor
         self._rows.move_to(place)
         self._show_cursor()
-        for row in (before, self._rows.cursor):
-            self._draw_again(row - self.scroll_offset.y)
+        top = self.scroll_offset.y
+        self._draw_again(before - top, self._rows.cursor - top)
         self.cursor_moved()
 
     def _show_cursor(self) -> None:
