@@ -31,10 +31,12 @@ AGENT = """#!/bin/sh
 exec "${0%/*}/python3" -I -B -m hai_backend.agent "$@"
 """
 
-DISTRIBUTIONS = ("grpcio", "protobuf", "typing_extensions")
+DISTRIBUTIONS = ("grpcio", "protobuf", "typing_extensions", "zstandard")
 """What agents import beside the standard library and us; a test starts one with nothing else."""
 
 PACKAGES = ("hai", "hai_backend")
+
+_NOT_NEEDED = {"..", "__pycache__", "_cffi"}  # the last: zstandard a second time, for PyPy
 
 _UNWANTED = shutil.ignore_patterns(
     *("__pycache__", "test", "tests", "testing", "idlelib", "tkinter", "turtledemo", "ensurepip"),
@@ -69,7 +71,7 @@ def bring_packages(site: Path) -> None:
     """Packages as they are installed; ours may be a checkout."""
     for name in DISTRIBUTIONS:
         for file in metadata.files(name) or ():
-            if ".." not in file.parts and "__pycache__" not in file.parts:
+            if not _NOT_NEEDED & {*file.parts, file.name.partition(".")[0]}:
                 (site / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(file.locate()), site / file)
     for name in PACKAGES:

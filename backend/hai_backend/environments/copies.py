@@ -8,13 +8,12 @@ Whoever uses one holds a lock on its directory, which the kernel takes back when
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import tomli_w
 
 from hai_backend.environments import parsing
 from hai_backend.environments.errors import Broken
@@ -66,7 +65,9 @@ def place_of(own: Path, wanted: Wanted) -> Path:
 
 def record(folder: Path, image: Image) -> None:
     """Say which image a copy is made of; the time of this file is when it was last used."""
-    (folder / RECORD).write_text(tomli_w.dumps({"schema": parsing.SCHEMA, **asdict(image)}))
+    facts = {"schema": parsing.SCHEMA, **asdict(image)}
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in facts.items())  # the same in TOML
+    (folder / RECORD).write_text("".join(lines))
 
 
 def recorded(folder: Path) -> Image | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
+from hai_backend.testing.environments import layer_of, make_environment, make_image
 from hai_backend.testing.here import Here, pod_table
 from hai_backend.testing.pods import pods_as_processes
 from hai_backend.testing.server import running_server
@@ -55,6 +57,23 @@ def test_everything_comes_from_the_directory(agent: Path) -> None:
     code = [line.split(maxsplit=5)[5] for line in maps if " r-xp " in line and " /" in line]
     assert len(code) > 10
     assert {file for file in code if not file.startswith(str(agent))} == set()
+
+
+def test_it_unpacks_environments(agent: Path, tmp_path: Path) -> None:
+    make_environment(tmp_path, "ann", "mine")
+    layer = layer_of(tmp_path, "ann", "mine")
+    make_image(layer, [("lib/paint.py", b"colour = 1")])
+    order = {
+        "root": str(tmp_path),
+        "place": str(tmp_path),
+        "limit": 1 << 20,
+        "layers": [["ann", layer.name]],
+    }
+    unpack = ("-I", "-B", "-m", "hai_backend.environments.unpacking", json.dumps(order))
+    done = alone(agent / "bin" / "python3", *unpack)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    copy = tmp_path / str(os.geteuid()) / "ann" / ".layers" / layer.name
+    assert (copy / "lib" / "paint.py").read_text() == "colour = 1"
 
 
 def test_no_file_of_the_directory_names_where_it_was_made(agent: Path) -> None:
