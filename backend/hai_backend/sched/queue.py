@@ -182,21 +182,26 @@ class _Cursor:
     """Where a walk stands in one line: the best not yet visited of each lane that is still open."""
 
     def __init__(self, line: Line) -> None:
-        self.current = line.heads[0]
-        self.key = self.current.key
-        self._line = line
-        self._next: list[tuple[Key, Waiting, int]] | None = None
-        self._at = 0
+        self._lanes = line.lanes
+        self._heads = iter(line.heads)
+        self._behind: list[tuple[Key, Waiting, int]] = []  # next in lanes already visited; a heap
+        self._stand(next(self._heads))
+        self._head = next(self._heads, None)  # of the next lane
+
+    def _stand(self, waiting: Waiting, at: int = 0) -> None:
+        self.key, self.current, self._at = waiting.key, waiting, at
 
     def advance(self, verdict: Verdict) -> bool:
         """Go to the next one; False when the line is at its end."""
-        if self._next is None:
-            self._next = [(head.key, head, 0) for head in self._line.heads[1:]]
-        lane = self._line.lanes[self.current.lane]
-        if verdict is Verdict.NEXT and self._at + 1 < len(lane):
-            behind = lane[self._at + 1]
-            heappush(self._next, (behind.key, behind, self._at + 1))
-        if not self._next:
-            return False
-        self.key, self.current, self._at = heappop(self._next)
-        return True
+        lane, at = self._lanes[self.current.lane], self._at + 1
+        if verdict is Verdict.NEXT and at < len(lane):
+            heappush(self._behind, (lane[at].key, lane[at], at))
+        head = self._head
+        if self._behind and (head is None or self._behind[0][0] < head.key):
+            _, waiting, at = heappop(self._behind)
+            self._stand(waiting, at)
+            return True
+        if head is not None:
+            self._stand(head)
+            self._head = next(self._heads, None)
+        return head is not None
