@@ -14,6 +14,7 @@ from haienv import standing
 from haienv.backends.uv import Uv
 from haienv.errors import Broken, Busy, Denied, Exists, NotFound
 from haienv.foundation import Foundation
+from haienv.history import note
 from haienv.layers import Built, Tell, Wish, build
 from haienv.layout import CURRENT, LABEL, USED, Home
 from haienv.lock import parse
@@ -77,6 +78,7 @@ def _publish(home: Home, work: Path, name: str, layer_id: str, label: Label) -> 
         if not publish(made, home.directory(home.user, name)):
             raise _taken(home, name)
         _touch(home, layer_id)
+        note(home, "create", name, layer_id)
 
 
 def _link(layer_id: str) -> str:
@@ -169,6 +171,7 @@ def switch(home: Home, environment: Environment, layer_id: str) -> None:
         replace_link(found.directory / CURRENT, _link(layer_id))
         _touch(home, found.layer_id)
         _touch(home, layer_id)
+        note(home, "switch", found.name, layer_id)
 
 
 def _unchanged(home: Home, environment: Environment) -> Environment:
@@ -205,6 +208,7 @@ def configure(
         show(found.directory, label)
         if found.layer is not None:
             open_layer(home, found.layer_id)
+        note(home, "configure", found.name, found.layer_id)
     return _there(home, environment.name)
 
 
@@ -216,4 +220,5 @@ def rename(home: Home, environment: Environment, name: str) -> Environment:
         _free(home, name)
         if not publish(environment.directory, home.directory(home.user, name)):
             raise _taken(home, name)
+        note(home, f"rename to {name}", environment.name, environment.layer_id)
     return _there(home, name)

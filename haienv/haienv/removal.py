@@ -7,6 +7,7 @@ from pathlib import Path
 
 from haienv.changes import mine
 from haienv.errors import Refused
+from haienv.history import note
 from haienv.layout import Home
 from haienv.registry import Environment, children, everything, layer_at, of_owner
 from haienv.standing import forget, others_on
@@ -28,7 +29,9 @@ def remove(
         )
     layers = {environment.layer_id, environment.label.previous} - {"", *busy}
     with committing(home):
-        gone = [put_away(home, environment.directory), *take(home, layers)]
+        gone = [put_away(home, environment.directory)]
+        note(home, "remove", environment.name)
+        gone += take(home, layers)
     for path in gone:
         delete(path)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,3 +123,36 @@ def test_nobody_changes_what_belongs_to_another(haienv: Any) -> None:
     for line in ("remove 'base[ann]' --yes", "install 'base[ann]' tool", "rename 'base[ann]' mine",
                  "config set 'base[ann]' description mine", "clone 'base[ann]' mine"):  # fmt: skip
         assert bob(line).code == 4, line
+
+
+def test_what_was_done_is_told(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    first = haienv.get("one").layer_id
+    haienv.ok("install one plain")
+    haienv.ok("config set one description x")
+    second = haienv.get("one").layer_id
+    haienv.ok("rename one two")
+    haienv.ok("remove two --yes")
+    told = haienv.ok("history --json").json
+    assert [(c["what"], c["name"], c["layer"]) for c in told] == [
+        ("create", "one", first),
+        ("switch", "one", second),
+        ("configure", "one", second),
+        ("rename to two", "one", second),
+        ("remove", "two", ""),
+    ]
+    assert {c["uid"] for c in told} == {os.getuid()}
+    assert haienv.ok("history two --json").json == told[-1:]
+    path = haienv.home.own / ".history"
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("no line of ours\n" + path.read_text())
+    assert haienv.ok("history --json").json == told
+
+
+def test_a_history_that_cannot_be_written_stops_nothing(haienv: Any, tmp_path: Path) -> None:
+    haienv.ok("create one --no_extend")
+    path = haienv.home.own / ".history"
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    haienv.ok("remove one --yes")
+    assert not (tmp_path / "elsewhere").exists()

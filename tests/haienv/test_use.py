@@ -282,3 +282,18 @@ def test_hai_env_is_haienv(haienv: Any) -> None:
     assert haienv.ok("list --names").out == "one\n"
     assert main(["env", "info", "nothing", "--json"]) == 3
     assert main(["env", "--nonsense"]) == 2
+
+
+def test_stubs_older_than_the_checkout_ask_for_the_set_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "hai.v1.new_service_pb2"
+
+    def fail(*_: object) -> int:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert cli.main(["list"]) == 1
+    said = capsys.readouterr().err
+    assert f"{name} was never generated" in said
+    assert "bash scripts/setup" in said

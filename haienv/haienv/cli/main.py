@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("remote:build", "Build on the cluster, from a lock or requirements."),
     "verify": ("check:verify", "Compare files with what was installed."),
     "doctor": ("check:doctor", "Find what is broken or left over; --fix mends it."),
+    "history": ("check:history", "What was done to your environments, and when."),
     "gc": ("away:gc", "Delete layers that nothing uses."),
     "pip": ("change:pip", "What `pip` does inside an environment."),
 }
@@ -109,12 +110,21 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
             return 141
         return _report(error, arguments)
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("haienv"):
-            raise
-        return _report(EnvError(f"{error.name} is not installed", _EXTRA), arguments)
+        return _report(_missing(error), arguments)
     except (KeyboardInterrupt, click.Abort):
         print("haienv: interrupted; nothing was changed", file=sys.stderr)
         return 130
+
+
+def _missing(error: ModuleNotFoundError) -> EnvError:
+    """Raises the error when it is a fault of ours."""
+    from hai.client.errors import NotGenerated, explained
+
+    if isinstance(known := explained(error), NotGenerated):
+        return EnvError(known.message, known.hint)
+    if (error.name or "").startswith("haienv"):
+        raise error
+    return EnvError(f"{error.name} is not installed", _EXTRA)
 
 
 def _run(arguments: list[str], program: str) -> int:

@@ -1,4 +1,4 @@
-"""`haienv verify`, `doctor`, `gc`: are files what they should be, and is there anything that should not be?"""
+"""`haienv verify`, `doctor`, `history`: are files what they should be, what should not be there, what was done?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import click
 from haienv.cli.frame import EnvCommand, Settings, environment, names
 from haienv.cli.view import aligned
 from haienv.layout import home
+from haienv.names import check_name
 
 
 @click.command("verify", cls=EnvCommand)
@@ -61,3 +62,21 @@ def _hint(each: object) -> str:
 
     assert isinstance(each, Finding)
     return each.hint or "haienv doctor --fix"
+
+
+@click.command("history", cls=EnvCommand)
+@click.argument("name", default="", shell_complete=names)
+@click.option("-u", "--user", help="Whose; that of others only operators can read.")
+@click.pass_obj
+def history(settings: Settings, name: str, user: str | None) -> int:
+    """What was done to your environments (to NAME), oldest first: create, switch, configure, rename, remove."""
+    from dataclasses import asdict
+
+    from haienv.history import changes
+
+    here = home()
+    every = changes(here, check_name(user, "user") if user else here.user)
+    found = [each for each in every if name in ("", each.name)]
+    rows = [(c.time, c.what, c.name, c.layer, f"uid {c.uid}", c.host) for c in found]
+    settings.answer([asdict(each) for each in found], aligned(rows) if rows else "")
+    return 0

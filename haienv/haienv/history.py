@@ -1,0 +1,55 @@
+"""What was done to a user's environments, when and from where: a line for each change, in a file that only they read.
+
+Written right after a change counts. A process that is killed between the two leaves no line, never a wrong one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from haienv.layout import Home
+from haienv.safely import LOCK_LIMIT, Unreadable, read_text
+
+_FILE = ".history"
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line. `layer` is what the environment has then; empty: it has none any more."""
+
+    time: str
+    what: str
+    name: str
+    layer: str
+    uid: int
+    host: str
+
+
+def note(home: Home, what: str, name: str, layer: str = "") -> None:
+    """Under the lease. Where nothing can be written, the change counts all the same."""
+    now = datetime.now(UTC).replace(microsecond=0).isoformat()
+    line = json.dumps(asdict(Change(now, what, name, layer, os.getuid(), platform.node())))
+    path = home.own / _FILE
+    with suppress(OSError):
+        if path.exists() and path.stat().st_size > _MOST_BYTES:
+            path.replace(home.own / f"{_FILE}.1")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+
+def changes(home: Home, owner: str) -> list[Change]:
+    """Of one user, oldest first; what is no line of ours is left out."""
+    found: list[Change] = []
+    for name in (f"{_FILE}.1", _FILE):
+        with suppress(Unreadable):
+            for line in read_text(home.root / owner / name, LOCK_LIMIT).splitlines():
+                with suppress(ValueError, TypeError):
+                    found.append(Change(**json.loads(line)))
+    return found
