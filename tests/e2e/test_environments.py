@@ -14,6 +14,7 @@ import sys
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -224,11 +225,14 @@ WHERE = "import os, sys, paint\nprint(paint.__file__, sys.prefix == os.environ['
 
 
 @REAL
-async def test_what_was_packed_runs_on_the_nodes_own_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "place", [pytest.param(on_processes, id="processes"), pytest.param(on_pods, id="pods")]
+)
+async def test_what_was_packed_runs_on_the_nodes_own_disk(place: Any, tmp_path: Path) -> None:
     """Unpacked once; where the image cannot be used, the task runs from shared storage and says why."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    async with on_processes(tmp_path, environment_copies=str(disk)) as here:
+    async with place(tmp_path, environment_copies=str(disk)) as here:
         user, root = await user_of(here), root_of(here)
         a_wheel(here.directory, "paint")
         links = ("--no-index", "--find-links", str(here.directory))

@@ -110,13 +110,13 @@ async def on_processes(directory: Path, **settings: Any) -> AsyncIterator[Here]:
 
 
 @asynccontextmanager
-async def on_pods(directory: Path) -> AsyncIterator[Here]:
+async def on_pods(directory: Path, **settings: Any) -> AsyncIterator[Here]:
     """Two nodes of a fake cluster, whose pods are processes; at the end nothing of any run is left in it."""
     home = directory / "home"
     async with pods_as_processes(directory, 2) as cluster:
         table = pod_table(directory, cluster.kubeconfig(directory / "kubeconfig"))
         async with (
-            running_server(home, kubernetes=table) as server,
+            running_server(home, kubernetes=table, **settings) as server,
             Client(server.profile) as client,
         ):
             yield Here(client, directory, home, directory / "pods")
