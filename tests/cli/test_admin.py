@@ -41,3 +41,11 @@ def test_a_folder_that_is_not_there_is_named(hai, tmp_path: Path) -> None:
     path = tmp_path / "no" / "x.json"
     done = hai("admin", "snapshot", "--out", str(path))
     assert (done.code, done.err) == (1, f"hai: {path}: No such file or directory\n")
+
+
+def test_a_quota_of_a_group_without_nodes_is_questioned(hai) -> None:
+    hai.client.add_node("n7", group="vision")
+    done = hai("quota", "set", "alice", "4", "-g", "visoin")
+    assert done.code == 0
+    assert "no node belongs to the group visoin now: did you mean vision?" in done.err
+    assert hai("quota", "set", "alice", "4", "-g", "vision").err == ""

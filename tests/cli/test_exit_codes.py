@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -95,3 +98,37 @@ def test_stubs_older_than_the_checkout_ask_for_the_set_up(
     said = capsys.readouterr().err
     assert said.startswith(f"hai: {name} was never generated")
     assert "hint: bash scripts/setup" in said
+
+
+_INTERRUPTED_WHILE_LOADING = """
+import os, signal, sys
+
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Impatient())
+from hai_tui.cli.start import main
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_while_modules_load_ends_it_without_a_word() -> None:
+    command = [sys.executable, "-c", _INTERRUPTED_WHILE_LOADING]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_who_ignores_ctrl_c_is_obeyed() -> None:
+    """As `nohup` and scripts do for what they start in the background."""
+    command = [sys.executable, "-c", _INTERRUPTED_WHILE_LOADING, "--version"]
+    ended = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("hai ")

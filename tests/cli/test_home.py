@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hai.client import profile as profiles
+from hai_tui.cli.commands import up as up_command
 from hai_tui.cli.homedir import ended, is_ours, running
 
 STAND_IN = """
@@ -185,3 +187,19 @@ def test_a_pid_that_was_given_to_somebody_else_is_not_ours(home: Path) -> None:
 def test_a_damaged_server_file_counts_as_none(home: Path, content: str) -> None:
     (home / "server.json").write_text(content)
     assert running(home) is None
+
+
+@pytest.mark.parametrize(
+    ("free", "words"),
+    [
+        pytest.param(100, "the disk that holds {home} is full", id="full"),
+        pytest.param(10**9, "the whole log is {home}/server.log", id="room"),
+    ],
+)
+def test_a_server_that_could_not_even_say_why_is_told_by_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, words: str
+) -> None:
+    (tmp_path / "server.log").write_text("an old line\n")
+    monkeypatch.setattr(up_command, "disk_usage", lambda path: SimpleNamespace(free=free))
+    told = up_command._failure("the server ended with exit code 1", tmp_path / "server.log", 12)
+    assert words.format(home=tmp_path) in told.message

@@ -307,7 +307,7 @@ def test_watch_in_a_pipe_prints_a_line_per_change(hai, fake) -> None:
 
     fake.tasks.watch = twice
     out = hai("list", "--watch", "--columns", "id,status").out
-    assert out.splitlines() == ["ID  STATUS", " 2  WAITING_INIT", " 1  RUNNING", "1  SUSPENDED"]
+    assert out.splitlines() == ["ID  STATUS", " 2  WAITING_INIT", " 1  RUNNING", " 1  SUSPENDED"]
     fake.world.tasks[1].state = 2
     lines = hai("list", "--watch", "--json").out.splitlines()
     assert [json.loads(line)["id"] for line in lines] == [2, 1, 1]

@@ -13,7 +13,7 @@ def test_top_shows_groups_running_tasks_and_the_queue(hai) -> None:
     result = hai("top", "--once")
     assert result.code == 0, result.err
     assert "default: 2 of 2 nodes held (100%)" in result.out
-    assert "1 tasks run, 1 wait" in result.out
+    assert "1 task runs, 1 waits" in result.out
     assert "train" in result.out
     assert "wants 4 nodes" not in result.out  # the message is for -o wide
 

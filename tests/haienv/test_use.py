@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from haienv.cli import main as cli
+
 HERE = [sys.executable, "-m", "haienv"]
 
 

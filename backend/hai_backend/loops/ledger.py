@@ -95,7 +95,8 @@ class Ledger:
         Durable on return; the same request_id answers with the same task.
         """
         new = _new(user, spec, self._clock.now())
-        told = "; ".join(filter(None, (f"{spec.resource.node_count} nodes", note)))
+        count = spec.resource.node_count
+        told = "; ".join(filter(None, (f"{count} node{'s' if count != 1 else ''}", note)))
         event = TaskEvent(new.created_at, user, "TaskSubmitted", told)
         task = await self._store.create_task(new, (event,), request_id)
         known = task.id in self._tasks or task.revision > 1

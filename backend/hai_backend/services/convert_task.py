@@ -21,6 +21,7 @@ from hai_backend.tasks.exits import meaning
 _STATES = {s: pb.TaskState.Value(f"TASK_STATE_{s.name}") for s in TaskState}
 _OUTCOMES = {o: pb.TaskOutcome.Value(f"TASK_OUTCOME_{o.name}") for o in Outcome}
 _RUN_STATES = {s: pb.RunState.Value(f"RUN_STATE_{s.name}") for s in RunState}
+_BY_SIGNAL = 128
 _RANK_STATES = {s: pb.RankState.Value(f"RANK_STATE_{s.name}") for s in RankState}
 OUTCOMES_BY_NUMBER: dict[int, Outcome] = {int(number): o for o, number in _OUTCOMES.items()}
 
@@ -115,12 +116,13 @@ def _has_started(run: Run) -> bool:
 
 
 def _rank_to_proto(rank: Rank) -> pb.Rank:
+    code, meant = _ended(rank)
     return pb.Rank(
         index=rank.index,
         node=rank.node,
         state=_RANK_STATES[rank.state],
-        exit_code=rank.exit_code,
-        exit_meaning="" if rank.exit_code is None else meaning(rank.exit_code),
+        exit_code=code,
+        exit_meaning=meant,
         role=rank.role,
         start_time=timestamp(rank.started_at),
         end_time=timestamp(rank.ended_at),
@@ -139,3 +141,12 @@ def event_to_proto(sequence: int, event: TaskEvent) -> pb.TaskEvent:
         run=event.run,
         rank=event.rank,
     )
+
+
+def _ended(rank: Rank) -> tuple[int | None, str]:
+    """Exit code and its meaning. Agents say 143 of a program that was taken away before it began."""
+    if rank.exit_code is None:
+        return None, ""
+    if rank.started_at is None and rank.exit_code > _BY_SIGNAL:
+        return None, "never started"
+    return rank.exit_code, meaning(rank.exit_code)

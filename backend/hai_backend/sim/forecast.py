@@ -68,8 +68,9 @@ def _thin(past: Past) -> str:
     """Why nothing can be said; empty: something can."""
     group, tasks = past.group, len(past.snapshot.tasks)
     if past.endings < ENDINGS:
-        ended = f"{past.endings} tasks of group {group} have"
-        return f"history is thin: {ended} ended by now, a prediction takes {ENDINGS}"
+        one = past.endings == 1
+        ended = f"{past.endings} {'task' if one else 'tasks'} of group {group} {'has' if one else 'have'} ended"
+        return f"history is thin: {ended} by now, a prediction takes {ENDINGS}"
     if tasks > TASKS:
         return f"{tasks} tasks wait or run in group {group}, a prediction looks at {TASKS} at most"
     return ""

@@ -11,6 +11,7 @@ HaiError
 │   └── Untrusted     its certificate does not show that it is the one that was meant
 ├── TimedOut          no answer within the deadline, or a wait ran out
 ├── ServerError       a fault in the server, or a server of another version
+├── NotGenerated      this checkout's contract is newer than what was generated of it
 ├── Ambiguous         a name fits several tasks; carries the candidates
 └── UsageError        the caller's own files or arguments; nothing was sent
 
@@ -145,3 +146,20 @@ class UsageError(HaiError):
     """The caller's own files or arguments are at fault; nothing was sent."""
 
     default_reason = "USAGE"
+
+
+class NotGenerated(HaiError):
+    """A module of the contract is not there: the checkout is newer than its set-up."""
+
+    default_reason = "NOT_GENERATED"
+
+
+def explained(error: Exception) -> Exception:
+    """The same error, or one with a sentence for a person where Python's own says nothing to them."""
+    name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    if not name.startswith("hai.v1."):
+        return error
+    return NotGenerated(
+        f"{name} was never generated: the .proto files here are newer than the set-up",
+        hint="bash scripts/setup, again after each git pull",
+    )

@@ -160,7 +160,7 @@ class TestSubmitting:
         platform.registries.found[TORCH] = OLD
         first = await self.submitted(ada, make_spec, "one")
         assert first.spec.resource.image == f"{TORCH}@{OLD}"
-        assert await self.story(ada, first.id) == f"1 nodes; image torch is {TORCH}@{OLD}"
+        assert await self.story(ada, first.id) == f"1 node; image torch is {TORCH}@{OLD}"
         platform.registries.found[TORCH] = NEW
         platform.clock.advance(31)
         second = await self.submitted(ada, make_spec, "two")

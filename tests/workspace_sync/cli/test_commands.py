@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from hai.client.profile import Profile
+from hai_sync.cli import failures
 from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
 from hai_sync.place import find, locked
@@ -182,6 +183,16 @@ def test_who_only_looks_does_not_wait_for_who_syncs(shell) -> None:
 )
 def test_exit_codes(argv: tuple[str, ...], code: int, shell) -> None:
     assert shell(*argv)[0] == code
+
+
+def test_stubs_older_than_the_checkout_ask_for_the_set_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "hai.v1.new_service_pb2"
+    assert failures.tell(ModuleNotFoundError("no", name=name), ["list"]) == 1
+    said = capsys.readouterr().err
+    assert f"{name} was never generated" in said
+    assert "bash scripts/setup" in said
 
 
 def test_a_server_that_is_away_is_told(shell, monkeypatch) -> None:

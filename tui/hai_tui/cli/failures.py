@@ -71,6 +71,7 @@ def tell(error: Exception, *, as_json: bool, subject: str = "") -> None:
 
 def _facts(error: Exception) -> dict[str, Any]:
     facts = {"reason": "INTERNAL", "message": "", "hint": "", "exit_code": exit_code(error)}
+    error = errors.explained(error)
     match error:
         case errors.HaiError():
             facts |= {"reason": error.reason, "message": error.message, "hint": error.hint}
@@ -82,12 +83,6 @@ def _facts(error: Exception) -> dict[str, Any]:
             facts |= {"reason": "USAGE", "message": f"not text in UTF-8: {error}"}
         case OSError():
             facts |= {"reason": "SYSTEM", "message": _system(error)}
-        case ModuleNotFoundError(name=str(name)) if name.startswith("hai.v1."):
-            facts |= {
-                "reason": "NOT_GENERATED",
-                "message": f"{name} was never generated: the .proto files here are newer than the set-up",
-                "hint": "bash scripts/setup, again after each git pull",
-            }
         case _:
             facts |= {
                 "message": f"internal error: {type(error).__name__}: {error}",

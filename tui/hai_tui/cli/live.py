@@ -11,12 +11,15 @@ from hai.v1.task_pb2 import Task
 from hai_tui.cli.messages import to_dict
 from hai_tui.cli.session import told_when_lost
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.show import table
-from hai_tui.cli.table import cells
+from hai_tui.cli.table import cells, natural_widths, plain
 from hai_tui.cli.task_view import TASKS
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+
+
+_USUAL = {"name": 20, "user": 8, "status": 11, "priority": 12, "group": 10, "age": 5}
+"""Places for what is seldom longer: what comes later is not known yet."""
 
 
 async def watch_tasks(client: Client, settings: Settings, filter: str) -> int:
@@ -24,19 +27,35 @@ async def watch_tasks(client: Client, settings: Settings, filter: str) -> int:
     await client.tasks.list(filter=filter, page_size=1)  # says at once what a watch would wait out
     if settings.decorated and settings.output in ("table", "wide"):
         return await _on_screen(client, settings, filter)
+    write = _as_json if settings.json else _Lines(settings)
     async for changes in client.tasks.watch(filter, lost=told_when_lost(settings)):
-        _print(settings, changes.tasks)
+        write(changes.tasks)
         sys.stdout.flush()
     return 0
 
 
-def _print(settings: Settings, tasks: Sequence[Task]) -> None:
-    if settings.json:
-        for task in tasks:
-            print(json.dumps(to_dict(task), ensure_ascii=False))
-    elif tasks:
-        table(settings, TASKS, tasks)
-        settings.headers = False  # once, above the first lines
+def _as_json(tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        print(json.dumps(to_dict(task), ensure_ascii=False))
+
+
+class _Lines:
+    """Lines that stand under one another, as far as what comes later fits: columns only ever grow."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._columns = TASKS.chosen(settings.columns, settings.output == "wide")
+        self._headers = settings.headers
+        self._widths = [_USUAL.get(column.key, 0) for column in self._columns]
+
+    def __call__(self, tasks: Sequence[Task]) -> None:
+        if not tasks:
+            return
+        rows = cells(self._columns, tasks, self._settings.clock())
+        wanted = natural_widths(self._columns, rows, self._headers)
+        self._widths = [max(pair) for pair in zip(self._widths, wanted, strict=True)]
+        print(plain(self._columns, rows, self._headers, self._widths), end="")
+        self._headers = False  # once, above the first lines
 
 
 async def _on_screen(client: Client, settings: Settings, filter: str) -> int:

@@ -48,10 +48,15 @@ def cells(columns: Sequence[Column], items: Sequence[Any], now: float) -> list[l
     return [[printable(column.value(item, now)) for column in columns] for item in items]
 
 
-def plain(columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool) -> str:
-    """Rows as lines, cells under one another."""
+def plain(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    headers: bool,
+    widths: Sequence[int] = (),
+) -> str:
+    """Rows as lines, cells under one another; below earlier lines with the widths of those."""
     lines = [[column.key.upper() for column in columns], *rows] if headers else list(rows)
-    widths = natural_widths(columns, rows, headers)
+    widths = widths or natural_widths(columns, rows, headers)
     padded = (
         _GAP.join(
             _pad(cell, size, column.right)

@@ -13,7 +13,7 @@ from hai.v1.task_pb2 import (
     TaskOutcome,
     TaskState,
 )
-from hai_tui.cli.human import local, priority_name, since, span
+from hai_tui.cli.human import held_seconds, local, priority_name, since, span
 from hai_tui.cli.start_view import short
 from hai_tui.cli.table import Column, View
 
@@ -71,7 +71,7 @@ TASKS = View(
         Column("why", _why, folds=True),
         Column("type", lambda t, now: t.task_type, wide=True),
         Column("suspends", lambda t, now: str(t.suspend_count), wide=True, right=True),
-        Column("used", lambda t, now: span(t.run_seconds), wide=True, right=True),
+        Column("used", lambda t, now: span(held_seconds(t, now)), wide=True, right=True),
         Column("life", lambda t, now: str(t.whole_life_state), wide=True, right=True),
         Column("created", lambda t, now: local(t.create_time), wide=True),
         Column("started", lambda t, now: local(t.start_time), wide=True),
@@ -109,7 +109,7 @@ QUEUE = View(
 
 def _exit(rank: Rank, now: float) -> str:
     if not rank.HasField("exit_code"):
-        return "-"
+        return rank.exit_meaning or "-"
     meaning = f" ({rank.exit_meaning})" if rank.exit_code and rank.exit_meaning else ""
     return f"{rank.exit_code}{meaning}"
 

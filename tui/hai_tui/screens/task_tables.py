@@ -41,7 +41,7 @@ def _rank_state(rank: Rank, now: float) -> Cell:
 
 def _exit(rank: Rank, now: float) -> Cell:
     if not rank.HasField("exit_code"):
-        return Cell("-")
+        return Cell(rank.exit_meaning or "-")
     told = "" if rank.exit_meaning.startswith("exit code") else rank.exit_meaning
     words = f"{rank.exit_code} {told if rank.exit_code else ''}".strip()
     return Cell(words, "bad" if rank.exit_code else "plain")

@@ -69,6 +69,7 @@ def exit_code(error: Exception) -> int:
 
 
 def _words(error: Exception) -> tuple[str, str, str]:
+    error = errors.explained(error)
     if isinstance(error, errors.HaiError):
         return error.message, error.hint, error.reason
     if isinstance(error, click.ClickException):

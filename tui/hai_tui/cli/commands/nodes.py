@@ -11,6 +11,7 @@ from hai_tui.cli.command import HaiGroup, TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import nodes as complete_nodes
 from hai_tui.cli.failures import exit_code, tell
+from hai_tui.cli.groups import question_group
 from hai_tui.cli.node_view import (
     CHANGED_GROUP,
     GROUPS,
@@ -269,8 +270,7 @@ def update(
             name, packed, policy=policy, unset=unset, preview=preview
         )
         _tell(settings, changed, preview)
-        if not changed.nodes:
-            note(settings, f"no node belongs to the group {name} now: is it written so?")
+        await question_group(client, settings, name)
         return 0
 
     return call(settings, work)

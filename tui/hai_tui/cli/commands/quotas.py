@@ -10,6 +10,7 @@ from hai_tui.cli.account_view import QUOTAS
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import users as complete_users
+from hai_tui.cli.groups import question_group
 from hai_tui.cli.human import Priority, deadline
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -88,6 +89,7 @@ def set_quota(settings: Settings, /, expires: str | None, is_group: bool, **fiel
 
     async def work(client: Client) -> int:
         show_one(settings, QUOTAS, await client.users.set_quota(new))
+        await question_group(client, settings, new.group)
         return 0
 
     return call(settings, work)

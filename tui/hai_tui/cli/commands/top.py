@@ -77,7 +77,8 @@ def _lines(groups: Iterable[Group], running: int, waiting: int) -> Iterable[str]
         away = group.nodes - group.usable_nodes
         lost = f", {away} not usable" if away else ""
         yield f"{group.name}: {held} of {group.usable_nodes} nodes held ({share}){lost}"
-    yield f"{running} tasks run, {waiting} wait"
+    run, wait = ("runs" if running == 1 else "run"), ("waits" if waiting == 1 else "wait")
+    yield f"{running} {'task' if running == 1 else 'tasks'} {run}, {waiting} {wait}"
 
 
 def _dump(settings: Settings, *lists: Sequence[Any]) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import disk_usage
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.05
 """How often we look for server.json while a server starts; nothing can tell us before it listens."""
+
+_ROOM_FOR_WORDS = 64 * 1024  # bytes of the disk; with less a server that fails cannot even say why
 
 _HELP = """Start a server on this machine, wait until it answers, and make the profile `local` for it.
 
@@ -149,6 +152,8 @@ def _wait(
 
 def _failure(what: str, log: Path, begin: int) -> click.ClickException:
     said = "".join(f"\n  | {line}" for line in last_lines(log, begin))
+    if not said and disk_usage(log.parent).free < _ROOM_FOR_WORDS:
+        return click.ClickException(f"{what}: the disk that holds {log.parent} is full")
     return click.ClickException(f"{what}; the whole log is {log}{said}")
 
 

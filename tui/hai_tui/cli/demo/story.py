@@ -99,16 +99,31 @@ class _Teller:
         self._client = client
         self._tell = tell
         self._start = start
+        self._names: dict[int, str] = {}
+        self._last: dict[int, int] = {}
+        self._one = asyncio.Lock()
 
     async def follow(self, task: Task) -> None:
         """Until the task is finished."""
-        last = 0
+        self._names[task.id] = task.name
         async for change in self._client.tasks.watch(f"id:{task.id}"):
-            for event in await self._client.tasks.events(task.id, after=last):
-                last = event.sequence
-                self._tell(_seconds(event) - self._start, task.name, event)
+            async with self._one:
+                await self._catch_up()
             if any(t.state == TaskState.TASK_STATE_FINISHED for t in change.tasks):
                 return
+
+    async def _catch_up(self) -> None:
+        """Tell what is new of all, in its order. Who takes nodes may be heard of before who left them: ask all, twice."""
+        new: list[tuple[float, str, TaskEvent]] = []
+        while found := [each for id in [*self._names] for each in await self._new(id)]:
+            new += found
+        for seconds, name, event in sorted(new, key=lambda each: each[0]):
+            self._tell(seconds - self._start, name, event)
+
+    async def _new(self, id: int) -> list[tuple[float, str, TaskEvent]]:
+        events = await self._client.tasks.events(id, after=self._last.get(id, 0))
+        self._last.update((id, event.sequence) for event in events)
+        return [(_seconds(event), self._names[id], event) for event in events]
 
 
 def _seconds(event: TaskEvent) -> float:
