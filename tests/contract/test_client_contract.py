@@ -608,6 +608,7 @@ async def test_use_of_a_task_that_never_ran_is_empty(client: Client) -> None:
     together = await client.usage.of_task(task.id, sum=True)
     assert (list(answer.ranks), list(together.sum)) == ([], [])
     assert answer.step_seconds == 60
+    assert list((await client.usage.of_nodes()).nodes) == []
     with pytest.raises(errors.NotFound):
         await client.usage.of_task(99)
     with pytest.raises(errors.Invalid, match="from 2 to 500"):

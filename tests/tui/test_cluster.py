@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from hai.v1.node_pb2 import NODE_STATE_NOT_READY, NODE_STATE_READY, Node, NodeTenant
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
+from hai.v1.usage_service_pb2 import NodeUsage
 from hai_tui.cluster.chart import area
 from hai_tui.cluster.layout import Place, beside, cell_for, natural, place_of, rows_of
 from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
 from hai_tui.cluster.tree import branches
+from hai_tui.cluster.use import look_of
 from hai_tui.labels import edited
+from hai_tui.look import Look
 
 
 def node(name: str, *users: str, group: str = "default", zone: str = "", **more: object) -> Node:
@@ -158,6 +161,28 @@ def test_what_was_done_to_a_line_of_labels(
 ) -> None:
     change = edited(node("a", labels=had), line)
     assert (change.labels, list(change.remove)) == (labels, remove)
+
+
+@pytest.mark.parametrize(
+    ("use", "cpus", "glyph", "tone"),
+    [
+        pytest.param(None, 8, "■", "busy", id="nothing measured"),
+        pytest.param(NodeUsage(node="a", gpu_utilisation=0.0), 8, "▁", "bad", id="idle GPUs"),
+        pytest.param(NodeUsage(node="a", gpu_utilisation=0.5), 8, "▅", "busy", id="half"),
+        pytest.param(NodeUsage(node="a", gpu_utilisation=1.0), 8, "█", "good", id="all"),
+        pytest.param(
+            NodeUsage(node="a", cpus=6), 8, "▇", "good", id="CPUs where no GPU is measured"
+        ),
+        pytest.param(NodeUsage(node="a", cpus=99), 8, "█", "good", id="more than there are"),
+        pytest.param(NodeUsage(node="a", cpus=6), 0, "■", "busy", id="of an unknown number"),
+    ],
+)
+def test_a_sign_of_how_much_is_used(
+    use: NodeUsage | None, cpus: int, glyph: str, tone: str
+) -> None:
+    uses = {} if use is None else {"a": use}
+    assert look_of(node("a", "bob", cpus=cpus), "ada", uses) == Look(glyph, tone)
+    assert look_of(node("a", cpus=cpus), "ada", uses).glyph == "□"
 
 
 async def test_labels_are_edited_and_found(server, drive, client) -> None:

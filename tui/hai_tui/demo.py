@@ -33,7 +33,7 @@ from hai.v1.task_spec_pb2 import (
     TaskSpec,
 )
 from hai.v1.user_pb2 import ROLE_USER, Quota, User
-from hai_tui.demo_usage import measure
+from hai_tui.demo_usage import measure, measure_now
 
 _HOUR = 3600.0
 
@@ -148,6 +148,8 @@ async def demo() -> DemoClient:
         client.world.now += 240.0
     await _live(client)
     measure(client)
+    for task, shares in ((7, (0.82, 0.79, 0.31, 0.8)), (8, (0.04, 0.05, 0.03, 0.04))):
+        measure_now(client, task, shares)
     return client
 
 

@@ -27,6 +27,19 @@ def measure(client: FakeClient) -> None:
     client.world.now = now
 
 
+def measure_now(client: FakeClient, task: int, shares: tuple[float, ...]) -> None:
+    """What the ranks of another task use in this minute: so much of their GPUs each."""
+    for rank, busy in enumerate(shares):
+        client.measure(
+            task,
+            rank=rank,
+            cpus=40 * busy,
+            memory_bytes=int(400 * busy * _GIB),
+            gpu_utilisation=busy,
+            gpu_memory_bytes=int((200 + 300 * busy) * _GIB),
+        )
+
+
 def _measure_ranks(client: FakeClient, minute: int) -> None:
     for rank in range(2):
         saving = minute % 25 == 24

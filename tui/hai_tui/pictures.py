@@ -66,6 +66,9 @@ PICTURES: tuple[Picture, ...] = (
     Picture("logs-search", "logs 2 0", ("/", *"loss 1\\.[34]"), "n next, N", begins="step  400"),
     Picture("logs-two", "logs 2 0", ("+", "ctrl+u", *"2 3", "enter"), "rank 3", begins="step  400"),
     Picture("cluster", "cluster", ("/", *"diff", "enter"), "7 diffusion-256", begins="train#a"),
+    Picture(
+        "cluster-use", "cluster", ("U", "/", *"gpu-10", "enter"), "31% of its", begins="train#a"
+    ),
     Picture("cluster-tree", "cluster", ("v",), "bert-base-pretrain", begins="train#a"),
     Picture("node", "node gpu-08", shows="5 tasks wait in train"),
     Picture("nodes", "nodes", shows="18 in all"),

@@ -56,6 +56,7 @@ class Usage:
         self._cluster = cluster
         self._clock = clock
         self._minutes: dict[int, _Ranks] = {}  # by begin; the newest may be open
+        self._last: _Ranks = {}  # the newest that is over
 
     def heard(self, key: RankKey, use: Use) -> None:
         """One measurement."""
@@ -69,6 +70,17 @@ class Usage:
         minute = begin(self._clock.now(), MINUTE)
         ranks = self._minutes.get(minute, {}).get(task_id, {})
         return [RankUse(task_id, run, rank, minute, use) for (run, rank), use in ranks.items()]
+
+    def recent(self, key: RankKey) -> Use | None:
+        """What a rank used in the open minute, else in the one before."""
+        minute, place = begin(self._clock.now(), MINUTE), (key.run, key.rank)
+        for ranks in (
+            self._minutes.get(minute, {}),
+            self._minutes.get(minute - MINUTE, self._last),
+        ):
+            if (use := ranks.get(key.task_id, {}).get(place)) is not None:
+                return use
+        return None
 
     async def run(self) -> None:
         """Write each minute when it is over."""
@@ -85,6 +97,7 @@ class Usage:
         until = begin(self._clock.now(), MINUTE)
         over = {minute: tasks for minute, tasks in self._minutes.items() if minute < until}
         self._forget(sorted(over)[:-_WAITING_MINUTES])
+        self._last = over.get(until - MINUTE, {})
         minutes = Minutes(until, _listed(over), self._loads(until - MINUTE))
         await self._store.add_usage(minutes)
         self._forget(over)

@@ -164,7 +164,9 @@ def servicers(parts: Parts) -> Servicers:
             parts.workspaces, Pushing(parts.workspaces, parts.store.confirm, parts.pushed)
         ),
         logs=LogService(parts.logs, parts.ledger, access),
-        usage=UsageService(parts.store, parts.usage, access, parts.cluster, parts.clock),
+        usage=UsageService(
+            parts.store, parts.usage, access, parts.ledger, parts.cluster, parts.clock
+        ),
         audit=AuditService(parts.store),
         tunnels=TunnelService(_tunnel_rooms(parts, access)),
         containers=ContainerService(_container_rooms(parts, access)),

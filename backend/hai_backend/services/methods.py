@@ -162,7 +162,11 @@ _TABLE = {
         "WatchWorkspace": _LOOK,
     },
     "LogService": {"TailLogs": _LOOK},
-    "UsageService": {"ListTaskUsage": _LOOK, "ListClusterUsage": _LOOK},
+    "UsageService": {
+        "ListTaskUsage": _LOOK,
+        "ListClusterUsage": _LOOK,
+        "ListNodeUsage": _LOOK,
+    },
     "AuditService": {"ListAuditRows": _LOOK_AT_ALL},
     "ServerService": {"GetServerInfo": _OPEN},
     "TunnelService": {"OpenTunnel": _STEER},

@@ -15,7 +15,8 @@ from hai_backend.loops.usage import Usage
 from hai_backend.services import caller, limits
 from hai_backend.services.convert_time import moment, timestamp
 from hai_backend.services.convert_usage import cluster_points, rank_usage, summed
-from hai_backend.services.ports import Cluster
+from hai_backend.services.node_usage import node_usage
+from hai_backend.services.ports import Cluster, Ledger
 from hai_backend.services.rules import Rules
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.wrapping import Context
@@ -30,11 +31,18 @@ class UsageService(UsageServiceServicer):
     """See proto/hai/v1/usage_service.proto for what each call means."""
 
     def __init__(
-        self, store: Store, usage: Usage, access: TaskAccess, cluster: Cluster, clock: Clock
+        self,
+        store: Store,
+        usage: Usage,
+        access: TaskAccess,
+        ledger: Ledger,
+        cluster: Cluster,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._usage = usage
         self._access = access
+        self._ledger = ledger
         self._cluster = cluster
         self._clock = clock
 
@@ -59,6 +67,17 @@ class UsageService(UsageServiceServicer):
         if not kept and request.group and request.group not in self._cluster.groups():
             raise NotFound(f"there is no node group {request.group!r}; `hai groups` lists them")
         return pb.ListClusterUsageResponse(points=cluster_points(kept), **_told(asked))
+
+    async def ListNodeUsage(
+        self, request: pb.ListNodeUsageRequest, context: Context
+    ) -> pb.ListNodeUsageResponse:
+        nodes = self._cluster.nodes()
+
+        def wanted(name: str) -> bool:
+            return not request.group or (name in nodes and nodes[name].group == request.group)
+
+        tasks = self._ledger.unfinished().values()
+        return pb.ListNodeUsageResponse(nodes=node_usage(tasks, self._usage.recent, wanted))
 
     def _of_task(self, request: pb.ListTaskUsageRequest, task: Task) -> Window:
         rules = Rules()

@@ -10,6 +10,7 @@ from hai.client.errors import Invalid, Violation
 from hai.client.fake_world import World, copy
 from hai.v1 import audit_service_pb2 as audit
 from hai.v1 import usage_service_pb2 as usage
+from hai.v1.task_pb2 import TASK_STATE_RUNNING
 
 _STEP_SECONDS = 60
 _MOST_POINTS = 500
@@ -49,6 +50,19 @@ class FakeUsageService:
             step_seconds=_STEP_SECONDS,
             **self._between([point.time.seconds for point in points]),
         )
+
+    async def ListNodeUsage(
+        self, request: usage.ListNodeUsageRequest
+    ) -> usage.ListNodeUsageResponse:
+        """The last minute of each rank; of ranks that share a node, that of the last."""
+        found: dict[str, usage.NodeUsage] = {}
+        for task in self._world.tasks.values():
+            last = {rank: point for rank, _, point in self._world.usage.get(task.id, [])}
+            for rank in task.run.ranks if task.state == TASK_STATE_RUNNING else ():
+                node = self._world.nodes.get(rank.node)
+                if node and rank.index in last and request.group in ("", node.group):
+                    found[node.name] = _of_node(node.name, last[rank.index])
+        return usage.ListNodeUsageResponse(nodes=[found[name] for name in sorted(found)])
 
     def _between(self, begins: list[int]) -> dict[str, Timestamp]:
         now = int(self._world.now)
@@ -109,6 +123,14 @@ def _sum(points: list[usage.UsagePoint]) -> usage.UsagePoint:
         total.gpu_utilisation = total.gpu_utilisation_max = share
         total.gpu_memory_bytes = total.gpu_memory_bytes_max = gpu_memory
     return total
+
+
+def _of_node(name: str, point: usage.UsagePoint) -> usage.NodeUsage:
+    found = usage.NodeUsage(node=name, cpus=point.cpus, memory_bytes=point.memory_bytes)
+    if point.HasField("gpu_utilisation"):
+        found.gpu_utilisation = point.gpu_utilisation
+        found.gpu_memory_bytes = point.gpu_memory_bytes
+    return found
 
 
 def _check(request: usage.ListTaskUsageRequest | usage.ListClusterUsageRequest) -> None:

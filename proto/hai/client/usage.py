@@ -12,6 +12,8 @@ from hai.client.times import timestamp
 from hai.v1.usage_service_pb2 import (
     ListClusterUsageRequest,
     ListClusterUsageResponse,
+    ListNodeUsageRequest,
+    ListNodeUsageResponse,
     ListTaskUsageRequest,
     ListTaskUsageResponse,
 )
@@ -66,3 +68,8 @@ class Usage:
             group=group, start_time=timestamp(start), end_time=timestamp(end), points=points
         )
         return await self._transport.unary(self._stub.ListClusterUsage, request, retry=True)
+
+    async def of_nodes(self, group: str = "") -> ListNodeUsageResponse:
+        """What is used on each node of a group just now, empty: of all."""
+        request = ListNodeUsageRequest(group=group)
+        return await self._transport.unary(self._stub.ListNodeUsage, request, retry=True)

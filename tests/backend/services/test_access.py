@@ -463,6 +463,7 @@ TABLE: Mapping[str, Row] = {
         "UsageService": {
             "ListTaskUsage": Row(lambda t: {"task_id": t.task}, SEE_TASK),
             "ListClusterUsage": Row(nothing, LOOK),
+            "ListNodeUsage": Row(nothing, LOOK),
         },
         "AuditService": {"ListAuditRows": Row(nothing, SEE_ALL)},
         "ServerService": {"GetServerInfo": Row(nothing, OPEN)},

@@ -9,9 +9,12 @@ import pytest
 from hai.v1 import audit_service_pb2 as audit
 from hai.v1 import usage_service_pb2 as pb
 from hai.v1.task_service_pb2 import CreateTaskRequest, StopTaskRequest
+from hai_backend.domain.priority import Priority
 from hai_backend.domain.usage import GroupLoad, Load, Minutes, RankUse, Use, measured
 from hai_backend.launch.base import RankKey
 from hai_backend.services.convert_time import timestamp
+from hai_backend.tasks import events as ev
+from hai_backend.testing import a_spec
 
 NOW = 1_700_006_400
 
@@ -123,6 +126,30 @@ async def test_what_makes_no_sense_is_refused(
     async with expect_refusal() as why:
         await asked(ada, task, start_time=timestamp(NOW + 9), end_time=timestamp(NOW))
     assert why[0].violations[0][0] == "start_time"
+
+
+async def test_what_is_used_on_nodes_just_now(platform: Any, ada: Any, make_spec: Any) -> None:
+    task = await platform.ledger.submit("ada", a_spec("train", 2), "")
+    await platform.ledger.apply(task.id, ev.RunPlaced(("n0", "n1"), Priority.NORMAL, "fits"))
+    platform.usage.heard(RankKey(task.id, 1, 0), use(1.0, gpu=0.25))
+    platform.usage.heard(RankKey(task.id, 1, 0), use(3.0, gpu=0.75))
+    platform.usage.heard(RankKey(task.id, 7, 1), use(9.0))  # no run of now
+
+    async def seen(**more: Any) -> list[tuple[str, float, float, int]]:
+        answer = await ada.usage.ListNodeUsage(pb.ListNodeUsageRequest(**more))
+        return [(n.node, n.cpus, n.gpu_utilisation, n.gpu_memory_bytes) for n in answer.nodes]
+
+    assert await seen() == [("n0", 2.0, 0.5, 2048)]
+    assert await seen(group="other") == []
+    platform.clock.advance(60)
+    assert await seen() == [("n0", 2.0, 0.5, 2048)]
+    await platform.usage.write()
+    assert await seen(group="default") == [("n0", 2.0, 0.5, 2048)]
+    platform.usage.heard(RankKey(task.id, 1, 0), use(4.0))
+    assert [n[1] for n in await seen()] == [4.0]
+    platform.clock.advance(120)
+    await platform.usage.write()
+    assert await seen() == []
 
 
 async def test_groups_are_added_up(platform: Any, ada: Any) -> None:

@@ -31,13 +31,15 @@ def summary(counts: Counter[str], waiting: int, tones: Tones) -> Text:
     return line.append("  ").append(text("cluster.waiting", count=waiting), tones["waits"])
 
 
-def node_card(node: Node, user: str, tones: Tones, *, tenants: int = 6) -> Text:
-    """Everything about a node in a few lines."""
+def node_card(node: Node, user: str, tones: Tones, *, use: str = "", tenants: int = 6) -> Text:
+    """Everything about a node in a few lines; `use` is what is used of it."""
     word = condition(node, user)
     look = LOOKS[word]
     card = Text().append(printable(node.name), "bold")
     card.append("  ").append(f"{look.glyph} {text(f'node.{word}')}\n", tones[look.tone])
     card.append("\n".join(facts(node)))
+    if use:
+        card.append(f"\n{use}", tones["busy"])
     if node.reason:
         card.append("\n").append(
             printable(node.reason), tones["bad" if word == "NOT_READY" else "held"]

@@ -13,14 +13,16 @@ from textual.widgets import Static
 from hai.v1.task_pb2 import TASK_STATE_SUSPENDED, TASK_STATE_WAITING_INIT
 from hai_tui.actions import Action
 from hai_tui.cluster.chart import area
-from hai_tui.cluster.model import NodeModel, condition, per_hour
-from hai_tui.cluster.text import node_card, summary
+from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
+from hai_tui.cluster.text import Tones, node_card, summary
 from hai_tui.cluster.tree import Branch, branches
+from hai_tui.cluster.use import legend, look_of, numbers
 from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import text
 from hai_tui.labels import told
-from hai_tui.look import spark
+from hai_tui.look import Look
 from hai_tui.screens.node_actions import NodeSteering
+from hai_tui.spark import spark
 from hai_tui.theme import tones
 from hai_tui.widgets.columns import Cell, Column
 from hai_tui.widgets.node_map import NodeMap
@@ -30,9 +32,12 @@ from hai_tui.widgets.virtual_table import VirtualTable
 if TYPE_CHECKING:
     from hai.v1.node_pb2 import Node
     from hai.v1.node_service_pb2 import WatchNodesResponse
+    from hai.v1.usage_service_pb2 import ListNodeUsageResponse, NodeUsage
 
 REPAINT_SECONDS = 0.25
 SAMPLE_SECONDS = 5.0
+USE_SECONDS = 20.0
+"""Between two questions about what is used."""
 _HOURS = 24
 _INDENT = "  "
 
@@ -60,6 +65,8 @@ class ClusterPage(NodeSteering):
         self._branches: dict[str, Branch] = {}
         self._soon = Gathered(self._draw, REPAINT_SECONDS, self._later)
         self._wanted = " ".join(words)
+        self._uses: dict[str, NodeUsage] = {}
+        self._shows_use = False
 
     @property
     def node_map(self) -> NodeMap:
@@ -85,7 +92,7 @@ class ClusterPage(NodeSteering):
         """Left and right."""
         column = Column("node", text("page.cluster"), 20, self._cell, flex=True)
         tree = VirtualTable((column,), self._branches.get, self.hai.now, empty=text("loading"))
-        node_map = NodeMap(self._model.nodes, lambda: self.hai.caller.name)
+        node_map = NodeMap(self._model.nodes, self._look_of)
         node_map.empty = text("loading")
         views = Container(Container(node_map, tree, id="left"), Static(id="side"), id="views")
         return Container(Static(id="summary"), views)
@@ -100,6 +107,7 @@ class ClusterPage(NodeSteering):
             Action("enter,d", "open", "cluster.open", self._open, why_not=self._none),
             Action("/", "find", "cluster.find", self._ask_find),
             Action("v", "tree", "cluster.tree", self._toggle),
+            Action("U", "use", "cluster.use", self._toggle_use),
             Action("t", "same", "cluster.same", self._same, why_not=self._nobody),
             Action("n", "nodes", "cluster.list", lambda: self.hai.goto("nodes")),
             Action("w", "queue", "cluster.queue", lambda: self.hai.goto("queue")),
@@ -110,6 +118,8 @@ class ClusterPage(NodeSteering):
         """Watch the nodes; note now and then how much is held."""
         self.run_worker(self._watch(), group="watch")
         self.set_interval(SAMPLE_SECONDS, self._sample)
+        self.set_interval(USE_SECONDS, self._ask_use)
+        self._ask_use()
 
     def on_resize(self) -> None:
         """The charts are as wide as their column."""
@@ -146,7 +156,19 @@ class ClusterPage(NodeSteering):
     def _later(self, seconds: float, callback: Callable[[], None]) -> None:
         self.set_timer(seconds, callback)
 
+    def _ask_use(self) -> None:
+        if self.is_current:
+            self.fetch(lambda client: client.usage.of_nodes(), self._take_use, group="use")
+
+    def _take_use(self, answer: ListNodeUsageResponse) -> None:
+        self._uses = {use.node: use for use in answer.nodes}
+        self._soon.add(set())
+
     # What is shown.
+
+    def _look_of(self, node: Node) -> Look:
+        user = self.hai.caller.name
+        return look_of(node, user, self._uses) if self._shows_use else LOOKS[condition(node, user)]
 
     def _draw(self, _: set[int]) -> None:
         if not self.is_mounted:
@@ -160,8 +182,11 @@ class ClusterPage(NodeSteering):
         self._branches.update((b.key, b) for b in branches(self._model.nodes.values(), user))
         self.table.show(list(self._branches))
         shades = tones(self.app.current_theme)
-        counts = self._model.counts(user)
-        self.query_one("#summary", Static).update(summary(counts, len(self._waiting()), shades))
+        if self._shows_use:
+            line = legend(self._model.nodes, self._uses, shades)
+        else:
+            line = summary(self._model.counts(user), len(self._waiting()), shades)
+        self.query_one("#summary", Static).update(line)
         self._draw_side()
         if self._wanted and self._model.loaded:
             self._find(self._wanted)
@@ -171,15 +196,16 @@ class ClusterPage(NodeSteering):
         side, node = self.query_one("#side", Static), self.node
         shades = tones(self.app.current_theme)
         narrow = self.has_class("-narrow")
-        card = (
-            node_card(node, self.hai.caller.name, shades, tenants=2 if narrow else 8)
-            if node
-            else Text()
-        )
+        card = self._card(node, shades, 2 if narrow else 8) if node else Text()
         if not narrow:
             card.append("\n\n").append_text(self._charts(max(10, side.size.width - 2)))
         side.update(card)
         self._tell(node)
+
+    def _card(self, node: Node, shades: Tones, tenants: int) -> Text:
+        use = self._uses.get(node.name)
+        told = numbers(use) if use is not None else ""
+        return node_card(node, self.hai.caller.name, shades, use=told, tenants=tenants)
 
     def _tell(self, node: Node | None) -> None:
         if node is not None:
@@ -201,7 +227,8 @@ class ClusterPage(NodeSteering):
         ):
             top = max([1, *values])
             charts.append(f"\n{text(f'cluster.{key}', count=sum(values), hours=_HOURS)}\n", "bold")
-            charts.append(spark([float(v) for v in values], top, _HOURS), shades[tone])
+            told = spark([count or None for count in values], top)  # nothing: blank
+            charts.append(told, shades[tone])
         return charts
 
     def _waiting(self) -> Sequence[int]:
@@ -242,6 +269,11 @@ class ClusterPage(NodeSteering):
         self.toggle_class("tree")
         self.focus_content()
         self._draw_side()
+
+    def _toggle_use(self) -> None:
+        self._shows_use = not self._shows_use
+        self._ask_use()
+        self._soon.add(set())
 
     def _nobody(self) -> str:
         node = self.node

@@ -14,6 +14,7 @@ from hai_tui.actions import Action
 from hai_tui.cli.human import priority_name, since
 from hai_tui.cli.start_view import short
 from hai_tui.cluster.text import node_card
+from hai_tui.cluster.use import numbers
 from hai_tui.i18n import text
 from hai_tui.screens.node_actions import NodeSteering
 from hai_tui.theme import tones
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from hai.v1.node_pb2 import Node
     from hai.v1.node_service_pb2 import WatchNodesResponse
     from hai.v1.task_pb2 import Task
+    from hai.v1.usage_service_pb2 import ListNodeUsageResponse
+
+
+USE_SECONDS = 20.0
+"""Between two questions about what is used."""
 
 
 class NodePage(NodeSteering):
@@ -41,6 +47,7 @@ class NodePage(NodeSteering):
         self._node: Node | None = None
         self._version = 0
         self._rows: dict[int, Task] = {}
+        self._use = ""
 
     @property
     def node(self) -> Node | None:
@@ -95,6 +102,8 @@ class NodePage(NodeSteering):
         self._version = node.version
         self._show(node)
         self._ask_queue()
+        self._ask_use()
+        self.set_interval(USE_SECONDS, self._ask_use)
         self.run_worker(self._watch(), group="watch", exclusive=True)
 
     async def _watch(self) -> None:
@@ -127,10 +136,20 @@ class NodePage(NodeSteering):
 
     def _draw(self, node: Node) -> None:
         shades = tones(self.app.current_theme)
-        card = node_card(node, self.hai.caller.name, shades, tenants=20)
+        card = node_card(node, self.hai.caller.name, shades, use=self._use, tenants=20)
         if not node.tenants:
             card.append("\n").append(text("node.nobody"), "dim")
         self.query_one("#card", Static).update(card)
+
+    def _ask_use(self) -> None:
+        group = self._node.group if self._node else ""
+        if self.is_current:
+            self.fetch(lambda client: client.usage.of_nodes(group), self._take_use, group="use")
+
+    def _take_use(self, answer: ListNodeUsageResponse) -> None:
+        use = next((each for each in answer.nodes if each.node == self._wanted), None)
+        self._use = numbers(use) if use is not None else ""
+        self.reframe()
 
     def _ask_queue(self) -> None:
         group = self._node.group if self._node else ""

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from hai.v1.node_pb2 import Node
 from hai_tui.cli.table import printable
 from hai_tui.cluster.layout import CELL, MapRow, Place, beside, cell_for, place_of, rows_of
-from hai_tui.cluster.model import LOOKS, condition
+from hai_tui.look import Look
 from hai_tui.theme import tones
 
 
@@ -57,9 +57,9 @@ class NodeMap(ScrollView, can_focus=True):
             super().__init__()
             self.node_name = node_name
 
-    def __init__(self, nodes: Mapping[str, Node], user: Callable[[], str]) -> None:
+    def __init__(self, nodes: Mapping[str, Node], look_of: Callable[[Node], Look]) -> None:
         super().__init__()
-        self._known, self._user = nodes, user
+        self._known, self._look_of = nodes, look_of
         self._map: list[MapRow] = []
         self._cell = CELL
         self.cursor = ""
@@ -128,11 +128,11 @@ class NodeMap(ScrollView, can_focus=True):
         return Strip(segments).crop_extend(0, width, self.rich_style)
 
     def _cells(self, row: MapRow) -> list[Segment]:
-        styles, user = tones(self.app.current_theme), self._user()
+        styles = tones(self.app.current_theme)
         segments = []
         for name in row.names:
             node = self._known[name]
-            look = LOOKS[condition(node, user)]
+            look = self._look_of(node)
             segments.append(Segment(look.glyph, self._mark(node) + styles[look.tone]))
             segments.append(Segment(self._named(name), self.rich_style))
         return segments
