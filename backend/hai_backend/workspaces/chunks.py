@@ -7,7 +7,7 @@ lies in `incoming` as `<digest>.part`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from blake3 import blake3
 
@@ -43,12 +43,12 @@ def note(files: Files, file: bytes, place: int, chunks: Sequence[Chunk]) -> int:
     return place
 
 
-def begin(files: Files, file: bytes) -> None:
-    """A new recipe: of an older one of the same file only what had arrived counts."""
+def begin(files: Files, file: bytes) -> bool:
+    """A new recipe: of an older one of the same file only what had arrived counts. False: nothing had."""
+    begun = files.incoming.has(part_of(file))
     with files.index.transaction() as db:
-        db.execute("DELETE FROM chunks WHERE file = ? AND have = 0", (file,))
-        if not files.incoming.has(part_of(file)):
-            db.execute("DELETE FROM chunks WHERE file = ?", (file,))
+        db.execute("DELETE FROM chunks WHERE file = ? AND have <= ?", (file, 0 if begun else 1))
+    return begun
 
 
 def gather(files: Files, file: bytes) -> list[bytes]:
@@ -98,13 +98,36 @@ def runs(parts: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]
         yield place, begin, size
 
 
-def receive(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> None:
+class Running:
+    """The digest of a file that nobody has begun before and whose chunks come one behind the other, as they do in a
+    first push: what was hashed on its way to the disk is not read again."""
+
+    def __init__(self) -> None:
+        self._hash = blake3()
+        self._place = 0
+
+    def take(self, place: int, content: memoryview) -> None:
+        """These bytes were written there."""
+        if place == self._place:
+            self._hash.update(content)
+            self._place += len(content)
+
+    def is_whole(self, digest: bytes, size: int) -> bool:
+        """Whether all of the file has come so, and is what it should be."""
+        return self._place == size and self._hash.digest() == digest
+
+
+def receive(
+    files: Files, contents: Sequence[tuple[bytes, memoryview]], running: Mapping[bytes, Running]
+) -> None:
     """Verified chunks go to every place that wants them."""
     for first in range(0, len(contents), _SOME):
-        _receive(files, dict(contents[first : first + _SOME]))
+        _receive(files, dict(contents[first : first + _SOME]), running)
 
 
-def _receive(files: Files, known: dict[bytes, memoryview]) -> None:
+def _receive(
+    files: Files, known: dict[bytes, memoryview], running: Mapping[bytes, Running]
+) -> None:
     marks = ",".join("?" * len(known))
     query = f"SELECT digest, file, place, size FROM chunks WHERE have = 0 AND digest IN ({marks})"
     rows = files.index.rows(query, list(known))
@@ -112,17 +135,21 @@ def _receive(files: Files, known: dict[bytes, memoryview]) -> None:
     for file in {row[1] for row in taken}:
         places = sorted((place, digest) for digest, of, place, _ in taken if of == file)
         files.incoming.write_at(part_of(file), ((place, known[digest]) for place, digest in places))
+        if (hashed := running.get(file)) is not None:
+            for place, digest in places:
+                hashed.take(place, known[digest])
     with files.index.transaction() as db:
         db.executemany(_HAVE, (row[:3] for row in taken))
 
 
-def complete(files: Files, file: bytes, size: int) -> bool:
-    """Whether the file is whole; then it has its name. Raises Conflict when its chunks do not make it."""
+def complete(files: Files, file: bytes, size: int, running: Running | None) -> None:
+    """A file that lacks no chunk gets its name. Raises Conflict when its chunks do not make it."""
     name = part_of(file)
-    if not files.incoming.has(name) or _lacks(files, file):
-        return False
+    if _lacks(files, file):
+        return
     with opened(files.incoming.open(name)) as made:
-        right = os.fstat(made).st_size == size and digest_of(made) == file
+        known = running is not None and running.is_whole(file, size)
+        right = os.fstat(made).st_size == size and (known or digest_of(made) == file)
         if not right:
             _forget_wrong(files, file, made)
     if not right:
@@ -132,7 +159,6 @@ def complete(files: Files, file: bytes, size: int) -> bool:
             reason="CONTENT_CHANGED",
         )
     os.rename(name, file.hex(), src_dir_fd=files.incoming.folder, dst_dir_fd=files.incoming.folder)
-    return True
 
 
 def _lacks(files: Files, file: bytes) -> bool:

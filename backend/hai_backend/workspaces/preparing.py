@@ -6,7 +6,8 @@ All of it is on disk before the one transaction that makes the revision.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any
 
@@ -15,6 +16,7 @@ from blake3 import blake3
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import EntryKind, Revision, joined, target_problem
 from hai_backend.workspaces import applying, chunks, staging
+from hai_backend.workspaces.chunks import Running
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files, is_still
 from hai_backend.workspaces.folders import Folders
@@ -26,13 +28,22 @@ _FEW = 16  # files that are synced one by one
 _EMPTY = blake3().digest()
 
 
-def carry_out(files: Files, author: Author, laid: Laid | None = None) -> Revision:
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What a push has done already."""
+
+    laid: Laid
+    running: Mapping[bytes, Running]
+
+
+def carry_out(files: Files, author: Author, arrived: Arrived | None = None) -> Revision:
     """Make what is staged and settled a revision, and the tree so. Raises Conflict, and then nothing has changed."""
-    if laid is not None:
-        laid.settle()
+    if arrived is not None:
+        arrived.laid.settle()
     require_as_known(files)
+    _complete(files, arrived.running if arrived is not None else {})
     ready = prepare(files)
-    few = len(ready) <= _FEW and (laid is None or not laid.used)
+    few = len(ready) <= _FEW and (arrived is None or not arrived.laid.used)
     files.incoming.sync(ready if few else None)
     revision = staging.commit(files.index, author)
     applying.apply(files)
@@ -107,6 +118,15 @@ def _is_known(folder: int, name: str, digest: bytes, seen: list[Any]) -> bool:
         return is_still(file, known, digest)
 
 
+def _complete(files: Files, running: Mapping[bytes, Running]) -> None:
+    """Large files whose chunks are all here get their names."""
+    parts = {name for name in files.incoming.names() if name.endswith(".part")}
+    query = "SELECT DISTINCT digest, size FROM staged WHERE kind = 1 AND laid IS NULL"
+    for digest, size in files.index.rows(query) if parts else ():
+        if chunks.part_of(digest) in parts and not files.incoming.has(digest.hex()):
+            chunks.complete(files, digest, size, running.get(digest))
+
+
 def prepare(files: Files) -> list[str]:
     """Give every staged file a content of its own in `incoming`; answers some of their names. Raises Conflict.
 
@@ -117,14 +137,14 @@ def prepare(files: Files) -> list[str]:
     lacking: list[str] = []
     ready: list[str] = []
     copies: list[tuple[str, str, str]] = []
-    for folder, name, digest, size in _staged_files(files):
+    for folder, name, digest in _staged_files(files):
         source = digest.hex()
         if digest in used:
             used[digest] += 1
             if used[digest] > 1:
                 source = f"{source}.{used[digest]}"
                 copies.append((source, folder, name))
-        if not _provide(files, digest, size, source):
+        if not _provide(files, digest, source):
             lacking.append(joined(folder, name))
         elif len(ready) <= _FEW:
             ready.append(source)
@@ -139,8 +159,8 @@ def prepare(files: Files) -> list[str]:
     return ready
 
 
-def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes, int]]:
-    query = """SELECT folder, name, digest, size FROM staged
+def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes]]:
+    query = """SELECT folder, name, digest FROM staged
         WHERE kind = 1 AND laid IS NULL AND (folder, name) > (?, ?)
         ORDER BY folder, name LIMIT 2000"""
     after = ("", "")
@@ -149,9 +169,9 @@ def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes, int]]:
         yield from rows
 
 
-def _provide(files: Files, digest: bytes, size: int, source: str) -> bool:
+def _provide(files: Files, digest: bytes, source: str) -> bool:
     incoming = files.incoming
-    if incoming.has(source) or chunks.complete(files, digest, size):
+    if incoming.has(source):
         return True
     if digest == _EMPTY:
         incoming.put(source, memoryview(b""))

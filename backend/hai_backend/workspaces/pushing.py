@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, folder_of
 from hai_backend.workspaces import applying, chunks, staging
+from hai_backend.workspaces.chunks import Running
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.laying import Laid
-from hai_backend.workspaces.preparing import carry_out
+from hai_backend.workspaces.preparing import Arrived, carry_out
 from hai_backend.workspaces.receiving import Piece, bad_contents, verified
 from hai_backend.workspaces.staging import Author
 
@@ -35,6 +36,7 @@ class Push:
         self._elsewhere: set[bytes] = set()  # missing contents that are wanted at other places, too
         self._asked = 0
         self._recipes: dict[bytes, int] = {}  # bytes of a recipe that is being told
+        self._running: dict[bytes, Running] = {}
         self._from_nothing = not files.index.newest().number and not files.incoming.names()
         self.received_bytes = 0
         self.reused_chunks = 0
@@ -82,8 +84,8 @@ class Push:
         """Chunks of a large file; answers which are missing, once all were told. Raises Invalid."""
         if file not in self._missing:
             return []
-        if file not in self._recipes:
-            chunks.begin(self._files, file)
+        if file not in self._recipes and not chunks.begin(self._files, file):
+            self._running[file] = Running()
         place = chunks.note(self._files, file, self._recipes.get(file, 0), told)
         self._recipes[file] = place
         if not last:
@@ -102,7 +104,7 @@ class Push:
             self._take(digest, content)
         self._laid.note()
         if self._recipes:
-            chunks.receive(self._files, contents)
+            chunks.receive(self._files, contents, self._running)
         before, self.received_bytes = self.received_bytes, self.received_bytes + sum(piece.sizes)
         if before // EARLY_BYTES != self.received_bytes // EARLY_BYTES:
             self._files.incoming.sync_early()
@@ -134,7 +136,7 @@ class Push:
         staging.stage_wanted(files.index, self._number)
         if not staging.settle(files.index, allow_many_removals=allow_many_removals):
             return newest
-        return carry_out(files, author, self._laid)
+        return carry_out(files, author, Arrived(self._laid, self._running))
 
     def close(self) -> None:
         """Forget what was wanted; what arrived stays for the next try."""

@@ -15,13 +15,13 @@ DATA = random.Random(1).randbytes(BLOCK_BYTES * 2 + 12_345)
 
 
 def pieces(data: bytes) -> list[tuple[bytes, int, int]]:
-    return [(p.digest, p.offset, p.size) for p, _ in cut(io.BytesIO(data).read)]
+    return [(p.digest, p.offset, p.size) for p, _ in cut(io.BytesIO(data).readinto)]
 
 
 @pytest.mark.parametrize("size", [0, 1, SMALLEST, LARGEST, BLOCK_BYTES, BLOCK_BYTES + 1])
 def test_all_bytes_are_in_one_chunk_each(size: int) -> None:
-    found = list(cut(io.BytesIO(DATA[:size]).read))
-    assert b"".join(bytes(data) for _, data in found) == DATA[:size]
+    found = [(piece, bytes(data)) for piece, data in cut(io.BytesIO(DATA[:size]).readinto)]
+    assert b"".join(data for _, data in found) == DATA[:size]
     assert all(digest_of(DATA[p.offset : p.offset + p.size]) == p.digest for p, _ in found)
     assert all(p.size <= LARGEST for p, _ in found)
 
@@ -30,8 +30,16 @@ def test_all_bytes_are_in_one_chunk_each(size: int) -> None:
 @given(st.integers(100_000, 3_000_000))
 def test_how_it_is_read_does_not_matter(step: int) -> None:
     stream = io.BytesIO(DATA)
-    few = [(p.digest, p.offset, p.size) for p, _ in cut(lambda n: stream.read(min(n, step)))]
+    few = [
+        (p.digest, p.offset, p.size) for p, _ in cut(lambda block: stream.readinto(block[:step]))
+    ]
     assert few == pieces(DATA)
+
+
+@pytest.mark.parametrize("likely", [0, 3_000_000, len(DATA), 10 * len(DATA)])
+def test_what_was_thought_of_its_size_does_not_matter(likely: int) -> None:
+    found = [(p.digest, p.offset, p.size) for p, _ in cut(io.BytesIO(DATA).readinto, likely)]
+    assert found == pieces(DATA)
 
 
 def test_an_insertion_leaves_most_chunks_alone() -> None:

@@ -40,29 +40,36 @@ def digest_of(data: bytes | memoryview) -> bytes:
     return blake3(data).digest()
 
 
-def cut(read: Callable[[int], bytes]) -> Iterator[tuple[Piece, memoryview]]:
-    """Chunks with their bytes. The same content is cut the same, however it is read."""
-    offset, rest = 0, b""
+def cut(
+    read: Callable[[memoryview], int], likely: int = BLOCK_BYTES
+) -> Iterator[tuple[Piece, memoryview]]:
+    """Chunks with their bytes. The same content is cut the same, however it is read.
+
+    `read` fills what it is given from its begin, and tells how far. There are two blocks of memory, used in turn: what
+    was read, and the bytes of a chunk, stay until the next but one is read. `likely`: how much there is.
+    """
+    room = min(BLOCK_BYTES, max(4 * LARGEST, likely + 1))
+    block, other = memoryview(bytearray(room)), memoryview(b"")
+    offset, rest = 0, other
     while True:
-        block = _fill(read, BLOCK_BYTES - len(rest))
-        last = len(block) < BLOCK_BYTES - len(rest)
-        data = rest + block if rest else block
-        used = 0
-        for chunk in _cutter().cut_buf(data):
+        block[: len(rest)] = rest
+        size = len(rest) + _fill(read, block[len(rest) :])
+        last, used = size < room, 0
+        for chunk in _cutter().cut_buf(block[:size]):
             end = chunk.offset + chunk.length
-            if end > len(data) - LARGEST and not last:
+            if end > size - LARGEST and not last:
                 break  # its end may be that of the block only
             yield Piece(digest_of(chunk.data), offset + chunk.offset, chunk.length), chunk.data
             used = end
-        offset, rest = offset + used, data[used:]
+        offset, rest = offset + used, block[used:size]
         if last:
             return
+        block, other = other or memoryview(bytearray(room)), block
 
 
-def _fill(read: Callable[[int], bytes], size: int) -> bytes:
-    """As many bytes as there are, up to the size: a file may give fewer at a time."""
-    parts, got = [], 0
-    while got < size and (part := read(size - got)):
-        parts.append(part)
-        got += len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+def _fill(read: Callable[[memoryview], int], block: memoryview) -> int:
+    """As far as there are bytes: a file may give fewer at a time."""
+    size = 0
+    while size < len(block) and (more := read(block[size:])):
+        size += more
+    return size

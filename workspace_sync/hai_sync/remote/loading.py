@@ -155,15 +155,15 @@ def _cut(file: int, path: str, source: str, entry: Entry, seen: Signature) -> La
     large = Large(path, source, entry, seen)
     whole = blake3()
 
-    def read(size: int) -> bytes:
-        block = os.read(file, size)
-        waiting.append(_hashing.submit(whole.update, block))
-        if len(waiting) > 2:
-            waiting.pop(0).result()
-        return block
+    def read(block: memoryview) -> int:
+        if len(waiting) > 1:
+            waiting.pop(0).result()  # then its memory is free for this one
+        size = os.readv(file, [block])
+        waiting.append(_hashing.submit(whole.update, block[:size]))
+        return size
 
     waiting: list[Future[object]] = []
-    for piece, _ in cut(read):
+    for piece, _ in cut(read, os.fstat(file).st_size):
         large.digests += piece.digest
         large.sizes.append(piece.size)
     for last in waiting:

@@ -14,31 +14,21 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hai.v1.workspace_pb2 import Chunk, WorkspaceRevision
-from hai.v1.workspace_service_pb2 import (
-    BeginPush,
-    CommitPush,
-    FileRecipe,
-    MissingContents,
-    PushChanges,
-    PushContents,
-    PushTreeRequest,
-    PushTreeResponse,
-)
+from hai.v1.workspace_pb2 import WorkspaceRevision
+from hai.v1.workspace_service_pb2 import BeginPush, MissingContents, PushTreeResponse
 from hai_sync.core.chunks import Piece
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry
 from hai_sync.errors import BadPeer
 from hai_sync.index import Signature
-from hai_sync.remote.contents import BATCH_BYTES, packed
+from hai_sync.remote import messages
+from hai_sync.remote.contents import packed
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.loading import Batch, Large, batches, chunk_groups, load, read_pieces
-from hai_sync.remote.wire import to_message
 
 JOBS = 3  # groups that are being loaded
 _QUEUED = 8  # messages that wait for the wire
 _OPEN = 24  # groups whose contents may still be asked for
-_RECIPE_CHUNKS = 10_000
 Progress = Callable[[int, int], None]
 """Files and bytes that are done since the last call."""
 
@@ -79,7 +69,7 @@ class _Push:
         self.remote = remote
         self.order = order
         self.progress = progress
-        self.queue: asyncio.Queue[PushTreeRequest | None] = asyncio.Queue(_QUEUED)
+        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
         self.open = asyncio.Semaphore(_OPEN)
         self.asking = asyncio.Lock()  # questions leave in the order in which answers are expected
         self.unanswered: deque[Batch | Large | None] = deque()
@@ -93,12 +83,13 @@ class _Push:
         self.sent = Sent(WorkspaceRevision(), {}, {}, 0)
 
     async def run(self) -> Sent:
-        stub = self.remote.stub
+        connection = self.remote.connection
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.produce())
                 group.create_task(self.follow())
-                answers = self.remote.connection.duplex(stub.PushTree, self.requests())
+                pushing = connection.stub(messages.Pushing)
+                answers = connection.duplex(pushing.push, self.requests())
                 async with aclosing(answers):
                     async for answer in answers:
                         self.take(answer)
@@ -108,14 +99,13 @@ class _Push:
             raise several.exceptions[0] from None
         return self.sent
 
-    async def requests(self) -> AsyncIterator[PushTreeRequest]:
+    async def requests(self) -> AsyncIterator[bytes]:
         while (message := await self.queue.get()) is not None:
-            size = _size(message)
-            self.sent.wire_bytes += size
-            await self.remote.pace.turn(size)
+            self.sent.wire_bytes += len(message)
+            await self.remote.pace.turn(len(message))
             yield message
 
-    async def put(self, message: PushTreeRequest) -> None:
+    async def put(self, message: bytes) -> None:
         self.messages += 1
         await self.queue.put(message)
 
@@ -128,17 +118,16 @@ class _Push:
             author=order.author,
             allow_many_removals=order.allow_many_removals,
         )
-        await self.put(PushTreeRequest(begin=begin))
+        await self.put(messages.begin(begin))
         async for batch in self.load():
             self.sent.entries.update(batch.entries)
             self.sent.signatures.update(batch.signatures)
-            entries = [to_message(path, entry) for path, entry in batch.entries]
-            await self.ask(batch, PushTreeRequest(changes=PushChanges(entries=entries)))
+            await self.ask(batch, messages.changes(batch.entries))
         self.loaded = True
         self.finish()
         await self.idle.wait()
         await self.wanted.put(None)
-        await self.put(PushTreeRequest(commit=CommitPush(messages=self.messages)))
+        await self.put(messages.commit(self.messages))
         await self.queue.put(None)
 
     async def load(self) -> AsyncIterator[Batch]:
@@ -159,7 +148,7 @@ class _Push:
                 task.cancel()
             await asyncio.gather(*ahead, return_exceptions=True)
 
-    async def ask(self, what: Batch | Large | None, message: PushTreeRequest) -> None:
+    async def ask(self, what: Batch | Large | None, message: bytes) -> None:
         async with self.asking:
             self.due += 1
             self.unanswered.append(what)
@@ -200,8 +189,8 @@ class _Push:
 
     async def contents(self, batch: Batch, wanted: set[bytes]) -> None:
         small = [d for d in batch.contents if d in wanted]
-        for group in _groups(small, batch.contents):
-            await self.send([(d, batch.contents[d]) for d in group])
+        for group in messages.groups(small, batch.contents):
+            await self.send(group, [batch.contents[digest] for digest in group])
         for digest in wanted & batch.large.keys():
             await self.recipe(batch.large[digest])
         large = sum(each.entry.size for each in batch.large.values())
@@ -210,13 +199,8 @@ class _Push:
             self.progress(0, batch.large[digest].entry.size)
 
     async def recipe(self, large: Large) -> None:
-        pieces = list(large.pieces())
-        for begin in range(0, len(pieces), _RECIPE_CHUNKS):
-            some = pieces[begin : begin + _RECIPE_CHUNKS]
-            last = begin + len(some) == len(pieces)
-            chunks = [Chunk(digest=piece.digest, size=piece.size) for piece in some]
-            message = FileRecipe(digest=large.entry.digest, chunks=chunks, last=last)
-            await self.ask(large if last else None, PushTreeRequest(recipe=message))
+        for message, last in messages.recipes(large.entry.digest, list(large.pieces())):
+            await self.ask(large if last else None, message)
 
     async def chunks(self, large: Large, wanted: set[bytes]) -> None:
         """Send them; the next ones are read meanwhile."""
@@ -228,7 +212,7 @@ class _Push:
             data = await reading
             following = next(groups, None)
             reading = self.read(large, following)
-            await self.send([(p.digest, d) for p, d in zip(group, data, strict=True)])
+            await self.send([piece.digest for piece in group], data)
             size = sum(map(len, data))
             sent += size
             self.progress(0, size)
@@ -240,33 +224,9 @@ class _Push:
             return None
         return asyncio.create_task(asyncio.to_thread(read_pieces, self.order.root, large, group))
 
-    async def send(self, pieces: Sequence[tuple[bytes, bytes]]) -> None:
-        data = b"".join(content for _, content in pieces)
-        compressed = False
+    async def send(self, digests: Sequence[bytes], data: Sequence[bytes]) -> None:
+        sizes, compressed = list(map(len, data)), False
         if self.order.compress:
-            data, compressed = await asyncio.to_thread(packed, data, True)
-        message = PushContents(
-            digests=[digest for digest, _ in pieces],
-            sizes=[len(content) for _, content in pieces],
-            data=data,
-            compressed=compressed,
-        )
-        await self.put(PushTreeRequest(contents=message))
-
-
-def _size(message: PushTreeRequest) -> int:
-    """About the bytes on the wire; to know exactly, a message would be put together once more."""
-    contents = message.contents
-    return len(contents.data) + 36 * len(contents.sizes) if contents.sizes else message.ByteSize()
-
-
-def _groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[list[bytes]]:
-    groups: list[list[bytes]] = []
-    size = BATCH_BYTES
-    for digest in digests:
-        if size >= BATCH_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(digest)
-        size += len(contents[digest])
-    return groups
+            small, compressed = await asyncio.to_thread(packed, b"".join(data), True)
+            data = [small]
+        await self.put(messages.contents(digests, sizes, data, compressed))
