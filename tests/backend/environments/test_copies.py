@@ -139,7 +139,13 @@ def _cut(layer: Path) -> None:
 
 def _another(layer: Path) -> None:
     text = (layer / "image.toml").read_text()
-    make_image(layer, [("data", b"y" * 60), ("more", b"")])
+    make_image(layer, [("data", b"y" * 60)])
+    (layer / "image.toml").write_text(text)
+
+
+def _more_files(layer: Path) -> None:
+    make_image(layer, [("data", b"x" * 60), ("more", b"")])
+    text = (layer / "image.toml").read_text().replace("files = 2", "files = 1")
     (layer / "image.toml").write_text(text)
 
 
@@ -153,7 +159,7 @@ def _linked(layer: Path) -> None:
     (layer / "image.tar.zst").symlink_to("other")
 
 
-@pytest.mark.parametrize("change", [_cut, _another, _understated, _linked])
+@pytest.mark.parametrize("change", [_cut, _another, _more_files, _understated, _linked])
 def test_what_is_not_the_image_that_was_made_is_refused(
     root: Path, disk: Path, packed: Any, change: Callable[[Path], None]
 ) -> None:
