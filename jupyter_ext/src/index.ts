@@ -92,7 +92,7 @@ async function activate(
 
   const submit = async (wanted: Wanted | null) => {
     if (!wanted) {
-      Notification.info(say('Open a .py, .sh, .ipynb or .yml file to submit it.'));
+      Notification.info(say('Open a .py, .sh, .ipynb or .yml file to submit it.'), { autoClose: 5000 });
       return;
     }
     const task = await submitDialog(context, editors, wanted);

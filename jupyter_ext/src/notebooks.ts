@@ -56,7 +56,7 @@ export function warnOfLarge(context: Context, notebooks: INotebookTracker, size:
     const now = await size(panel.context.path).catch(() => 0);
     if (now > LARGE) {
       const actions = [{ label: context.say('Clear outputs'), callback: () => clears(path) }];
-      Notification.warning(context.say('{path} has {size}: slow to save and to load', { path, size: bytes(now) }), { actions });
+      Notification.warning(context.say('{path} has {size}: slow to save and to load', { path, size: bytes(now) }), { autoClose: false, actions });
     }
   });
 }

@@ -14,7 +14,7 @@ import { bars, runningShare } from '../src/model/spans';
 import { Frame, LogRow, TaskRow } from '../src/model/types';
 import { pages, picture } from '../src/model/usage';
 import { reveal, seen } from '../src/model/window';
-import { bytes, glyph, lasting, level, span, status, verbs } from '../src/model/words';
+import { bytes, glyph, held, lasting, level, span, status, verbs } from '../src/model/words';
 
 function row(id: number, more: Partial<TaskRow> = {}): TaskRow {
   return { id, user: 'alice', name: `task${id}`, nodes: 1, state: 'RUNNING', priority: 10, version: id, ...more };
@@ -274,6 +274,12 @@ test('use is drawn as bars between start and end, as high as its share of the mo
   assert.deepEqual(picture(points, 2, 100, 220, 60, 1)!.bars.map(bar => [bar.time, bar.height]), [[160, 0.5]]);
   assert.equal(picture(points, 3, 100, 220, 60), null);
   assert.deepEqual(picture([[100, 0]], 1, 100, 100, 60)!.bars.map(bar => bar.height), [0]);
+});
+
+test('nodes are held over all runs and in the one that runs', () => {
+  assert.equal(held(row(1, { run_seconds: 20, run_started: 100 }), 130), 50);
+  assert.equal(held(row(1, { run_seconds: 20, run_started: 100, state: 'FINISHED' }), 130), 20);
+  assert.equal(held(row(1, { state: 'WAITING_INIT' }), 130), 0);
 });
 
 test('ranks are shown eight at a time', () => {

@@ -97,10 +97,18 @@ async def play(page: Page, place: Place, client: Client) -> None:
     await page.locator(".hai-page").get_by_role("tab", name="Logs").click()
     await page.locator(".hai-line").nth(20).wait_for()
     await shoot(page, "logs")
+    await page.locator(".hai-page").get_by_role("tab", name="Charts").click()
+    await page.locator(".hai-usage figure").nth(5).wait_for()
+    await shoot(page, "charts")
     await row(page, "sweep-2").locator(".hai-name").click()
     await page.locator(".hai-why-card").wait_for()
     await page.wait_for_timeout(1000)
     await shoot(page, "why")
+    for name in ("sweep-1", "sweep-2", "train.py"):
+        await row(page, name).click(modifiers=["Control"])
+    await page.locator(".hai-batch").wait_for()
+    await shoot(page, "batch")
+    await page.locator(".hai-batch").get_by_role("button", name="Unmark").click()
     for id in (first.id, waiting.id):
         await client.tasks.stop(id)
     lab = await client.tasks.create(await container_spec(client, Wish("lab", lifetime=43200)))

@@ -90,6 +90,47 @@ async def test_nothing_outside_of_the_root_is_read(page: Page, place: Place, pat
     assert checked.code in (404, 409)
 
 
+OUTSIDE = [
+    *("../secret.ipynb", "/etc/hostname", "a/../../secret.ipynb", ".hidden/a.ipynb"),
+    *("out/secret.ipynb", "secret-link.ipynb", "x\0.ipynb", "%2e%2e/secret.ipynb"),
+]
+"""Paths of what is not in the root, and of links that lead out of it."""
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda page, path: page.get(f"draft?path={quote(path)}"), id="draft"),
+        pytest.param(lambda page, path: page.get(f"workspace?path={quote(path)}"), id="workspace"),
+        *(
+            pytest.param(
+                lambda page, path, to=to: page.post(to, {"path": path, "draft": "x"}), id=to
+            )
+            for to in (
+                *("check", "submit", "notebook/script", "notebook/clear"),
+                *("workspace/push", "workspace/pull", "workspace/sync"),
+            )
+        ),
+    ],
+)
+async def test_no_handler_reaches_outside_of_the_root(page: Page, place: Place, ask: Any) -> None:
+    secret = place.home / "secret.ipynb"
+    write_notebook(place, "../secret.ipynb", "'a secret'")
+    (place.root / ".hidden").mkdir(exist_ok=True)
+    write_notebook(place, ".hidden/a.ipynb", "'a secret'")
+    for name, target in (("out", place.home), ("secret-link.ipynb", secret)):
+        if not (place.root / name).is_symlink():
+            (place.root / name).symlink_to(target)
+    before = {path: path.stat().st_mtime_ns for path in place.home.iterdir()}
+    for path in OUTSIDE:
+        answer = await ask(page, path)
+        assert answer.code in (400, 404, 409), (path, answer.text)
+        assert "a secret" not in answer.text
+    after = {path: path.stat().st_mtime_ns for path in place.home.iterdir()}
+    assert after.keys() == before.keys()
+    assert after[secret] == before[secret]
+
+
 async def test_all_that_is_wrong_with_a_request_is_said_at_once(page: Page) -> None:
     answer = await page.post("check", {"path": 3, "cells": [1], "parameters": []})
     assert answer.code == 400

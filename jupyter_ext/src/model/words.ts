@@ -105,6 +105,12 @@ export function lasting(task: TaskRow, now: number): string {
   return task.created ? span(now - task.created) : '';
 }
 
+/** Seconds on nodes, over all runs and in the one that runs. */
+export function held(task: TaskRow, now: number): number {
+  const runs = task.state === 'RUNNING' && task.run_started ? now - task.run_started : 0;
+  return (task.run_seconds ?? 0) + Math.max(0, runs);
+}
+
 /** 512 MiB, 3.4 GiB */
 export function bytes(value: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];

@@ -3,7 +3,7 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { lasting, level, levels, moment, span } from '../model/words';
+import { held, lasting, level, levels, moment, span } from '../model/words';
 import { Context, useBoard, useLoaded, useNow } from './context';
 import { Empty, Failed, Status, Verbs } from './parts';
 
@@ -146,6 +146,7 @@ async function change(context: Context, row: TaskRow, verb: string, body: Record
 function Overview(props: { context: Context; row: TaskRow; detail: any; error: Error | null }): JSX.Element {
   const { context, row, detail, error } = props;
   const { say } = context;
+  const now = useNow();
   const failed = (detail?.task?.run?.ranks ?? []).find((rank: any) => rank.last_lines);
   const advice = row.state === 'FINISHED' ? '' : detail?.task?.goodput?.note;
   return (
@@ -170,7 +171,7 @@ function Overview(props: { context: Context; row: TaskRow; detail: any; error: E
           <dt>{say('Finished')}</dt>
           <dd>{moment(row.finished)}</dd>
           <dt>{say('Held nodes for')}</dt>
-          <dd>{span(row.run_seconds ?? 0)}</dd>
+          <dd>{span(held(row, now))}</dd>
           {row.tags && <dt>{say('Tags')}</dt>}
           {row.tags && <dd>{row.tags.join(', ')}</dd>}
           {advice && <dt>{say('Advice')}</dt>}

@@ -98,7 +98,8 @@ function emptiness(context: Context, filter: string): string {
   if (!context.board.complete) {
     return context.say(context.board.link.reason === 'CONNECTING' ? 'Loading …' : 'Nothing was loaded yet.');
   }
-  return context.say(filter ? 'No task matches the filter.' : 'No tasks yet. Open a file and submit it.');
+  const hidden = filter && context.board.tasks.size > 0;
+  return context.say(hidden ? 'No task matches the filter.' : 'No tasks yet. Open a file and submit it.');
 }
 
 function byKey(context: Context, task: TaskRow, key: string): void {

@@ -3,13 +3,13 @@ import * as React from 'react';
 
 import { TaskRow } from '../model/types';
 import { Point, pages, picture } from '../model/usage';
+import { bytes } from '../model/words';
 import { Context, useLoaded, useNow } from './context';
 
 const WIDTH = 1000;
 const HEIGHT = 40;
 const REFRESH_SECONDS = 30;
 const RANKS = 8;
-const GIB = 2 ** 30;
 
 interface Quantity {
   label: string;
@@ -19,10 +19,10 @@ interface Quantity {
 }
 
 const QUANTITIES: readonly Quantity[] = [
-  { label: 'CPUs', column: 1, show: value => value.toFixed(1) },
-  { label: 'Memory', column: 2, show: gib },
+  { label: 'CPUs', column: 1, show: value => value.toFixed(value < 10 ? 2 : 0) },
+  { label: 'Memory', column: 2, show: bytes },
   { label: 'GPUs', column: 3, top: 1, show: value => `${Math.round(value * 100)} %` },
-  { label: 'GPU memory', column: 4, show: gib }
+  { label: 'GPU memory', column: 4, show: bytes }
 ];
 
 /** Nothing where nothing was measured. */
@@ -118,8 +118,4 @@ function Area(props: AreasProps & { quantity: Quantity }): JSX.Element | null {
       </svg>
     </figure>
   );
-}
-
-function gib(value: number): string {
-  return `${(value / GIB).toFixed(1)} GiB`;
 }
