@@ -50,23 +50,7 @@ def look(state: str) -> Look:
     return _LOOKS.get(state, UNKNOWN)
 
 
-def legend(states: tuple[str, ...]) -> str:
-    """`● RUNNING  ✗ FAILED`: for help and status lines."""
-    return "  ".join(f"{look(state).glyph} {state}" for state in states)
-
-
-BARS = " ▁▂▃▄▅▆▇█"
-"""Eighths, for charts of one line."""
-
-
 def bar(part: float, width: int) -> str:
     """A bar of that many cells, filled by a part of 1."""
     full = min(width, max(0, round(part * width)))
     return "█" * full + "░" * (width - full)
-
-
-def spark(values: list[float], top: float, width: int) -> str:
-    """The last values as a line of eighths; `top` is the full height."""
-    last = values[-width:]
-    steps = len(BARS) - 1
-    return "".join(BARS[min(steps, max(0, round(v / top * steps)))] if top else " " for v in last)

@@ -16,18 +16,18 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from hai_tui.logs.harmless import plain, styled
 from hai_tui.logs.rows import Look, Row, cells, rows_of
 from hai_tui.logs.search import matches, next_hit
 from hai_tui.logs.window import Change, Line, Window
+from hai_tui.widgets.scrolled import Scrolled
 
 _KEPT_CHARACTERS = 4 * 1024 * 1024  # of lines that were styled already
 
 
-class LogView(ScrollView, can_focus=True):
+class LogView(Scrolled, can_focus=True):
     """Shows a window. `following`: it stays at the end while lines come; scrolling up ends that."""
 
     DEFAULT_CSS = """
@@ -204,10 +204,10 @@ class LogView(ScrollView, can_focus=True):
     def _settle(self) -> None:
         """Lay out; at the end while following."""
         self._settling = True
-        self.virtual_size = Size(self._widest, len(self._rows))
+        self.measure(Size(self._widest, len(self._rows)))
         self._settling = False
         if self.following:
-            self.call_after_refresh(self._stick)
+            self._jump(round(self.max_scroll_y))
         self.refresh()
 
     def _rebuild(self) -> None:
@@ -248,16 +248,11 @@ class LogView(ScrollView, can_focus=True):
         row = self._row_at(self.scroll_offset.y)
         return _place(lines, row.line) if row is not None else 0
 
-    def _stick(self) -> None:
-        """Where the end is, is known once the new rows are laid out."""
-        if self.following:
-            self._jump(round(self.max_scroll_y))
-
     def _go_to(self, line: Line, *, middle: bool) -> None:
         place = next((i for i, row in enumerate(self._rows) if row.line is line), None)
         if place is not None:
             up = self.size.height // 2 if middle else 0
-            self.call_after_refresh(self._jump, max(0, place - up))
+            self._jump(max(0, place - up))
 
     def _jump(self, y: int) -> None:
         self._settling = True

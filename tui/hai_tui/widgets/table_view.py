@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from hai_tui.theme import tones
 from hai_tui.widgets.columns import Column, fitting, total
 from hai_tui.widgets.row_lines import MARGIN, RowLines
 from hai_tui.widgets.rows import Rows
+from hai_tui.widgets.scrolled import Scrolled
 
 AGES_SECONDS = 1.0
 """Ages are looked at so often; only lines that say something else then are drawn."""
@@ -29,7 +29,7 @@ Form = tuple[str, bool, bool]
 _STYLES = ("header", "cursor", "marked", "fresh", "empty")
 
 
-class TableView(ScrollView):
+class TableView(Scrolled):
     """Shows ids in the order given. What keys and the mouse do is `virtual_table.py`."""
 
     DEFAULT_CSS = """
@@ -57,7 +57,6 @@ class TableView(ScrollView):
         self._rows = Rows()
         self._shown: tuple[Column, ...] = ()
         self._width = 0  # for which columns were chosen
-        self._sizes: tuple[Size, ...] = ()
         self.fresh: set[Any] = set()
         self.sorted_by: tuple[str, bool] = ("", False)
         self.all_columns = False
@@ -182,17 +181,7 @@ class TableView(ScrollView):
         self.draw_anew()
 
     def _measure(self) -> None:
-        size = Size(total(self._shown) + MARGIN, len(self.ids) + 1)
-        if size != self.virtual_size:  # not by the attribute: that lays out the whole screen anew
-            self.set_reactive(TableView.virtual_size, size)
-            self._scroll_update(size)
-
-    def _scroll_update(self, virtual_size: Size) -> None:
-        """Only when a size is another: Textual would draw the bar each time that anything is laid out."""
-        sizes = (virtual_size, self.size, self.container_size)
-        if sizes != self._sizes:
-            self._sizes = sizes
-            super()._scroll_update(virtual_size)
+        self.measure(Size(total(self._shown) + MARGIN, len(self.ids) + 1))
 
     # Drawing.
 

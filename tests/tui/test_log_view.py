@@ -1,0 +1,42 @@
+"""The view of a log: its bar stands where it stands."""
+
+from __future__ import annotations
+
+import pytest
+from textual.app import App, ComposeResult
+
+from hai_tui.logs.window import Line, Window
+from hai_tui.widgets.log_view import LogView
+
+
+class Logs(App[None]):
+    """A view of a window that the test fills."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = Window()
+        self.view = LogView(self.window, str)
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+    def come(self, count: int) -> None:
+        """Lines arrive."""
+        lines = [Line(1, 0, 0.0, f"line {n}") for n in range(count)]
+        self.view.apply(self.window.append(lines, "cursor"))
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["as lines are laid out", "before they are"])
+async def test_the_thumb_stands_at_the_end_as_the_log_does(early: bool) -> None:
+    app = Logs()
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.come(30)
+        if early:  # the bar is not there yet
+            app.view._jump(app.view.max_scroll_y)
+        await pilot.pause(0.2)
+        bar, view = app.view.vertical_scrollbar, app.view
+        assert view.scroll_y == view.max_scroll_y > 0
+        assert (bar.position, bar.window_virtual_size) == (view.scroll_y, view.virtual_size.height)
+        app.come(30)
+        await pilot.pause(0.2)
+        assert bar.position == view.scroll_y == view.max_scroll_y
