@@ -10,6 +10,7 @@ import click
 import pytest
 
 from hai.client.fake import FakeClient
+from hai_tui.cli.foreign import SAID_HERE
 from hai_tui.cli.main import ENTRIES, _root
 from hai_tui.cli.settings import Settings
 
@@ -39,6 +40,19 @@ def _parse(command: click.Command, name: str, args: list[str]) -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_lines_of_the_manual_parse(line: str) -> None:
     _parse(_root(), "hai", shlex.split(line, comments=True)[1:])
+
+
+@pytest.mark.parametrize("line", sorted(set(SAID_HERE.values())))
+def test_what_is_told_to_who_comes_from_elsewhere_parses(line: str) -> None:
+    here = line.replace("NODES", "2")
+    _parse(_root(), "hai", shlex.split(here)[1:])
+
+
+def test_a_word_of_another_system_is_answered_with_ours(hai) -> None:
+    done = hai("scancel", "12")
+    assert (done.code, done.out) == (2, "")
+    assert "no such command 'scancel'; here that is `hai stop TASK`" in done.err
+    assert set(SAID_HERE).isdisjoint(entry.name for entry in ENTRIES)
 
 
 def test_the_manual_lists_every_command_where_help_lists_it() -> None:

@@ -25,6 +25,7 @@ def commands(page: Path) -> list[str]:
     [
         pytest.param("first-steps.md", (), id="first steps"),
         pytest.param("containers.md", ("hai up",), id="dev containers"),
+        pytest.param("coming-from.md", ("hai up",), id="coming from elsewhere"),
     ],
 )
 def test_every_command_works(tmp_path: Path, page: str, before: tuple[str, ...]) -> None:

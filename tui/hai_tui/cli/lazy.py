@@ -55,11 +55,19 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; an unknown command is answered with the nearest ones."""
+        """As click does; an unknown command is answered with what does it here, or the nearest ones."""
         name = args[0]
         if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
-            raise click.NoSuchCommand(name, possibilities=self.entries, ctx=ctx)
+            raise self._unknown(ctx, name)
         return super().resolve_command(ctx, args)
+
+    def _unknown(self, ctx: click.Context, name: str) -> click.UsageError:
+        from hai_tui.cli.foreign import SAID_HERE
+
+        if name in SAID_HERE:
+            told = f"no such command {name!r}; here that is `{SAID_HERE[name]}`"
+            return click.UsageError(told, ctx=ctx)
+        return click.NoSuchCommand(name, possibilities=self.entries, ctx=ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One section per heading."""

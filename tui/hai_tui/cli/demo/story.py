@@ -113,7 +113,7 @@ class _Teller:
                 return
 
     async def _catch_up(self) -> None:
-        """Tell what is new of all, in its order. Who takes nodes may be heard of before who left them: ask all, twice."""
+        """Tell what is new of all, in its order. Who takes nodes may be heard of before who left: ask all again."""
         new: list[tuple[float, str, TaskEvent]] = []
         while found := [each for id in [*self._names] for each in await self._new(id)]:
             new += found

@@ -1,0 +1,46 @@
+"""Words of other systems that people's fingers know, and what does the same here."""
+
+from __future__ import annotations
+
+SAID_HERE = {
+    # Slurm
+    "sbatch": "hai bash FILE -- -n NODES",
+    "srun": "hai exec PROGRAM -- -n NODES -f",
+    "salloc": "hai container create NAME",
+    "sattach": "hai logs TASK -f",
+    "squeue": "hai queue",
+    "sprio": "hai why TASK",
+    "scancel": "hai stop TASK",
+    "sacct": "hai list --state finished -o wide",
+    "sstat": "hai usage TASK",
+    "sreport": "hai usage",
+    "sinfo": "hai nodes",
+    "scontrol": "hai describe TASK",
+    "sacctmgr": "hai quota list",
+    "hold": "hai suspend TASK --hold",
+    "release": "hai resume TASK",
+    # SkyPilot, Volcano, kubectl, Docker
+    "launch": "hai run FILE.yaml",
+    "submit": "hai run FILE.yaml",
+    "create": "hai run FILE.yaml",
+    "apply": "hai run FILE.yaml",
+    "job": "hai list",
+    "jobs": "hai list",
+    "get": "hai list",
+    "ps": "hai list",
+    "cancel": "hai stop TASK",
+    "delete": "hai stop TASK",
+    "kill": "hai stop TASK",
+    "attach": "hai logs TASK -f",
+    "ssh": "hai shell TASK",
+    "cordon": "hai node cordon NODE",
+    "uncordon": "hai node uncordon NODE",
+    "drain": "hai node drain NODE",
+    # HAI's own hai-cli
+    "hfai": "hai",
+    "monitor": "hai top",
+    "prof": "hai usage TASK",
+    "jupyter": "hai container create NAME",
+    "user_quota": "hai whoami",
+}
+"""Word -> command line; capitals stand for what one fills in."""
