@@ -90,6 +90,20 @@ async def test_a_bar_is_one_line_unless_lines_are_wanted(server, drive, ended) -
         await tui.shows("10 %", "50 %", "100 %")
 
 
+async def test_how_logs_look_is_remembered(server, drive, ended) -> None:
+    write_log(server, [b"10 %\r", b"50 %\r", b"100 %", b"long " * 30 + b"end"])
+    async with drive(server.profile, start="logs 1", size=(80, 24)) as tui:
+        await tui.shows("100 %")
+        assert "50 %" not in tui.screen()
+        await tui.press("b", "w", "t")
+    async with drive(server.profile, start="logs 1 0 end", size=(80, 24)) as tui:
+        await tui.shows("long end", ":00:03")
+        await tui.press("&", "ctrl+u", "enter")
+        await tui.shows("10 %", "50 %", "100 %")
+        await tui.press("w", "b", "t")
+        assert tui.app.state.words("logs") == []
+
+
 async def test_a_large_log_is_read_as_far_as_it_is_looked_at(server, drive, ended) -> None:
     write_log(server, [b"line %d " % n + b"." * 100 for n in range(60_000)])
     async with drive(server.profile, start="logs 1") as tui:

@@ -76,8 +76,8 @@ class LogsPage(Page):
             Action("G,end", "end", "logs.end", self._end),
             Action("g,home", "top", "logs.top", self._top),
             Action("f", "follow", "logs.follow", self._follow, shown=False),
-            Action("w", "wrap", "logs.wrap", self._each(LogPane.toggle_wrap)),
-            Action("t", "times", "logs.times", self._each(LogPane.toggle_times)),
+            Action("w", "wrap", "logs.wrap", self._each("wrap", LogPane.toggle_wrap)),
+            Action("t", "times", "logs.times", self._each("times", LogPane.toggle_times)),
             Action("]", "next-run", "logs.run.next", lambda: self._run(back=False), shown=False),
             Action(
                 "[", "previous-run", "logs.run.previous", lambda: self._run(back=True), shown=False
@@ -134,6 +134,7 @@ class LogsPage(Page):
         await self.query_one("#content").mount(pane)
         if not self.query_one(Prompt).display:  # never out of a line that is being typed
             pane.view.focus()
+        self._as_remembered(pane)
         await self._read(pane, client)
         if self._first_only:
             pane.set_only(self._first_only)
@@ -298,16 +299,30 @@ class LogsPage(Page):
         if pane is not None:
             pane.window.fold = not pane.window.fold
             self.hai.say(text("logs.bars.place" if pane.window.fold else "logs.bars.lines"))
+            self._remember("lines", not pane.window.fold)
             self.run_worker(self._reported(self._reread(pane)))
 
-    def _each(self, change: Callable[[LogPane], None]) -> Callable[[], None]:
-        """The same for every open log."""
+    def _each(self, name: str, change: Callable[[LogPane], None]) -> Callable[[], None]:
+        """The same for every open log, and for those of another day."""
 
         def handler() -> None:
             for pane in self.panes:
                 change(pane)
+            self._remember(name, name not in self.hai.state.words("logs"))
 
         return handler
+
+    def _remember(self, name: str, wanted: bool) -> None:
+        others = [each for each in self.hai.state.words("logs") if each != name]
+        self.hai.state.put("logs", [*others, name] if wanted else others)
+
+    def _as_remembered(self, pane: LogPane) -> None:
+        chosen = self.hai.state.words("logs")
+        if "wrap" in chosen:
+            pane.toggle_wrap()
+        if "times" in chosen:
+            pane.toggle_times()
+        pane.window.fold = "lines" not in chosen
 
     # Several logs.
 
