@@ -6,11 +6,13 @@ The same tests run on all of them. What a test must know of the difference stand
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hai.client.client import Client
 from hai.v1.storage_pb2 import MountKind, MountRule
@@ -137,7 +139,7 @@ async def on_a_real_cluster(directory: Path) -> AsyncIterator[Here]:
     settings: dict[str, Any] = {
         "kubernetes": _real_table(directory),
         "listen": "0.0.0.0:0",
-        "advertise": os.environ["HAI_E2E_ADDRESS"],
+        "advertise": os.environ.get("HAI_E2E_ADDRESS") or _own_address(),
         "insecure": True,
         "build_within": 180.0,
         "cluster": f"e2e-{os.getpid()}",
@@ -149,6 +151,18 @@ async def on_a_real_cluster(directory: Path) -> AsyncIterator[Here]:
         for path in (str(directory), *_listed("HAI_E2E_MOUNTS")):
             await client.storage.create_rule(_host_path(path))
         yield Here(client, directory, directory / "home")
+
+
+def _own_address() -> str:
+    """The address of this machine on the way to the API server: pods come back by it, in most networks."""
+    from kubernetes import config
+
+    api = config.new_client_from_config(os.environ["KUBECONFIG"])  # type: ignore[no-untyped-call]
+    where = urlsplit(api.configuration.host)
+    kind = socket.AF_INET6 if ":" in str(where.hostname) else socket.AF_INET
+    with socket.socket(kind, socket.SOCK_DGRAM) as way:  # nothing is sent
+        way.connect((where.hostname, where.port or 443))
+        return str(way.getsockname()[0])
 
 
 def _real_table(directory: Path) -> dict[str, Any]:

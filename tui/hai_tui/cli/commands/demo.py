@@ -91,7 +91,8 @@ def _print_facts(facts: Facts, lines: list[str]) -> None:
     click.echo(
         f"low had saved and yielded {facts.asked_to_yielded_seconds:.2f} s after it was asked."
     )
-    click.echo(f"final loss of low, suspended {facts.suspensions} time(s):  {facts.final_loss}")
-    click.echo(f"final loss of an undisturbed run:        {facts.undisturbed_loss}")
+    often = "once" if facts.suspensions == 1 else f"{facts.suspensions} times"
+    click.echo(f"{f'final loss of low, suspended {often}:':<36}{facts.final_loss}")
+    click.echo(f"{'final loss of an undisturbed run:':<36}{facts.undisturbed_loss}")
     verdict = "PROVEN: equal bit for bit" if facts.proven else "NOT PROVEN: see the timeline above"
     click.echo(verdict)
