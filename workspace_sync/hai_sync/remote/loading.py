@@ -156,8 +156,8 @@ def _cut(file: int, path: str, source: str, entry: Entry, seen: Signature) -> La
     whole = blake3()
 
     def read(block: memoryview) -> int:
-        if len(waiting) > 1:
-            waiting.pop(0).result()  # then its memory is free for this one
+        if waiting:
+            waiting.pop().result()  # its memory may be written again from now on
         size = os.readv(file, [block])
         waiting.append(_hashing.submit(whole.update, block[:size]))
         return size
