@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, WebSocketRoute, expect
 
 from hai.client.client import Client
-from tests.jupyter.browsing import BROWSER, NB, notebook, open_file, row, task
+from tests.jupyter.browsing import BROWSER, NB, notebook, open_file, open_lab, row, task
 from tests.jupyter.conftest import Place
 
 pytestmark = BROWSER
@@ -112,3 +113,39 @@ async def test_diagnostics_have_what_helps_and_no_token(page: Page, lab: Place) 
     assert lab.profile.token not in text
     assert lab.lab.token not in text
     await dialog.get_by_role("button", name="Cancel").click()
+
+
+async def test_a_large_notebook_says_that_it_is_slow(page: Page, lab: Place) -> None:
+    outputs = [NB.v4.new_output("stream", text="x" * 6_000_000)]
+    NB.write(notebook(NB.v4.new_code_cell("1", outputs=outputs)), lab.root / "large.ipynb")
+    await open_file(page, "large.ipynb")
+    toast = page.locator(".Toastify", has_text="large.ipynb has 5.7")
+    await toast.get_by_role("button", name="Clear outputs").click()
+    await expect(page.locator(".Toastify")).to_contain_text("as it was it is large.")
+    assert (lab.root / "large.ipynb").stat().st_size < 5_000
+
+
+async def test_a_page_with_an_old_panel_asks_to_be_loaded_again(page: Page, lab: Place) -> None:
+    routes: list[WebSocketRoute] = []
+
+    def through(route: WebSocketRoute) -> None:
+        route.connect_to_server()
+        routes.append(route)
+
+    await page.route_web_socket(re.compile("hai_jupyter/events"), through)
+    await open_lab(page, lab)
+    await expect(page.locator(".hai-dot-good")).to_be_visible()
+    told = page.locator(".Toastify", has_text="was renewed on the server")
+    await expect(told).to_have_count(0)
+    routes[-1].send('{"tasks": [], "nodes": [], "version": 0, "build": "another"}')
+    await expect(told.get_by_role("button", name="Reload")).to_be_visible()
+
+
+async def test_who_looks_into_the_container_of_somebody_else_is_told_so(
+    page: Page, lab: Place
+) -> None:
+    """As the platform's proxy says it."""
+    await expect(page.get_by_role("note")).to_have_count(0)
+    await page.set_extra_http_headers({"X-Hai-User": "bob"})
+    await open_lab(page, lab)
+    await expect(page.get_by_role("note")).to_contain_text("What you do in it, you do as")
