@@ -46,7 +46,8 @@ def cut(
     """Chunks with their bytes. The same content is cut the same, however it is read.
 
     `read` fills what it is given from its begin, and tells how far. There are two blocks of memory, used in turn: what
-    was read, and the bytes of a chunk, stay as they are until `read` returns the next time. `likely`: how much there is.
+    was read, and the bytes of a chunk, stay as they are until `read` returns the next time.
+    `likely`: how much there is.
     """
     room = min(BLOCK_BYTES, max(4 * LARGEST, likely + 1))
     block, other = memoryview(bytearray(room)), memoryview(b"")
