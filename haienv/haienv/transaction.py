@@ -8,8 +8,9 @@ import platform
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from haienv.errors import Busy, Denied
@@ -19,6 +20,7 @@ WAY = 0o711
 """Of a directory that others walk through: to what is below, by its name."""
 _PATIENCE_SECONDS = 60
 _LEASE_SECONDS = 20
+_EMPTY_SECONDS = 1
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
@@ -83,14 +85,40 @@ def committing(home: Home) -> Iterator[None]:
     """The only critical section: what decides which name means what. Milliseconds, never a build."""
     from filelock import SoftFileLease, Timeout
 
+    _clear_empty(home.own / LOCK)
     lease = SoftFileLease(home.own / LOCK, lease_duration=_LEASE_SECONDS, timeout=_PATIENCE_SECONDS)
     try:
         with lease:
             yield
     except Timeout as error:
         raise Busy(
-            f"somebody holds {home.own / LOCK} for a minute", "`haienv doctor` says who"
+            f"somebody holds {home.own / LOCK} for a minute",
+            "the file tells which process of which host",
         ) from error
+
+
+def _clear_empty(path: Path) -> None:
+    """One that is killed just when it has made the file leaves it empty, and filelock would wait for ever."""
+    first = _empty(path)
+    if first is None:
+        return
+    time.sleep(_EMPTY_SECONDS)  # it is empty for microseconds otherwise
+    aside = path.with_name(f"{LOCK}.{secrets.token_hex(4)}")
+    if _empty(path) == first:
+        with suppress(FileNotFoundError):
+            path.rename(aside)
+            if _empty(aside) == first:
+                aside.unlink()
+            else:  # somebody took it in between
+                aside.rename(path)
+
+
+def _empty(path: Path) -> int | None:
+    """The number of an empty file; None: it is not there, or not empty."""
+    with suppress(OSError):
+        facts = path.lstat()
+        return facts.st_ino if stat.S_ISREG(facts.st_mode) and not facts.st_size else None
+    return None
 
 
 def replace_text(path: Path, text: str) -> None:

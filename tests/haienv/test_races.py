@@ -74,3 +74,10 @@ def test_a_lease_of_a_dead_process_is_taken_over(haienv: Any) -> None:
             os._exit(9)
     os.waitpid(child, 0)
     haienv.ok("clone one two")
+
+
+def test_a_lease_that_was_killed_while_it_was_made_is_cleared(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    (haienv.home.own / ".lock").touch()
+    haienv.ok("config set one description x")
+    assert not list(haienv.home.own.glob(".lock*"))
