@@ -96,6 +96,14 @@ async def test_of_a_long_way_the_end_is_seen_and_a_task_is_one_page(server, driv
         await tui.shows("HAI › tasks › cluster › queue")
 
 
+async def test_help_says_once_what_a_page_can(server, drive) -> None:
+    async with drive(server.profile, size=(140, 60)) as tui:
+        await tui.press("?")
+        await tui.shows("on this page", "everywhere")
+        elsewhere = tui.screen().partition("everywhere")[2]
+        assert "^d" not in elsewhere.partition(":tasks")[0]
+
+
 async def test_where_letters_are_typed_they_are_no_keys(server, drive) -> None:
     async with drive(server.profile, start="submit", size=(120, 30)) as tui:
         await tui.shows("f1 keys")

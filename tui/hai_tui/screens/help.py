@@ -55,7 +55,8 @@ class HelpScreen(ModalScreen[None]):
         with VerticalScroll() as box:
             box.border_title = f"{self._page.title_text()} · {text('help.close')}"
             own = list(self._page.actions())
-            rest = [a for a in self._page.all_actions() if a not in own and a.key]
+            names = {action.name for action in own}
+            rest = [a for a in self._page.all_actions() if a.name not in names and a.key]
             yield Static(_heading("help.page"))
             yield Static(self._rows(own))
             yield Static(_heading("help.moving"))

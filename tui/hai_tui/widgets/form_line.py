@@ -16,11 +16,11 @@ class FormLine(Vertical):
     DEFAULT_CSS = """
     FormLine { height: auto; }
     FormLine > Horizontal { height: 1; }
-    FormLine .name { width: 22; color: $foreground; }
+    FormLine .name { width: 27; color: $foreground; }
     FormLine Input, FormLine Input:focus { border: none; height: 1; width: 1fr; padding: 0;
         background: $panel; }
     FormLine Input:focus { background: $primary 35%; }
-    FormLine .about { color: $foreground 70%; width: 1fr; height: auto; padding-left: 22; display: none; }
+    FormLine .about { color: $foreground 70%; width: 1fr; height: auto; padding-left: 27; display: none; }
     FormLine .about.wrong { color: $error; text-style: bold; }
     FormLine .about.shown { display: block; }
     FormLine.edited .name { text-style: bold; color: $accent; }
