@@ -82,7 +82,9 @@ class _Clearing:
 
     def _may_move(self, holder: Holder) -> bool:
         worth, task, policy = holder.worth, holder.task, self._group.policy
-        if worth is None or worth.level > self._waiting.level or len(holder.spots) != 1:
+        if worth is None or worth.level > self._waiting.level:
+            return False
+        if holder.ask is None or len(holder.spots) != 1:  # whole nodes are no pieces
             return False
         began = self._now if task.run_started_at is None else task.run_started_at
         had = self._now - began >= slice_seconds(task, policy) and worth.guard is Guard.NONE
