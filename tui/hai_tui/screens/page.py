@@ -122,7 +122,7 @@ class Page(Screen[None]):
 
     def reframe(self) -> None:
         """Draw crumbs, banner and keys again."""
-        if not self.is_mounted:
+        if not self.is_mounted or not self.query(TopLine):  # it has not come yet, or it goes
             return
         self.query_one(TopLine).show(self.hai.heading())
         self.query_one(Banner).say(self.hai.banner())

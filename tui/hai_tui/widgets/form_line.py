@@ -83,8 +83,8 @@ class FormLine(Vertical):
         self.input.placeholder = " | ".join(choices)[:60]
 
     def wrong(self, told: str) -> None:
-        """Say what is wrong; empty: show the hint."""
-        line = self.query_one(".about", Label)
-        line.update(f"✗ {told}" if told else self._hint)
-        line.set_class(bool(told), "wrong")
-        line.set_class(bool(told or self._hint), "shown")
+        """Say what is wrong; empty: show the hint. Nothing happens to a line whose page has gone."""
+        for line in self.query(".about").results(Label):
+            line.update(f"✗ {told}" if told else self._hint)
+            line.set_class(bool(told), "wrong")
+            line.set_class(bool(told or self._hint), "shown")
