@@ -61,10 +61,10 @@ class _Tasks(task_service_pb2_grpc.TaskServiceServicer):
             yield task_service_pb2.WatchTasksResponse(tasks=part)
         yield task_service_pb2.WatchTasksResponse(version=self.version)
         await self.storm.wait()
-        each, id = int(CHANGES * _BUNDLE_SECONDS), 0
-        while True:
-            part = [self.task(1 + (id + n * 199) % TASKS) for n in range(each)]
-            id += 1
+        each, first = int(CHANGES * _BUNDLE_SECONDS), 0
+        while True:  # all over the list: on the screen too, several each second
+            part = [self.task(1 + n * 7919 % TASKS) for n in range(first, first + each)]
+            first += each
             yield task_service_pb2.WatchTasksResponse(tasks=part, version=self.version)
             await asyncio.sleep(_BUNDLE_SECONDS)
 
@@ -150,9 +150,8 @@ async def _keys(directory: str) -> tuple[dict[str, list[Cost]], float]:
 
 
 async def _typed(terminal: Terminal, line: str) -> list[Cost]:
-    """Each key of a filter; afterwards everything is shown again."""
-    await terminal.answered("/")
-    found = [await terminal.cost(key) for key in line]
+    """Each key of a filter, that of its prompt too; afterwards everything is shown again."""
+    found = [await terminal.cost(key) for key in ("/", *line)]
     await terminal.answered("\x15")  # empties the line
     await terminal.answered("\r")
     return found

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
-from hai_tui.logs.window import Line, Window
+from hai_tui.logs.rows import rows_of
+from hai_tui.logs.window import Change, Line, Window
 from hai_tui.widgets.log_view import LogView
 
 
@@ -40,3 +45,32 @@ async def test_the_thumb_stands_at_the_end_as_the_log_does(early: bool) -> None:
         app.come(30)
         await pilot.pause(0.2)
         assert bar.position == view.scroll_y == view.max_scroll_y
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 2), st.integers(0, 1), st.booleans()), max_size=40),
+        min_size=1,
+        max_size=12,
+    ),
+    st.booleans(),
+    st.integers(1, 3),
+)
+def test_rows_that_are_renewed_are_those_of_all_lines(
+    bundles, filtered: bool, together: int
+) -> None:
+    window = Window(20_000)
+    view = LogView(window, str)
+    if filtered:
+        view.look = replace(view.look, only=lambda line: "7" in line.text)
+    total, number = Change(), 0
+    for step, bundle in enumerate(bundles, start=1):
+        lines = []
+        for run, rank, redraw in bundle:
+            number += 1
+            lines.append(Line(run, rank, 0.0, f"line {number} " + "." * 2000, redraw))
+        total += window.append(lines, str(number))
+        if step % together == 0:
+            view._update(total)
+            total = Change()
+            assert view.rows == rows_of(window, view.look)

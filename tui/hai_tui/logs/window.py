@@ -47,13 +47,14 @@ class Change:
     replaced: tuple[int, ...] = ()
 
     def __add__(self, later: Change) -> Change:
-        """Both, one after the other."""
+        """Both, one after the other; places are those of the end."""
+        moved = later.before - later.lost_before
         return Change(
             self.before + later.before,
             self.after + later.after,
             self.lost_before + later.lost_before,
             self.lost_after + later.lost_after,
-            self.replaced + later.replaced,
+            tuple(i + moved for i in self.replaced if i + moved >= 0) + later.replaced,
         )
 
 
@@ -72,6 +73,16 @@ class Window:
 
     def __iter__(self) -> Iterator[Line]:
         return (line for part in self._parts for line in part.lines)
+
+    def since(self, place: int) -> list[Line]:
+        """The lines from that place on; costs as much as there are of them."""
+        left, parts = len(self) - place, []
+        for part in reversed(self._parts):
+            if left <= 0:
+                break
+            parts.append(part.lines[-left:])
+            left -= len(part.lines)
+        return [line for lines in reversed(parts) for line in lines]
 
     @property
     def begin(self) -> str:

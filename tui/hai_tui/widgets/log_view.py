@@ -93,14 +93,17 @@ class LogView(Scrolled, can_focus=True):
 
     def apply(self, change: Change | None) -> None:
         """The window is other than before; None: it is another part of the log."""
+        self._update(change)
+        self._settle()
+
+    def _update(self, change: Change | None) -> None:
         if change is None:
             self._here = None
             self._rebuild()
-        elif change.before or change.lost_before or change.lost_after or change.replaced:
+        elif change.before or change.lost_before or change.lost_after:
             self._moved(change)
-        elif change.after:
-            self._grown(change.after)
-        self._settle()
+        elif change.after or change.replaced:
+            self._renew(change)
 
     def set_look(self, look: Look, *, wraps: bool) -> None:
         """Show the same lines in another way; the first visible one stays."""
@@ -214,21 +217,39 @@ class LogView(Scrolled, can_focus=True):
         self._rows = rows_of(self._window, self.look)
         self._widest = self._width(self._rows)
 
-    def _grown(self, count: int) -> None:
-        """The cheap way for lines at the end."""
-        lines = list(self._window)[-count:]
-        last = self._rows[-1].line.run if self._rows else 0
-        rows = rows_of(lines, self.look, last)
-        self._rows += rows
+    def _renew(self, change: Change) -> None:
+        """The cheap way: only the rows of lines that are new, or look otherwise, and of those after them."""
+        place = min([len(self._window) - change.after, *change.replaced])
+        lines = self._window.since(max(0, place - 1))
+        kept = lines.pop(0) if place > 0 else None
+        end = next((i for i in range(len(self._rows), 0, -1) if self._rows[i - 1].line is kept), 0)
+        if kept is None or not end:  # nothing is kept, or a filter has left it out
+            self._rebuild()
+            return
+        rows = rows_of(lines, self.look, kept.run)
+        self._rows[end:] = rows
         self._widest = max(self._widest, self._width(rows))
 
     def _moved(self, change: Change) -> None:
         """What is seen stays where it is while rows come and go above it."""
         top = self._row_at(self.scroll_offset.y)
-        self._rebuild()
+        if change.before or change.lost_after or not self._lose():
+            self._rebuild()
+        else:
+            self._renew(change)
         if not self.following and top is not None and (change.before or change.lost_before):
             self._settle()
             self._go_to(top.line, middle=False)
+
+    def _lose(self) -> bool:
+        """Rows of lines that have left at the beginning go; False: the first line has no row to tell it by."""
+        first = next(iter(self._window), None)
+        begin = next((i for i, row in enumerate(self._rows) if row.line is first), None)
+        if first is None or begin is None:
+            return False
+        separator = [] if self._rows[begin].begins else [Row(first, begins=True)]
+        self._rows[:begin] = separator
+        return True
 
     def _width(self, rows: Sequence[Row]) -> int:
         if self.wraps:
