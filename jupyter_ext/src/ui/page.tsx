@@ -6,6 +6,7 @@ import { TaskRow } from '../model/types';
 import { held, lasting, level, levels, moment, span } from '../model/words';
 import { Context, useBoard, useLoaded, useNow } from './context';
 import { Empty, Failed, Status, Verbs } from './parts';
+import { Why } from './why';
 
 const Logs = React.lazy(() => import(/* webpackChunkName: "logs" */ './logs'));
 const Charts = React.lazy(() => import(/* webpackChunkName: "charts" */ './charts'));
@@ -239,49 +240,6 @@ function Ranks(props: { context: Context; row: TaskRow; ranks: any[] }): JSX.Ele
         </tbody>
       </table>
     </section>
-  );
-}
-
-function Why(props: { context: Context; why: any }): JSX.Element {
-  const { context, why } = props;
-  const start = why.waiting?.predicted_start;
-  return (
-    <section className="hai-card hai-why-card">
-      <h3>{context.say('Why it waits')}</h3>
-      {why.waiting?.queue_place && <p>{context.say('Place {n} in the queue.', { n: why.waiting.queue_place })}</p>}
-      {start && <p>{expected(context, start)}</p>}
-      <Sentences title={context.say('In the way')} all={why.constraints} />
-      <Sentences title={context.say('What would help')} all={why.suggestions} />
-      <Sentences title={context.say('Suspended before')} all={why.history} />
-    </section>
-  );
-}
-
-function expected(context: Context, start: any): string {
-  const time = (text: string) => new Date(text).toLocaleString();
-  if (start.p50) {
-    return context.say('It will probably start at {when} (between {from} and {to}).', {
-      when: time(start.p50),
-      from: start.p10 ? time(start.p10) : '–',
-      to: start.p90 ? time(start.p90) : '–'
-    });
-  }
-  return start.reason ?? '';
-}
-
-function Sentences(props: { title: string; all?: string[] }): JSX.Element | null {
-  if (!props.all?.length) {
-    return null;
-  }
-  return (
-    <>
-      <h4>{props.title}</h4>
-      <ul>
-        {props.all.map(sentence => (
-          <li key={sentence}>{sentence}</li>
-        ))}
-      </ul>
-    </>
   );
 }
 
