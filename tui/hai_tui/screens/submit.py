@@ -183,10 +183,11 @@ class SubmitPage(DraftFiles):
     # What the server says.
 
     def _check_soon(self) -> None:
-        """A newer text cancels the question about an older one."""
+        """A newer text, right or wrong, cancels the question about an older one."""
+        self.workers.cancel_group(self, "check")
         if self.draft.spec is not None and not self.draft.violations and self.is_mounted:
             check: Callable[[], Awaitable[None]] = self._check
-            self.run_worker(check, group="check", exclusive=True)
+            self.run_worker(check, group="check")
 
     async def _check(self) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
