@@ -169,10 +169,14 @@ def test_answers_note_all_that_is_wrong(values: dict[str, str], wrong: list[str]
     assert sorted(answers.wrong) == wrong
 
 
-async def test_what_the_server_refuses_stands_in_the_place_of_the_list(server, drive, client) -> None:
+async def test_what_the_server_refuses_stands_in_the_place_of_the_list(
+    server, drive, client
+) -> None:
     await client.users.create(User(name="ada", role=ROLE_USER, active=True))
     token = await client.users.create_token(user="ada")
     profile = Profile("ada", server.profile.server, token.secret)
     async with drive(profile, start="users", size=(60, 24)) as tui:
-        await tui.shows("the server refuses: ListUsers is for the role", "manage_users; ada is USER")
+        await tui.shows(
+            "the server refuses: ListUsers is for the role", "manage_users; ada is USER"
+        )
         assert "loading" not in tui.screen()

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shlex
-import subprocess
-import tempfile
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,12 +12,9 @@ from textual.widget import Widget
 from hai_tui.actions import Action
 from hai_tui.cli import human
 from hai_tui.i18n import text
-from hai_tui.logs.harmless import harmless
 from hai_tui.logs.reader import Reader, Source
-from hai_tui.logs.saving import write
 from hai_tui.logs.search import matches
-from hai_tui.logs.window import Line
-from hai_tui.screens.page import Page
+from hai_tui.screens.log_files import LogFiles
 from hai_tui.widgets.log_pane import LogPane
 from hai_tui.widgets.log_view import LogView
 from hai_tui.widgets.prompt import Prompt, Question
@@ -34,7 +25,7 @@ if TYPE_CHECKING:
 MOST_LOGS = 5
 
 
-class LogsPage(Page):
+class LogsPage(LogFiles):
     """Opened with a task's number or name, ranks (all, 0, 0-3,7), and what lines must have."""
 
     DEFAULT_CSS = "LogsPage Vertical#content { height: 1fr; }"
@@ -50,17 +41,7 @@ class LogsPage(Page):
 
     def opened(self) -> None:
         """Open the log that the page was asked for."""
-        self.run_worker(self._reported(self._open(self._asked, self._ranks)))
-
-    @property
-    def panes(self) -> list[LogPane]:
-        """The open logs."""
-        return list(self.query(LogPane))
-
-    @property
-    def pane(self) -> LogPane | None:
-        """The one that has the keyboard."""
-        return next((p for p in self.panes if p.has_focus_within), next(iter(self.panes), None))
+        self.run_worker(self.reported(self._open(self._asked, self._ranks)))
 
     def actions(self) -> Sequence[Action]:
         """Those of the log that has the keyboard."""
@@ -83,9 +64,9 @@ class LogsPage(Page):
                 "[", "previous-run", "logs.run.previous", lambda: self._run(back=True), shown=False
             ),
             Action("b", "bars", "logs.bars", self._bars, shown=False),
-            Action("s", "save", "logs.save", self._ask_save),
-            Action("p", "pager", "logs.pager", self._pager),
-            Action("c", "copy", "logs.copy", self._copy, shown=False),
+            Action("s", "save", "logs.save", self.ask_save),
+            Action("p", "pager", "logs.pager", self.page_lines),
+            Action("c", "copy", "logs.copy", self.copy_lines, shown=False),
             Action("d", "task", "logs.task", self._to_task, shown=False),
             Action("+", "add", "logs.add", self._ask_add, shown=False),
             Action("tab", "switch", "logs.switch", self._switch, shown=not one),
@@ -100,28 +81,28 @@ class LogsPage(Page):
         reader = pane.reader
         if reader is not None:
             work = reader.older() if event.first else reader.newer()
-            self.run_worker(self._reported(work), group=f"page-{id(pane)}")
+            self.run_worker(self.reported(work), group=f"page-{id(pane)}")
 
     def on_log_pane_changed(self, event: LogPane.Changed) -> None:
         """Tell how much is held."""
         if event.pane is self.pane:
-            self._tell()
+            self.tell()
 
     def on_log_view_scrolled(self, event: LogView.Scrolled) -> None:
         """Another place, and perhaps not following any more."""
         for pane in self.panes:
             if pane.view is event.view:
                 pane.head()
-        self._tell()
+        self.tell()
 
     def on_descendant_focus(self) -> None:
         """Another log has the keyboard."""
-        self._tell()
+        self.tell()
 
     def shown_again(self) -> None:
         """The task may have had another run meanwhile."""
         for pane in self.panes:
-            self.run_worker(self._reported(self._runs(pane)))
+            self.run_worker(self.reported(self._runs(pane)))
 
     # Opening.
 
@@ -163,16 +144,6 @@ class LogsPage(Page):
         pane.task_name, pane.runs = task.name, await client.tasks.runs(pane.source.task)
         pane.head()
         pane.view.refresh()
-
-    async def _reported(self, work: Awaitable[object]) -> None:
-        from hai.client.errors import HaiError
-
-        try:
-            await work
-        except HaiError as error:
-            self.hai.fail(error)
-        except click.BadParameter as error:
-            self.hai.say(error.message, warning=True)
 
     # Moving.
 
@@ -229,13 +200,13 @@ class LogsPage(Page):
     def _mark(self, words: str) -> None:
         if self.pane is not None:
             self.pane.search(words)
-            self._tell()
+            self.tell()
 
     def _search(self, words: str) -> None:
         self._mark(words)
         if words:
             self._history = [words, *(each for each in self._history if each != words)][:50]
-            self.run_worker(self._reported(self._next(back=False)), group="actions")
+            self.run_worker(self.reported(self._next(back=False)), group="actions")
 
     async def _next(self, *, back: bool) -> None:
         pane = self.pane
@@ -253,7 +224,7 @@ class LogsPage(Page):
 
         line = await pane.reader.find(matches(wanted), back=back, told=told)
         pane.flush()
-        self._tell()
+        self.tell()
         if line is None:
             self.hai.say(text("logs.no_more_hits", wanted=wanted.pattern))
         else:
@@ -267,7 +238,7 @@ class LogsPage(Page):
     def _only(self, words: str) -> None:
         if self.pane is not None:
             self.pane.set_only(words)
-            self._tell()
+            self.tell()
 
     # Which lines.
 
@@ -289,7 +260,7 @@ class LogsPage(Page):
         pane.source = Source(pane.source.task, ranks)
         pane.view.set_labels(pane.source.labelled)
         pane.view.following = True
-        self.run_worker(self._reported(self._reread(pane)))
+        self.run_worker(self.reported(self._reread(pane)))
 
     async def _reread(self, pane: LogPane) -> None:
         await self._read(pane, await self.hai.session.client())
@@ -300,7 +271,7 @@ class LogsPage(Page):
             pane.window.fold = not pane.window.fold
             self.hai.say(text("logs.bars.place" if pane.window.fold else "logs.bars.lines"))
             self._remember("lines", not pane.window.fold)
-            self.run_worker(self._reported(self._reread(pane)))
+            self.run_worker(self.reported(self._reread(pane)))
 
     def _each(self, name: str, change: Callable[[LogPane], None]) -> Callable[[], None]:
         """The same for every open log, and for those of another day."""
@@ -337,7 +308,7 @@ class LogsPage(Page):
     def _add(self, words: str) -> None:
         task, _, ranks = words.strip().partition(" ")
         if task:
-            self.run_worker(self._reported(self._open(task, ranks.strip() or "all")))
+            self.run_worker(self.reported(self._open(task, ranks.strip() or "all")))
 
     def _switch(self) -> None:
         panes, pane = self.panes, self.pane
@@ -357,58 +328,3 @@ class LogsPage(Page):
     def _to_task(self) -> None:
         if self.pane is not None:
             self.hai.goto(f"task {self.pane.source.task}")
-
-    # Taking lines elsewhere.
-
-    def _copy(self) -> None:
-        if self.pane is not None:
-            self.app.copy_to_clipboard(self.pane.view.visible_text())
-            self.hai.say(text("said.copied", what=text("logs.copy")))
-
-    def _ask_save(self) -> None:
-        if self.pane is not None:
-            path = f"task-{self.pane.source.task}.log"
-            self.ask_line(Question(text("logs.ask.save"), self._save, path))
-
-    def _save(self, name: str) -> None:
-        if name.strip() and self.pane is not None:
-            work = self._save_to(self.pane, Path(name.strip()).expanduser())
-            self.run_worker(self._reported(work), group="actions")
-
-    async def _save_to(self, pane: LogPane, path: Path) -> None:
-        if await asyncio.to_thread(path.exists) and not await self.confirm(
-            text("logs.exists", path=path)
-        ):
-            return
-        try:
-            count = await self._write(pane, path, lambda line: line.text)
-            self.hai.say(text("logs.saved", path=path, lines=f"{count:,}"))
-        except OSError as error:
-            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
-        self._tell()
-
-    async def _write(self, pane: LogPane, path: Path, form: Callable[[Line], str]) -> int:
-        def told(count: int) -> None:
-            self.status(text("logs.saving", path=path, lines=f"{count:,}"))
-
-        assert pane.reader is not None
-        return await write(pane.reader, path, only=pane.only, form=form, told=told)
-
-    async def _pager(self) -> None:
-        pane = self.pane
-        if pane is None or pane.reader is None:
-            return
-        pager = shlex.split(os.environ.get("PAGER") or "less -R")
-        with tempfile.TemporaryDirectory(prefix="hai-log-") as directory:
-            path = Path(directory) / f"task-{pane.source.task}.log"
-            await self._write(pane, path, lambda line: harmless(line.text))
-            try:
-                with self.app.suspend():
-                    subprocess.run([*pager, str(path)], check=False)  # noqa: ASYNC221 - the screen is the pager's
-            except OSError:
-                self.hai.say(text("logs.no_pager", pager=pager[0]), warning=True)
-        self._tell()
-
-    def _tell(self) -> None:
-        if self.pane is not None:
-            self.status(self.pane.told())

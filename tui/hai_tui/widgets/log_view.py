@@ -9,6 +9,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -219,37 +220,41 @@ class LogView(Scrolled, can_focus=True):
 
     def _renew(self, change: Change) -> None:
         """The cheap way: only the rows of lines that are new, or look otherwise, and of those after them."""
-        place = min([len(self._window) - change.after, *change.replaced])
-        lines = self._window.since(max(0, place - 1))
-        kept = lines.pop(0) if place > 0 else None
-        end = next((i for i in range(len(self._rows), 0, -1) if self._rows[i - 1].line is kept), 0)
-        if kept is None or not end:  # nothing is kept, or a filter has left it out
-            self._rebuild()
-            return
-        rows = rows_of(lines, self.look, kept.run)
+        place = max(0, min([len(self._window) - change.after, *change.replaced]))
+        held = self._marks(place, last=True)
+        end = next(
+            (i for i in range(len(self._rows), 0, -1) if id(self._rows[i - 1].line) in held), 0
+        )
+        run = self._rows[end - 1].line.run if end else 0
+        rows = rows_of(self._window.since(place), self.look, run)
         self._rows[end:] = rows
         self._widest = max(self._widest, self._width(rows))
+
+    def _marks(self, count: int, *, last: bool) -> set[int]:
+        """Lines that mark where the rows of the first so many begin or end: a filter may have left out any of them."""
+        lines = islice(self._window, count)
+        if self.look.only is None:
+            lines = islice(self._window.since(count - 1), 1) if last and count else islice(lines, 1)
+        return set(map(id, lines))
 
     def _moved(self, change: Change) -> None:
         """What is seen stays where it is while rows come and go above it."""
         top = self._row_at(self.scroll_offset.y)
-        if change.before or change.lost_after or not self._lose():
+        if change.before or change.lost_after:
             self._rebuild()
         else:
+            self._lose()
             self._renew(change)
         if not self.following and top is not None and (change.before or change.lost_before):
             self._settle()
             self._go_to(top.line, middle=False)
 
-    def _lose(self) -> bool:
-        """Rows of lines that have left at the beginning go; False: the first line has no row to tell it by."""
-        first = next(iter(self._window), None)
-        begin = next((i for i, row in enumerate(self._rows) if row.line is first), None)
-        if first is None or begin is None:
-            return False
-        separator = [] if self._rows[begin].begins else [Row(first, begins=True)]
-        self._rows[:begin] = separator
-        return True
+    def _lose(self) -> None:
+        """Rows of lines that have left at the beginning go."""
+        held = self._marks(len(self._window), last=False)
+        begin = next((i for i, row in enumerate(self._rows) if id(row.line) in held), None)
+        first = [] if begin is None or self._rows[begin].begins else [self._rows[begin].line]
+        self._rows[:begin] = [Row(line, begins=True) for line in first]
 
     def _width(self, rows: Sequence[Row]) -> int:
         if self.wraps:

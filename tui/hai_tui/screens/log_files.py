@@ -1,0 +1,103 @@
+"""Logs that are open, and what takes their lines elsewhere: the clipboard, a file, a pager."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import click
+
+from hai_tui.i18n import text
+from hai_tui.logs.harmless import harmless
+from hai_tui.logs.saving import write
+from hai_tui.logs.window import Line
+from hai_tui.screens.page import Page
+from hai_tui.widgets.log_pane import LogPane
+from hai_tui.widgets.prompt import Question
+
+
+class LogFiles(Page):
+    """A page with logs below one another."""
+
+    @property
+    def panes(self) -> list[LogPane]:
+        """The open logs."""
+        return list(self.query(LogPane))
+
+    @property
+    def pane(self) -> LogPane | None:
+        """The one that has the keyboard."""
+        return next((p for p in self.panes if p.has_focus_within), next(iter(self.panes), None))
+
+    def copy_lines(self) -> None:
+        """What is seen, to the clipboard."""
+        if self.pane is not None:
+            self.app.copy_to_clipboard(self.pane.view.visible_text())
+            self.hai.say(text("said.copied", what=text("logs.copy")))
+
+    def ask_save(self) -> None:
+        """Which file to write."""
+        if self.pane is not None:
+            path = f"task-{self.pane.source.task}.log"
+            self.ask_line(Question(text("logs.ask.save"), self._save, path))
+
+    def _save(self, name: str) -> None:
+        if name.strip() and self.pane is not None:
+            work = self._save_to(self.pane, Path(name.strip()).expanduser())
+            self.run_worker(self.reported(work), group="actions")
+
+    async def _save_to(self, pane: LogPane, path: Path) -> None:
+        if await asyncio.to_thread(path.exists) and not await self.confirm(
+            text("logs.exists", path=path)
+        ):
+            return
+        try:
+            count = await self._write(pane, path, lambda line: line.text)
+            self.hai.say(text("logs.saved", path=path, lines=f"{count:,}"))
+        except OSError as error:
+            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
+        self.tell()
+
+    async def _write(self, pane: LogPane, path: Path, form: Callable[[Line], str]) -> int:
+        def told(count: int) -> None:
+            self.status(text("logs.saving", path=path, lines=f"{count:,}"))
+
+        assert pane.reader is not None
+        return await write(pane.reader, path, only=pane.only, form=form, told=told)
+
+    async def page_lines(self) -> None:
+        """In the user's own pager; the screen is its meanwhile."""
+        pane = self.pane
+        if pane is None or pane.reader is None:
+            return
+        pager = shlex.split(os.environ.get("PAGER") or "less -R")
+        with tempfile.TemporaryDirectory(prefix="hai-log-") as directory:
+            path = Path(directory) / f"task-{pane.source.task}.log"
+            await self._write(pane, path, lambda line: harmless(line.text))
+            try:
+                with self.app.suspend():
+                    subprocess.run([*pager, str(path)], check=False)  # noqa: ASYNC221 - the screen is the pager's
+            except OSError:
+                self.hai.say(text("logs.no_pager", pager=pager[0]), warning=True)
+        self.tell()
+
+    async def reported(self, work: Awaitable[object]) -> None:
+        """Do it; what goes wrong is told, and the page stays."""
+        from hai.client.errors import HaiError
+
+        try:
+            await work
+        except HaiError as error:
+            self.hai.fail(error)
+        except click.BadParameter as error:
+            self.hai.say(error.message, warning=True)
+
+    def tell(self) -> None:
+        """Say how much is held of the log that has the keyboard."""
+        if self.pane is not None:
+            self.status(self.pane.told())
