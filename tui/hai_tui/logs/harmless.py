@@ -32,7 +32,7 @@ def harmless(raw: str) -> str:
         return raw
     kept: list[str] = []
     at = 0
-    raw = raw.rstrip("\r").rpartition("\r")[2]
+    raw = _last(raw)
     for match in _CODE.finditer(raw):
         kept += (_printable(raw[at : match.start()]), _colours(match))
         at = match.end()
@@ -57,7 +57,14 @@ def plain(raw: str) -> str:
     """The same without colours: what is searched, counted and copied."""
     if raw.isprintable():
         return raw
-    return _expanded(_CODE.sub("", harmless(raw)))
+    if "\b" in raw:  # what it takes back depends on where colours begin and end
+        return _expanded(_CODE.sub("", harmless(raw)))
+    return _expanded(_printable(_CODE.sub("", _last(raw))))
+
+
+def _last(raw: str) -> str:
+    """What a line that was written over and over shows in the end."""
+    return raw.rstrip("\r").rpartition("\r")[2]
 
 
 def _expanded(text: str) -> str:
