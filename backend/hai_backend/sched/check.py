@@ -9,6 +9,7 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
+from hai_backend.domain.words import counted
 from hai_backend.sched.amounts import covers, ranks_in, size_of
 from hai_backend.sched.pool import Pool
 from hai_backend.sched.spots import Need
@@ -31,7 +32,7 @@ def fault(task: SchedTask) -> str:
     if not isfinite(times):
         return "custom_rank or a time is not a finite number"
     if task.assigned_nodes and len(set(task.assigned_nodes)) != task.node_count:
-        return f"asks for {task.node_count} nodes but names {', '.join(task.assigned_nodes)}"
+        return f"asks for {counted(count, 'node')} but names {', '.join(task.assigned_nodes)}"
     return ""
 
 
@@ -100,7 +101,7 @@ def wanted(need: Need) -> str:
     gpus, cpus, memory = need.ask
     parts = [(gpus, "gpu"), (cpus, "cpu"), (memory >> 30, "GB")]
     ask = ", ".join(f"{n} {word}{'s' if n > 1 and word != 'GB' else ''}" for n, word in parts if n)
-    nodes = f"{need.count} node{'s' if need.count > 1 else ''}"
+    nodes = counted(need.count, "node")
     if need.whole:
         return f"{nodes} with {ask} each" if ask else nodes
     return f"{need.count} x ({ask})"

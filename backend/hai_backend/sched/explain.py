@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import ShareRow
+from hai_backend.domain.words import counted
 from hai_backend.sched import quota
 from hai_backend.sched.appraise import level_name
 from hai_backend.sched.check import not_yet, wanted
@@ -134,7 +135,7 @@ def out_of_quota(limits: Iterable[Limit], waiting: Waiting, group: str) -> tuple
     limit = min(limits, key=lambda limit: (limit.allowed >= units, limit.room))
     row = "in total" if limit.row is Priority.AUTO else f"at {limit.row.name}"
     text = (
-        f"needs {_nodes(units)} nodes; {waiting.task.user} may hold {_nodes(limit.allowed)} {row} "
+        f"needs {counted(units / UNIT, 'node')}; {waiting.task.user} may hold {_nodes(limit.allowed)} {row} "
         f"in {group} and holds {_nodes(limit.held)}"
     )
     exceeded = limit.allowed < units
@@ -145,7 +146,7 @@ def out_of_share(row: ShareRow, held: int, waiting: Waiting) -> tuple[WaitReason
     """The limit of its user group, for now or for ever."""
     assert row.limit is not None  # it is broken
     text = (
-        f"needs {_nodes(waiting.need.units)} nodes; user group {row.name} may hold {row.limit} "
+        f"needs {counted(waiting.need.units / UNIT, 'node')}; user group {row.name} may hold {row.limit} "
         f"in {row.group} and holds {_nodes(held)}"
     )
     exceeded = row.limit * UNIT < waiting.need.units

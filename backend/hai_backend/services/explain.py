@@ -12,6 +12,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Suspension
 from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.task import Task, TaskEvent
+from hai_backend.domain.words import counted
 from hai_backend.services.convert_flip import (
     flip_text,
     flip_to_proto,
@@ -120,7 +121,7 @@ def _group_numbers(facts: Facts) -> str:
     lost = sum(n.state is NodeState.NOT_READY for n in members)
     where = facts.task.spec.resource.group
     return (
-        f"group {where} has {len(members)} nodes: {len(usable)} usable, of which {free} are free; "
+        f"group {where} has {counted(len(members), 'node')}: {len(usable)} usable, of which {free} are free; "
         f"{cordoned} cordoned, {lost} not ready"
     )
 
@@ -132,7 +133,8 @@ def _quota_numbers(facts: Facts, wait: Wait) -> Iterator[str]:
         if row.group == group and row.priority in (wait.priority, Priority.AUTO):
             total = row.priority is Priority.AUTO
             level = "over all levels" if total else f"at {row.priority.name}"
-            yield f"{user} may hold {row.nodes} nodes in {group} {level} and holds {held[user, group, row.priority]}"
+            most, now = counted(row.nodes, "node"), held[user, group, row.priority]
+            yield f"{user} may hold {most} in {group} {level} and holds {now}"
 
 
 def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
@@ -148,14 +150,14 @@ def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
             yield from _own_tasks(facts)
         case WaitReason.NOT_ENOUGH_NODES | WaitReason.GROUP_TOO_SMALL | WaitReason.NODES_UNUSABLE:
             for group, count in _free_elsewhere(facts, nodes_held(facts.unfinished.values())):
-                yield f"group {group} has {count} free nodes"
+                yield f"group {group} has {counted(count, 'free node')}"
 
 
 def _own_tasks(facts: Facts) -> Iterator[str]:
     for row in facts.insight.obstacles.quota:
         if (lack := row.after - row.allowed) > 0:
             group = facts.task.spec.resource.group
-            yield f"stop or suspend own tasks that hold {lack:.4g} nodes in {group}"
+            yield f"stop or suspend own tasks that hold {counted(lack, 'node')} in {group}"
 
 
 def _free_elsewhere(facts: Facts, held: frozenset[str]) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.spec import NodeResourceSpec, OptionsSpec, ProfileSpec, ResourceSpec
+from hai_backend.domain.words import counted
 from hai_backend.services import limits
 from hai_backend.services.capacity import GroupCapacity
 from hai_backend.services.container_rules import container_options
@@ -117,7 +118,8 @@ def _assigned(
         rules.add(field, "names a node twice")
     if len(names) != resource.node_count:
         rules.add(
-            field, f"names {len(names)} nodes, but resource.node_count is {resource.node_count}"
+            field,
+            f"names {counted(len(names), 'node')}, but resource.node_count is {resource.node_count}",
         )
     if (group := context.capacity.get(resource.group)) is not None:
         for i, name in enumerate(names):
