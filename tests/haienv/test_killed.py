@@ -12,7 +12,7 @@ import select
 import shutil
 import signal
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,20 @@ def killed_at(step: int, line: str) -> bool:
 def _die_at(step: int) -> None:
     left = step
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def count() -> bool:
         nonlocal left
+        left -= 1
+        return left == 0
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
         touches = event in TOUCHES and ".building" not in str(arguments[0])
-        if event in CHANGES or touches or (event == "open" and _writes(arguments)):
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+        opens = event == "open" and left > 0 and _writes(arguments)
+        if (event in CHANGES or touches or opens) and count():
+            os.kill(os.getpid(), signal.SIGKILL)
+        if opens and count():  # killed with the file open, and nothing written yet
+            with suppress(OSError, TypeError):  # told of a descriptor, perhaps
+                os.open(arguments[0], arguments[2], 0o600)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
 
