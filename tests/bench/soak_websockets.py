@@ -7,17 +7,16 @@ the time and asked at the end. What is lost, doubled or closed is an error; memo
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import aiohttp
 import psutil
 
 from hai.client.container_spec import Wish, container_spec
+from tests.e2e.kernels import execute, kernel, printed
 from tests.e2e.reaching import browser, origin_of, reach, signed_in
 
 
@@ -35,13 +34,19 @@ async def _soak(web: aiohttp.ClientSession, url: str, seconds: int) -> None:
         await page.read()
     xsrf = next(c.value for c in web.cookie_jar if c.key == "_xsrf")
     headers = {"X-XSRFToken": xsrf, "Origin": origin_of(url)}
-    busy, silent = [await _kernel(web, url, headers) for _ in range(2)]
+    async with kernel(web, url, headers) as busy, kernel(web, url, headers) as silent:
+        await _listen(busy, silent, seconds)
+
+
+async def _listen(
+    busy: aiohttp.ClientWebSocketResponse, silent: aiohttp.ClientWebSocketResponse, seconds: int
+) -> None:
     code = f"import time\nfor i in range({seconds}):\n    print(i, flush=True)\n    time.sleep(1)"
-    await busy.send_json(_execute(code))
-    quiet = asyncio.ensure_future(_printed(silent))  # pings are answered by who listens
+    await busy.send_json(execute(code))
+    quiet = asyncio.ensure_future(printed(silent))  # pings are answered by who listens
     began, seen = time.monotonic(), 0
     while seen < seconds:
-        for word in (await _printed(busy)).split():
+        for word in (await printed(busy)).split():
             assert int(word) == seen, f"{word} came, not {seen}"
             seen += 1
             if seen % 60 == 0:
@@ -49,38 +54,9 @@ async def _soak(web: aiohttp.ClientSession, url: str, seconds: int) -> None:
                 print(
                     f"{time.monotonic() - began:7.0f} s: {seen} lines, {memory:.0f} MiB", flush=True
                 )
-    await silent.send_json(_execute("print('still here')"))
+    await silent.send_json(execute("print('still here')"))
     assert await quiet == "still here\n"
     print(f"both websockets lived for {time.monotonic() - began:.0f} s; nothing was lost")
-
-
-async def _kernel(
-    web: aiohttp.ClientSession, url: str, headers: dict[str, str]
-) -> aiohttp.ClientWebSocketResponse:
-    async with web.post(f"{url}api/kernels", json={"name": "python3"}, headers=headers) as made:
-        kernel = (await made.json())["id"]
-    channels = f"{url.replace('http:', 'ws:')}api/kernels/{kernel}/channels"
-    return await web.ws_connect(channels, headers={"Origin": headers["Origin"]}, max_msg_size=0)
-
-
-def _execute(code: str) -> dict[str, Any]:
-    header = {"msg_id": "1", "msg_type": "execute_request", "session": "s", "version": "5.3"}
-    return {
-        "header": {**header, "username": "", "date": ""},
-        "parent_header": {},
-        "metadata": {},
-        "content": {"code": code, "silent": False, "store_history": False, "user_expressions": {}},
-        "channel": "shell",
-        "buffers": [],
-    }
-
-
-async def _printed(socket: aiohttp.ClientWebSocketResponse) -> str:
-    async for message in socket:
-        said = json.loads(message.data)
-        if said["header"]["msg_type"] == "stream":
-            return str(said["content"]["text"])
-    raise AssertionError(f"the websocket was closed: {socket.close_code}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from hai.v1.task_pb2 import (
     Task,
 )
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, ServiceSpec, TaskSpec
+from tests.e2e.kernels import execute, kernel, printed
 from tests.e2e.reaching import PLACES, Reach, origin_of, reach, signed_in
 
 pytest.importorskip("jupyterlab")
@@ -82,9 +82,9 @@ async def test_lab_works_through_the_proxy(here: Reach, web: aiohttp.ClientSessi
     async with web.put(f"{url}api/contents/b.txt", json=_text("hello")) as refused:
         assert refused.status == 403
     assert (home_of(here, task) / "a.txt").read_text() == "hello"
-    async with _kernel(web, url, headers) as socket:
-        await socket.send_json(_execute("print(6 * 7); import time; time.sleep(2)"))
-        assert await _printed(socket) == "42\n"
+    async with kernel(web, url, headers) as socket:
+        await socket.send_json(execute("print(6 * 7); import time; time.sleep(2)"))
+        assert await printed(socket) == "42\n"
         async with web.get(f"{url}api/kernels") as answer:
             assert [k["execution_state"] for k in await answer.json()] == ["busy"]
     found = await here.client.containers.control(task.id, "jupyter", SERVICE_ACTION_RESTART)
@@ -104,19 +104,6 @@ async def _lab(here: Reach, web: aiohttp.ClientSession, task: Task, url: str) ->
     return {"X-XSRFToken": xsrf, "Origin": origin_of(url)}
 
 
-@asynccontextmanager
-async def _kernel(
-    web: aiohttp.ClientSession, url: str, headers: dict[str, str]
-) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-    """A new one, and the way to it."""
-    async with web.post(f"{url}api/kernels", json={"name": "python3"}, headers=headers) as made:
-        kernel = (await made.json())["id"]
-    channels = f"{url.replace('http:', 'ws:')}api/kernels/{kernel}/channels"
-    own = {"Origin": headers["Origin"]}
-    async with web.ws_connect(channels, headers=own, max_msg_size=0) as socket:
-        yield socket
-
-
 async def test_lab_works_below_a_path(tmp_path: Path, web: aiohttp.ClientSession) -> None:
     """Without wildcard names: base_url, XSRF cookie, a kernel's websocket."""
     async with reach(tmp_path, http_paths=True) as here:
@@ -124,9 +111,9 @@ async def test_lab_works_below_a_path(tmp_path: Path, web: aiohttp.ClientSession
         url = await signed_in(web, here.client, task.id)
         assert url.endswith(f"/t/{task.id}/main/")
         headers = await _lab(here, web, task, url)
-        async with _kernel(web, url, headers) as socket:
-            await socket.send_json(_execute("print('below a path')"))
-            assert await _printed(socket) == "below a path\n"
+        async with kernel(web, url, headers) as socket:
+            await socket.send_json(execute("print('below a path')"))
+            assert await printed(socket) == "below a path\n"
         async with web.get(url, allow_redirects=False) as top:
             assert top.headers["Location"].startswith(f"/t/{task.id}/main/lab")
 
@@ -142,9 +129,9 @@ async def test_it_is_put_away_when_nobody_uses_it_and_not_while_a_kernel_works(
         headers = await _lab(here, web, task, url)
         async with web.put(f"{url}api/contents/a.txt", json=_text("kept"), headers=headers) as made:
             assert made.status == 201
-        async with _kernel(web, url, headers) as socket:
-            await socket.send_json(_execute("import time; time.sleep(22); print('done')"))
-            assert await _printed(socket) == "done\n"
+        async with kernel(web, url, headers) as socket:
+            await socket.send_json(execute("import time; time.sleep(22); print('done')"))
+            assert await printed(socket) == "done\n"
             done = time.time()
             away = await here.until(task.id, lambda t: t.state == TASK_STATE_SUSPENDED)
         assert time.time() - done >= 10
@@ -160,26 +147,6 @@ async def test_it_is_put_away_when_nobody_uses_it_and_not_while_a_kernel_works(
 
 def _text(content: str) -> dict[str, str]:
     return {"type": "file", "format": "text", "content": content}
-
-
-def _execute(code: str) -> dict[str, Any]:
-    header = {"msg_id": "1", "msg_type": "execute_request", "session": "s", "version": "5.3"}
-    return {
-        "header": {**header, "username": "", "date": ""},
-        "parent_header": {},
-        "metadata": {},
-        "content": {"code": code, "silent": False, "store_history": False, "user_expressions": {}},
-        "channel": "shell",
-        "buffers": [],
-    }
-
-
-async def _printed(socket: aiohttp.ClientWebSocketResponse) -> str:
-    async for message in socket:
-        said = json.loads(message.data)
-        if said["header"]["msg_type"] == "stream":
-            return str(said["content"]["text"])
-    raise AssertionError("the kernel said nothing")
 
 
 async def test_reclaim_gives_notice_and_the_container_returns(here: Reach) -> None:
