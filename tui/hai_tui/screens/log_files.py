@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import subprocess
@@ -52,15 +51,11 @@ class LogFiles(Page):
             self.run_worker(self.reported(work), group="actions")
 
     async def _save_to(self, pane: LogPane, path: Path) -> None:
-        if await asyncio.to_thread(path.exists) and not await self.confirm(
-            text("logs.exists", path=path)
-        ):
-            return
-        try:
+        async def lines() -> str:
             count = await self._write(pane, path, lambda line: line.text)
-            self.hai.say(text("logs.saved", path=path, lines=f"{count:,}"))
-        except OSError as error:
-            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
+            return text("logs.saved", path=path, lines=f"{count:,}")
+
+        await self.save(path, lines)
         self.tell()
 
     async def _write(self, pane: LogPane, path: Path, form: Callable[[Line], str]) -> int:

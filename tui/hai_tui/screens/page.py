@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from rich.text import Text
@@ -200,6 +202,16 @@ class Page(Screen[None]):
     async def confirm(self, question: str, typed: str = "") -> bool:
         """Ask; with `typed` that word must be written out. Call it from a handler of an action."""
         return await self.hai.push_screen_wait(Confirm(question, typed))
+
+    async def save(self, path: Path, write: Callable[[], Awaitable[str]]) -> None:
+        """Write a file, asked first where it would replace one; `write` answers with what is said then."""
+        exists = await asyncio.to_thread(path.exists)
+        if exists and not await self.confirm(text("logs.exists", path=path)):
+            return
+        try:
+            self.hai.say(await write())
+        except OSError as error:
+            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
 
     def ask_line(self, question: Question) -> None:
         """Ask for one line at the bottom."""

@@ -43,14 +43,9 @@ class DraftFiles(Page):
 
     def _save(self, name: str) -> None:
         if name.strip():
-            self.start(self._save_to(Path(name.strip()).expanduser()))
+            path = Path(name.strip()).expanduser()
+            self.start(self.save(path, lambda: self._write(path)))
 
-    async def _save_to(self, path: Path) -> None:
-        exists = await asyncio.to_thread(path.exists)
-        if exists and not await self.confirm(text("logs.exists", path=path)):
-            return
-        try:
-            await asyncio.to_thread(path.write_text, self.draft.text, "utf-8")
-            self.hai.say(text("said.picture", path=path))
-        except OSError as error:
-            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
+    async def _write(self, path: Path) -> str:
+        await asyncio.to_thread(path.write_text, self.draft.text, "utf-8")
+        return text("said.picture", path=path)
