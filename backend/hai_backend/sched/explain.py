@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import ShareRow
-from hai_backend.domain.words import counted
+from hai_backend.domain.words import counted, shown
 from hai_backend.sched import quota
 from hai_backend.sched.appraise import level_name
 from hai_backend.sched.check import not_yet, wanted
@@ -166,4 +166,4 @@ def _now(pool: Pool, need: Need) -> Iterator[int]:
 
 
 def _nodes(units: int) -> str:
-    return f"{units / UNIT:.4g}"
+    return shown(units / UNIT)
