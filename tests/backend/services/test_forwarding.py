@@ -47,6 +47,7 @@ class Leader(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     async def refuse(self, requests: AsyncIterator[bytes], context: Any) -> None:
         trailer = ((DETAILS, b"\x01\x02"), ("more", "x"))
+        await anext(requests)  # as real services do; see the two that take each other for the leader
         await context.abort(C.FAILED_PRECONDITION, "not so", trailer)
 
     async def wait(self, requests: AsyncIterator[bytes], context: Any) -> None:
@@ -175,7 +176,8 @@ async def test_two_servers_that_each_take_the_other_for_the_leader_pass_nothing_
         stack.push_async_callback(back.close)
         board.to(back)
         channel = await stack.enter_async_context(aio.insecure_channel(first))
-        with pytest.raises(aio.AioRpcError, match="does not lead any more") as caught:
+        # grpc.aio forgets a refusal that comes while the request is still being written.
+        with pytest.raises(aio.AioRpcError, match="does not lead any more|was lost") as caught:
             await channel.unary_unary("/hai.test/echo")(b"", timeout=10)
     assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
 
