@@ -1,6 +1,7 @@
 # make check: everything a change must pass. `make` alone shows the targets.
 PYTHON ?= python
-NPROC  := $(shell nproc)
+BESIDE := -n $(shell nproc) --dist loadgroup
+ALONE  := --last-failed --last-failed-no-failures none -rpf
 
 .PHONY: help check format lint types contracts proto test test-postgres e2e-k8s bench mutate docs schema
 help:
@@ -24,12 +25,13 @@ proto: ## generate the stubs beside the .proto files
 proto-lint: ## buf lint, and buf breaking against the last released contract
 	cd proto && buf lint && buf breaking --against baseline.binpb
 
-test: ## all tests, in parallel
-	$(PYTHON) -m pytest -n $(NPROC) --dist loadgroup tests
+test: ## all tests, in parallel; what failed beside others is tried once more alone, and named
+	$(PYTHON) -m pytest $(BESIDE) tests || $(PYTHON) -m pytest $(ALONE) tests
 
+ON_STORE := tests/backend/services tests/backend/loops tests/contract/test_client_contract.py
+test-postgres: export HAI_TEST_STORE = postgres
 test-postgres: ## what runs on a store, once more on PostgreSQL (HAI_TEST_POSTGRES)
-	HAI_TEST_STORE=postgres $(PYTHON) -m pytest -n $(NPROC) --dist loadgroup \
-	  tests/backend/services tests/backend/loops tests/contract/test_client_contract.py
+	$(PYTHON) -m pytest $(BESIDE) $(ON_STORE) || $(PYTHON) -m pytest $(ALONE) $(ON_STORE)
 
 e2e-k8s: ## the main job on a real cluster: KUBECONFIG and HAI_E2E_IMAGE (docs/operate.md says what else)
 	$(PYTHON) -m pytest -m k8s tests/e2e tests/contract
