@@ -1,7 +1,7 @@
-"""The streams from the platform to the board: one of tasks, one of nodes, and once what has finished before.
+"""The one stream from the platform to the board, and once a list of what has finished before.
 
-After a loss the board says so at once, and the streams go on from the last version. The client's own patience is not
-used: it would hide for how long nobody has answered.
+After a loss the board says so at once, and the stream goes on from the last version of the tasks; nodes are few and
+begin anew.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hai.client.backoff import delays
 from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.v1.task_service_pb2 import TASK_VIEW_BASIC
+from hai.v1.watch_service_pb2 import WatchResponse
 from hai_jupyter import failures
 from hai_jupyter.board import Board
 from hai_jupyter.link import Link
@@ -47,21 +48,26 @@ class Upstream:
                 self._board.reset()
             self._client = client
         async with asyncio.TaskGroup() as streams:
-            streams.create_task(self._nodes(client))
-            streams.create_task(self._tasks(client, streams))
+            streams.create_task(self._watch(client, streams))
 
-    async def _tasks(self, client: Client, streams: asyncio.TaskGroup) -> None:
-        """A watch that begins at 0 shows unfinished tasks only, so the others are listed once, after it has begun."""
+    async def _watch(self, client: Client, streams: asyncio.TaskGroup) -> None:
+        """Tasks from 0 on are unfinished ones only, so the others are listed once, after the stream has begun."""
         past_wanted = self._board.version == 0
-        watch = client.tasks.watch(after_version=self._board.version, patience=0)
+        watch = client.watches.tasks_and_nodes(tasks_after=self._board.version)
         async with aclosing(watch) as answers:
             async for answer in answers:
                 self._waits = delays()
-                self._board.put_tasks(answer.tasks, answer.version)
+                self._take(answer)
                 self._board.say(link=UP)
-                if past_wanted:
+                if past_wanted and answer.HasField("tasks"):
                     past_wanted = False
                     streams.create_task(self._past(client))
+
+    def _take(self, answer: WatchResponse) -> None:
+        if answer.HasField("tasks"):
+            self._board.put_tasks(answer.tasks.tasks, answer.tasks.version)
+        else:
+            self._board.put_nodes(answer.nodes.nodes)
 
     async def _past(self, client: Client) -> None:
         batch = []
@@ -76,11 +82,6 @@ class Upstream:
                 if self._board.tasks + len(batch) >= self._max_tasks:
                     break
         self._board.put_tasks(batch)
-
-    async def _nodes(self, client: Client) -> None:
-        async with aclosing(client.nodes.watch(patience=0)) as answers:
-            async for answer in answers:
-                self._board.put_nodes(answer.nodes)
 
 
 def _first(group: BaseExceptionGroup[HaiError]) -> HaiError:

@@ -2,11 +2,13 @@
 
 A real JupyterLab in a dev container: one kernel counts aloud once a second, the websocket of another one is silent all
 the time and asked at the end. What is lost, doubled or closed is an error; memory of the server is shown every minute.
+SIGTERM ends it early, with the same questions at the end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from pathlib import Path
@@ -44,8 +46,10 @@ async def _listen(
     code = f"import time\nfor i in range({seconds}):\n    print(i, flush=True)\n    time.sleep(1)"
     await busy.send_json(execute(code))
     quiet = asyncio.ensure_future(printed(silent))  # pings are answered by who listens
+    enough = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, enough.set)
     began, seen = time.monotonic(), 0
-    while seen < seconds:
+    while seen < seconds and not enough.is_set():
         for word in (await printed(busy)).split():
             assert int(word) == seen, f"{word} came, not {seen}"
             seen += 1

@@ -370,6 +370,22 @@ async def test_a_watch_of_nodes(client: Client) -> None:
     await watch.aclose()
 
 
+async def test_tasks_and_nodes_on_one_stream(client: Client) -> None:
+    old = await client.tasks.create(spec("old"))
+    async with (
+        asyncio.timeout(10),
+        aclosing(client.watches.tasks_and_nodes(tasks_after=old.version)) as answers,
+    ):
+        new, node = await client.tasks.create(spec("new")), (await client.nodes.list())[0]
+        await client.nodes.uncordon(node.name)
+        tasks: set[int] = set()
+        while new.id not in tasks or node.cordoned:
+            answer = await anext(answers)
+            tasks |= {task.id for task in answer.tasks.tasks}
+            node = next((n for n in answer.nodes.nodes if n.name == node.name), node)
+    assert old.id not in tasks
+
+
 async def test_quotas(client: Client) -> None:
     me = (await client.users.whoami()).user.name
     await client.users.set_quota(Quota(subject=me, group="default", priority=30, nodes=2))

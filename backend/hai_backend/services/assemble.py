@@ -57,6 +57,7 @@ from hai_backend.services.task_service import TaskService
 from hai_backend.services.tunnel_service import TunnelRooms, TunnelService
 from hai_backend.services.usage_service import UsageService
 from hai_backend.services.user_service import UserService
+from hai_backend.services.watch_service import WatchService
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_service import WorkspaceService
@@ -135,16 +136,15 @@ def servicers(parts: Parts) -> Servicers:
     images = Images(
         parts.store, parts.registries, parts.clock, _checking(parts), parts.launcher_images
     )
+    tasks = TaskService(_task_rooms(parts, capacity, images))
+    groups = NodeGroups(_group_rooms(parts, capacity))
+    nodes = NodeService(
+        parts.cluster, board, access, groups, parts.scheduling, parts.watched_labels
+    )
     return Servicers(
-        tasks=TaskService(_task_rooms(parts, capacity, images)),
-        nodes=NodeService(
-            parts.cluster,
-            board,
-            access,
-            NodeGroups(_group_rooms(parts, capacity)),
-            parts.scheduling,
-            parts.watched_labels,
-        ),
+        tasks=tasks,
+        nodes=nodes,
+        watches=WatchService(tasks, nodes),
         users=UserService(
             parts.directory,
             parts.ledger,

@@ -162,6 +162,7 @@ _TABLE = {
         "WatchWorkspace": _LOOK,
     },
     "LogService": {"TailLogs": _LOOK},
+    "WatchService": {"Watch": _LOOK},
     "UsageService": {
         "ListTaskUsage": _LOOK,
         "ListClusterUsage": _LOOK,

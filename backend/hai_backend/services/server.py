@@ -36,6 +36,7 @@ from hai.v1 import (
     tunnel_service_pb2_grpc,
     usage_service_pb2_grpc,
     user_service_pb2_grpc,
+    watch_service_pb2_grpc,
     workspace_service_pb2_grpc,
 )
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
@@ -78,6 +79,7 @@ class Servicers:
     server: server_service_pb2_grpc.ServerServiceServicer
     tunnels: tunnel_service_pb2_grpc.TunnelServiceServicer
     containers: container_service_pb2_grpc.ContainerServiceServicer
+    watches: watch_service_pb2_grpc.WatchServiceServicer
     agents: agent_service_pb2_grpc.AgentServiceServicer | None = None
 
 
@@ -168,6 +170,7 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
         (audit_service_pb2_grpc.add_AuditServiceServicer_to_server, servicers.audit),
         (tunnel_service_pb2_grpc.add_TunnelServiceServicer_to_server, servicers.tunnels),
         (container_service_pb2_grpc.add_ContainerServiceServicer_to_server, servicers.containers),
+        (watch_service_pb2_grpc.add_WatchServiceServicer_to_server, servicers.watches),
         (server_service_pb2_grpc.add_ServerServiceServicer_to_server, servicers.server),
         (agent_service_pb2_grpc.add_AgentServiceServicer_to_server, servicers.agents),
     ]

@@ -22,6 +22,7 @@ from hai.client.tasks import Tasks
 from hai.client.tunnels import Tunnels
 from hai.client.usage import Usage
 from hai.client.users import Users
+from hai.client.watches import Watches
 from hai.client.workspaces import Workspaces
 
 
@@ -34,6 +35,7 @@ class Client:
         self.users = Users(self._transport)
         self.tasks = Tasks(self._transport)
         self.nodes = Nodes(self._transport)
+        self.watches = Watches(self._transport)
         self.artifacts = Artifacts(self._transport)
         self.containers = Containers(self._transport)
         self.datasets = Datasets(self._transport)

@@ -22,6 +22,7 @@ from hai.client.fake_ports import FakePortService
 from hai.client.fake_storage import FakeStorageService
 from hai.client.fake_tasks import FakeLogService, FakeTaskService
 from hai.client.fake_usage import FakeAuditService, FakeUsageService
+from hai.client.fake_watches import FakeWatchService
 from hai.client.fake_workspaces import FakeWorkspaceService
 from hai.client.fake_world import World, finish, make_node, start_run, suspend_run
 from hai.client.profile import Profile
@@ -46,6 +47,7 @@ from hai.v1.usage_service_pb2 import ClusterPoint, UsagePoint
 from hai.v1.usage_service_pb2_grpc import UsageServiceStub
 from hai.v1.user_pb2 import ROLE_ADMIN, User
 from hai.v1.user_service_pb2_grpc import UserServiceStub
+from hai.v1.watch_service_pb2_grpc import WatchServiceStub
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 
 _ADDRESS = "fake:0"
@@ -73,6 +75,7 @@ class FakeTransport:
             AuditServiceStub: FakeAuditService(world),
             UserServiceStub: FakeUserService(world),
             ServerServiceStub: FakeServerService(world),
+            WatchServiceStub: FakeWatchService(world),
             WorkspaceServiceStub: FakeWorkspaceService(world),
         }
 

@@ -32,6 +32,7 @@ from hai.v1.task_service_pb2_grpc import TaskServiceStub
 from hai.v1.tunnel_service_pb2_grpc import TunnelServiceStub
 from hai.v1.usage_service_pb2_grpc import UsageServiceStub
 from hai.v1.user_service_pb2_grpc import UserServiceStub
+from hai.v1.watch_service_pb2_grpc import WatchServiceStub
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.errors import HaiError, NotFound
 from hai_backend.domain.image import ImageReference
@@ -251,6 +252,7 @@ class Caller:
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
         self.tasks = self._bound(TaskServiceStub(channel))
         self.nodes = self._bound(NodeServiceStub(channel))
+        self.watches = self._bound(WatchServiceStub(channel))
         self.users = self._bound(UserServiceStub(channel))
         self.logs = self._bound(LogServiceStub(channel))
         self.ports = self._bound(PortServiceStub(channel))

@@ -467,6 +467,7 @@ TABLE: Mapping[str, Row] = {
         },
         "AuditService": {"ListAuditRows": Row(nothing, SEE_ALL)},
         "ServerService": {"GetServerInfo": Row(nothing, OPEN)},
+        "WatchService": {"Watch": Row(lambda t: {"tasks": {}, "nodes": {}}, LOOK)},
         "TunnelService": {"OpenTunnel": Row(an_opening, REACH_IN)},
         "ContainerService": CONTAINERS,
         "AgentService": {"Attach": Row(a_hello, ATTACH), "Carry": Row(a_carrying, CARRY)},

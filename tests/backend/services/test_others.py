@@ -12,6 +12,7 @@ import pytest
 from hai.v1 import log_service_pb2, node_pb2, user_pb2
 from hai.v1 import node_service_pb2 as npb
 from hai.v1 import user_service_pb2 as upb
+from hai.v1.watch_service_pb2 import WatchRequest
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.logs.lines import stamp
@@ -57,6 +58,13 @@ async def test_a_watch_sees_nodes_and_tenants_change_and_resumes(platform: Any) 
     assert [(n.name, len(n.tenants)) for n in third.nodes] == [("n0", 1)]
     assert first.version < second.version < third.version
     again.cancel()
+
+
+async def test_a_watch_of_nothing_is_refused(platform: Any) -> None:
+    ada = await platform.caller("ada")
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await ada.watches.Watch(WatchRequest()).read()
+    assert refused.value.code() is C.INVALID_ARGUMENT
 
 
 async def test_groups_and_their_numbers(platform: Any) -> None:
