@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+import msgspec
+
 from hai_backend.domain.node import Labels
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Progress, Suspension
@@ -41,12 +43,11 @@ _PROGRESS = tuple(f.name for f in fields(Progress))
 
 def dump_names(names: Sequence[str]) -> str:
     """A list of short strings as a JSON text."""
-    return _encode(names) if names else "[]"
+    return msgspec.json.encode(names).decode()
 
 
-def load_names(text: str) -> tuple[str, ...]:
-    """The strings that `dump_names` wrote."""
-    return () if text == "[]" else tuple(json.loads(text))
+load_names = msgspec.json.Decoder(tuple[str, ...]).decode
+"""The strings that `dump_names` wrote."""
 
 
 def dump_labels(labels: Labels) -> str:
