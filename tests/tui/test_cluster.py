@@ -130,7 +130,7 @@ async def test_the_map_is_live(server, drive, submit, client, size) -> None:
         await submit("train")
         await tui.shows("□ 1 free", "◆ 1 yours")
         await submit("wide", nodes=2, priority=10)
-        await tui.shows("○ 1 wait")
+        await tui.shows("○ 1 waits")
         await tui.press("/", *"train", "enter")
         await tui.shows("1 train (admin) rank 0")
 
@@ -237,7 +237,7 @@ async def test_a_node_says_who_is_on_it_and_who_waits(server, drive, submit, cli
     await submit("next")
     name = (await client.nodes.list())[0].name
     async with drive(server.profile, start=f"node {name}", size=(120, 30)) as tui:
-        await tui.shows(name, "1 train (admin) rank", "next", "1 tasks wait in default")
+        await tui.shows(name, "1 train (admin) rank", "next", "1 task waits in default")
         await tui.shows("the first that one node is enough for: 2 next")
         await tui.press("enter")
         await tui.shows("› task 2")

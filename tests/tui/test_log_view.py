@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
-from hai_tui.logs.rows import rows_of
+from hai_tui.logs.kept_rows import KeptRows
+from hai_tui.logs.rows import Look, rows_of
 from hai_tui.logs.window import Change, Line, Window
 from hai_tui.widgets.log_view import LogView
 
@@ -60,9 +59,8 @@ def test_rows_that_are_renewed_are_those_of_all_lines(
     bundles, filtered: bool, together: int
 ) -> None:
     window = Window(20_000)
-    view = LogView(window, str)
-    if filtered:
-        view.look = replace(view.look, only=lambda line: "7" in line.text)
+    look = Look(only=(lambda line: "7" in line.text) if filtered else None)
+    kept = KeptRows(window, look)
     total, number = Change(), 0
     for step, bundle in enumerate(bundles, start=1):
         lines = []
@@ -71,6 +69,6 @@ def test_rows_that_are_renewed_are_those_of_all_lines(
             lines.append(Line(run, rank, 0.0, f"line {number} " + "." * 2000, redraw))
         total += window.append(lines, str(number))
         if step % together == 0:
-            view._update(total)
+            kept.apply(total)
             total = Change()
-            assert view.rows == rows_of(window, view.look)
+            assert kept.rows == rows_of(window, look)

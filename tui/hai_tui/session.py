@@ -34,7 +34,8 @@ HISTORY = 2000
 """Finished tasks that are loaded at once, the newest; a filter asks the server for more."""
 
 
-def _connect(profile: Profile) -> Client:
+def connect(profile: Profile) -> Client:
+    """The client of a profile."""
     from hai.client.client import Client
 
     return Client(profile)
@@ -49,7 +50,7 @@ class Session:
         profile: Profile,
         clock: Callable[[], float],
         *,
-        connect: Connect = _connect,
+        connect: Connect = connect,
         changed: Callable[[set[int]], None] = lambda ids: None,
         known: Callable[[], None] = lambda: None,
         failed: Callable[[BaseException], None] = lambda error: None,

@@ -139,5 +139,5 @@ def _headings(last: tuple[str, str], node: Node) -> Iterable[str]:
 def _summary(node: Node) -> str:
     parts = [node_status(node)]
     if node.gpus:
-        parts.append(f"{_gpus(node)} GPUs")
+        parts.append(f"{_gpus(node)} {'GPU' if node.gpus == 1 else 'GPUs'}")
     return "  ".join([*parts, _holders(node)])

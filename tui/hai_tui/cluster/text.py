@@ -45,13 +45,8 @@ def node_card(node: Node, user: str, tones: Tones, *, use: str = "", tenants: in
             printable(node.reason), tones["bad" if word == "NOT_READY" else "held"]
         )
     for tenant in node.tenants[:tenants]:
-        told = text(
-            "node.tenant",
-            task=tenant.task_id,
-            name=tenant.task_name,
-            user=tenant.user,
-            rank=tenant.rank,
-        )
+        task = f"{tenant.task_id} {tenant.task_name}".rstrip()
+        told = text("node.tenant", task=task, user=tenant.user, rank=tenant.rank)
         card.append("\n").append(printable(told))
     if len(node.tenants) > tenants:
         card.append("\n").append(text("node.more", count=len(node.tenants) - tenants), "dim")

@@ -47,7 +47,8 @@ def _node(node: Node, user: str) -> Branch:
 
 
 def _tenant(node: Node, tenant: NodeTenant) -> Branch:
-    told = f"{tenant.task_id} {tenant.task_name} ({tenant.user})  rank {tenant.rank}"
+    task = f"{tenant.task_id} {tenant.task_name}".rstrip()
+    told = f"{task} ({tenant.user})  rank {tenant.rank}"
     depth = 3 if node.zone else 2
     key = f"t/{node.name}/{tenant.task_id}/{tenant.rank}"
     return Branch(key, depth, Cell(told, "quiet"), node.name, tenant.task_id)

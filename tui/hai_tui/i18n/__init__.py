@@ -6,6 +6,8 @@ Each screen keeps its own table in a module here; a key that no table has is loo
 from __future__ import annotations
 
 from importlib import import_module
+from string import Formatter
+from typing import Any
 
 from hai_tui.cli.texts import TEXTS, language
 
@@ -22,9 +24,22 @@ _TEXTS: dict[str, tuple[str, str]] = {
 def text(key: str, /, **values: object) -> str:
     """The sentence of that key in the user's language."""
     sentence = _TEXTS[key][language() == "zh"]
-    return sentence.format(**values) if values else sentence
+    return _SENTENCES.vformat(sentence, (), values) if values else sentence
 
 
 def known(key: str) -> bool:
     """True when some table has that key."""
     return key in _TEXTS
+
+
+class _Sentences(Formatter):
+    """`{count:node|nodes}` becomes `1 node`, `2 nodes`."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        one, counts, many = format_spec.partition("|")
+        if not counts:
+            return super().format_field(value, format_spec)
+        return f"{value} {one if str(value) == '1' else many}"
+
+
+_SENTENCES = _Sentences()

@@ -29,6 +29,11 @@ class Source:
     run: int = 0
 
     @property
+    def words(self) -> str:
+        """How it is asked for behind `:logs`."""
+        return " ".join((str(self.task), ",".join(map(str, self.ranks)))).rstrip()
+
+    @property
     def labelled(self) -> bool:
         """True when lines of several ranks may be mixed."""
         return len(self.ranks) != 1

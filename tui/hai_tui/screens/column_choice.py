@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import SelectionList
 from textual.widgets.selection_list import Selection
 
 from hai_tui.i18n import text
 from hai_tui.widgets.columns import Column
+from hai_tui.widgets.ticks import TickList
 
 _NEVER = ("id", "name", "status")
 
@@ -33,7 +33,7 @@ class ColumnScreen(ModalScreen[list[str] | None]):
     ColumnScreen { align: center middle; background: $background 60%; }
     ColumnScreen > Vertical { width: 60; max-width: 95%; height: auto; max-height: 90%;
         border: round $primary; background: $surface; }
-    ColumnScreen SelectionList, ColumnScreen SelectionList:focus { height: auto; max-height: 22;
+    ColumnScreen TickList, ColumnScreen TickList:focus { height: auto; max-height: 22;
         border: none; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,C", "done", show=False)]
@@ -46,11 +46,11 @@ class ColumnScreen(ModalScreen[list[str] | None]):
         """One line a column."""
         with Vertical() as box:
             box.border_title = text("columns.title")
-            yield SelectionList[str](
+            yield TickList(
                 *(Selection(c.title, c.key, c.key in self._shown) for c in self._columns)
             )
 
     def action_done(self) -> None:
         """Close with the answer, in the table's order."""
-        picked = set(self.query_one(SelectionList).selected)
+        picked = set(self.query_one(TickList).selected)
         self.dismiss([column.key for column in self._columns if column.key in picked])

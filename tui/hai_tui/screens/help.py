@@ -106,5 +106,8 @@ def _table(rows: Iterable[tuple[str, str, str]]) -> Table:
 
 
 def _sentence(told: str, refused: str) -> Text:
-    sentence = Text(told, "dim" if refused else "")
-    return sentence.append(f" · {refused}", "italic") if refused else sentence
+    if not refused:
+        return Text(told)
+    if told in refused:  # most refusals begin with what is refused
+        return Text(refused, "dim italic")
+    return Text(told, "dim").append(f" · {refused}", "italic")

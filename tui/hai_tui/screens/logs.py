@@ -39,6 +39,19 @@ class LogsPage(LogFiles):
         """The logs, below one another."""
         return Vertical()
 
+    def title_text(self) -> str:
+        """Which logs are open now."""
+        names = " + ".join(pane.source.words for pane in self.panes)
+        return f"{self.entry.title} {names}" if names else super().title_text()
+
+    def becomes(self, words: Sequence[str]) -> bool:
+        """One of its logs may be what is wanted; it gets the keyboard."""
+        found = next((p for p in self.panes if p.source.words == " ".join(words)), None)
+        if found is None:
+            return (not self.panes or len(words) > 2) and super().becomes(words)
+        found.view.focus()
+        return True
+
     def opened(self) -> None:
         """Open the log that the page was asked for."""
         self.run_worker(self.reported(self._open(self._asked, self._ranks)))
@@ -88,7 +101,7 @@ class LogsPage(LogFiles):
         if event.pane is self.pane:
             self.tell()
 
-    def on_log_view_scrolled(self, event: LogView.Scrolled) -> None:
+    def on_log_view_moved(self, event: LogView.Moved) -> None:
         """Another place, and perhaps not following any more."""
         for pane in self.panes:
             if pane.view is event.view:
@@ -139,11 +152,14 @@ class LogsPage(LogFiles):
         await self._runs(pane)
 
     async def _runs(self, pane: LogPane) -> None:
-        client = await self.hai.session.client()
-        task = await client.tasks.get(pane.source.task)
-        pane.task_name, pane.runs = task.name, await client.tasks.runs(pane.source.task)
-        pane.head()
-        pane.view.refresh()
+        session, id = self.hai.session, pane.source.task
+        client = await session.client()
+        task = await session.insist(lambda: client.tasks.get(id))
+        runs = await session.insist(lambda: client.tasks.runs(id))
+        if pane.is_mounted:
+            pane.task_name, pane.runs = task.name, runs
+            pane.head()
+            pane.view.refresh()
 
     # Moving.
 
@@ -192,8 +208,13 @@ class LogsPage(LogFiles):
     # Looking for text.
 
     def _ask_search(self) -> None:
+        before = self.pane.words if self.pane is not None else ""
         question = Question(
-            text("logs.ask.search"), self._search, changed=self._mark, history=tuple(self._history)
+            text("logs.ask.search"),
+            self._search,
+            changed=self._mark,
+            cancelled=lambda: self._mark(before),
+            history=tuple(self._history),
         )
         self.ask_line(question)
 
@@ -206,7 +227,8 @@ class LogsPage(LogFiles):
         self._mark(words)
         if words:
             self._history = [words, *(each for each in self._history if each != words)][:50]
-            self.run_worker(self.reported(self._next(back=False)), group="actions")
+            at_end = self.pane is not None and self.pane.view.following
+            self.run_worker(self.reported(self._next(back=at_end)), group="actions")
 
     async def _next(self, *, back: bool) -> None:
         pane = self.pane
@@ -226,14 +248,23 @@ class LogsPage(LogFiles):
         pane.flush()
         self.tell()
         if line is None:
-            self.hai.say(text("logs.no_more_hits", wanted=wanted.pattern))
+            way = "above" if back else "below"
+            self.hai.say(text(f"logs.no_more_hits.{way}", wanted=wanted.pattern))
         else:
             pane.view.show_hit(line)
 
     def _ask_only(self) -> None:
         if self.pane is not None:
             only = self.pane.only
-            self.ask_line(Question(text("logs.ask.only"), self._only, only, changed=self._only))
+            self.ask_line(
+                Question(
+                    text("logs.ask.only"),
+                    self._only,
+                    only,
+                    changed=self._only,
+                    cancelled=lambda: self._only(only),
+                )
+            )
 
     def _only(self, words: str) -> None:
         if self.pane is not None:

@@ -206,12 +206,12 @@ class Page(Screen[None]):
     async def save(self, path: Path, write: Callable[[], Awaitable[str]]) -> None:
         """Write a file, asked first where it would replace one; `write` answers with what is said then."""
         exists = await asyncio.to_thread(path.exists)
-        if exists and not await self.confirm(text("logs.exists", path=path)):
+        if exists and not await self.confirm(text("save.exists", path=path)):
             return
         try:
             self.hai.say(await write())
         except OSError as error:
-            self.hai.say(text("logs.cannot_save", path=path, error=error.strerror), warning=True)
+            self.hai.say(text("save.cannot", path=path, error=error.strerror), warning=True)
 
     def ask_line(self, question: Question) -> None:
         """Ask for one line at the bottom."""

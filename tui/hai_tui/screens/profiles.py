@@ -22,7 +22,8 @@ class ProfileScreen(ModalScreen[str | None]):
     ProfileScreen { align: center middle; background: $background 60%; }
     ProfileScreen > Vertical { width: 70; max-width: 95%; height: auto; max-height: 80%;
         border: round $primary; background: $surface; padding: 0 1; }
-    ProfileScreen OptionList { height: auto; max-height: 16; border: none; background: $surface; }
+    ProfileScreen OptionList, ProfileScreen OptionList:focus { height: auto; max-height: 16;
+        border: none; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", show=False)]
 
@@ -36,6 +37,12 @@ class ProfileScreen(ModalScreen[str | None]):
             box.border_title = text("profile.title")
             yield OptionList(*(self._option(name) for name in profiles.names()), markup=False)
             yield Label(text("profile.keys"), markup=False)
+
+    def on_mount(self) -> None:
+        """The cursor begins on the current one."""
+        names = profiles.names()
+        if self._current in names:
+            self.query_one(OptionList).highlighted = list(names).index(self._current)
 
     def _option(self, name: str) -> Option:
         sign = "●" if name == self._current else " "

@@ -48,4 +48,4 @@ class DraftFiles(Page):
 
     async def _write(self, path: Path) -> str:
         await asyncio.to_thread(path.write_text, self.draft.text, "utf-8")
-        return text("said.picture", path=path)
+        return text("said.saved", path=path)

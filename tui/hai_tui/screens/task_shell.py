@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hai_tui.i18n import text
-from hai_tui.session import _connect
+from hai_tui.session import connect
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
@@ -18,7 +18,7 @@ def why_no_shell(hai: HaiApp, task: Task | None) -> str:
     """Why there is none; empty: there is."""
     from hai_tui.status import status_of
 
-    if hai.options.connect is not _connect:
+    if hai.options.connect is not connect:
         return text("shell.made_up")
     running = task is not None and status_of(task) == "RUNNING"
     return "" if running else text("shell.not_running")

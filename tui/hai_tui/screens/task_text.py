@@ -36,11 +36,7 @@ def stamp(state: str, tones: Tones) -> Text:
 
 def summary(task: Task, waiting: Waiting, now: float, tones: Tones) -> Text:
     """Two lines above the tabs: state and size; why it is so."""
-    nodes = (
-        text("task.nodes.one")
-        if task.node_count == 1
-        else text("task.nodes", count=task.node_count)
-    )
+    nodes = text("task.nodes", count=task.node_count)
     group = task.group + (f"#{task.zone}" if task.zone else "")
     parts = [
         f"{'★ ' if task.starred else ''}{task.id} {printable(task.name)}",

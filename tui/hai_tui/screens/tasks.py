@@ -62,6 +62,7 @@ class TasksPage(TaskListPage):
             value=before,
             placeholder=text("filter.placeholder"),
             changed=lambda line: self.apply_filter(line, older=False),
+            wrong=lambda: bool(self._error),
             cancelled=lambda: self.apply_filter(before),
             history=self.hai.state.words("filters"),
         )
@@ -69,13 +70,9 @@ class TasksPage(TaskListPage):
 
     def _filtered(self, line: str) -> None:
         self.apply_filter(line)
-        if line.strip() and not self._error:
+        if line.strip():
             earlier = [each for each in self.hai.state.words("filters") if each != line]
             self.hai.state.put("filters", [line, *earlier][:50])
-        elif self._error:
-            self.hai.say(self._error, warning=True)
-            self._error = ""
-            self.write_status()
 
     def _clear(self) -> None:
         if self.table.marked:

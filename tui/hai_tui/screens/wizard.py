@@ -13,12 +13,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.widgets import Button, Checkbox, Input, Label
+from textual.widgets import Button, Input, Label
 
 from hai.client import profile as profiles
 from hai.client.errors import HaiError
 from hai.client.profile import Profile
 from hai_tui.i18n import text
+from hai_tui.widgets.ticks import Tick
 
 if TYPE_CHECKING:
     from hai_tui.app import HaiApp
@@ -33,7 +34,7 @@ class WizardScreen(Screen[None]):
         border: round $primary; background: $surface; }
     WizardScreen Label { width: 1fr; margin-top: 1; }
     WizardScreen Input, WizardScreen Input:focus { border: none; height: 1; background: $panel; padding: 0 1; }
-    WizardScreen Checkbox, WizardScreen Checkbox:focus { border: none; padding: 0;
+    WizardScreen Tick, WizardScreen Tick:focus { border: none; padding: 0;
         background: $surface; margin-top: 1; }
     WizardScreen Horizontal { height: auto; margin-top: 1; }
     WizardScreen Button { margin-right: 2; }
@@ -54,7 +55,7 @@ class WizardScreen(Screen[None]):
             yield Input(id="server", placeholder="hai.example.org:7450", compact=True)
             yield Label(text("wizard.token"), markup=False)
             yield Input(id="token", password=True, compact=True)
-            yield Checkbox(text("wizard.insecure"), id="insecure", compact=True)
+            yield Tick(text("wizard.insecure"), id="insecure", compact=True)
             with Horizontal():
                 yield Button(text("wizard.connect"), id="connect", variant="primary", compact=True)
                 yield Button(text("wizard.up"), id="up", compact=True)
@@ -85,7 +86,7 @@ class WizardScreen(Screen[None]):
             self._say(text("wizard.no.server"))
             return
         token = self.query_one("#token", Input).value.strip()
-        insecure = self.query_one("#insecure", Checkbox).value
+        insecure = self.query_one("#insecure", Tick).value
         profile = Profile("default", server, token, "", insecure)
         self.run_worker(self._try(profile), exclusive=True)
 

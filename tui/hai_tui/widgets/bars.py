@@ -101,7 +101,10 @@ class Banner(Widget):
 class StatusLine(Widget):
     """One line that the page writes: counts, filter, what is marked, what is being asked."""
 
-    DEFAULT_CSS = "StatusLine { height: 1; background: $surface; padding: 0 1; }"
+    DEFAULT_CSS = """
+    StatusLine { height: 1; background: $surface; padding: 0 1;
+                 text-wrap: nowrap; text-overflow: ellipsis; }
+    """
     sentence: Text | str = ""
 
     def say(self, sentence: Text | str) -> None:
@@ -112,10 +115,7 @@ class StatusLine(Widget):
 
     def render(self) -> Text:
         """The sentence, cut to one line."""
-        line = self.sentence if isinstance(self.sentence, Text) else Text(self.sentence)
-        line = line.copy()
-        line.no_wrap, line.overflow = True, "ellipsis"
-        return line
+        return self.sentence if isinstance(self.sentence, Text) else Text(self.sentence)
 
 
 class KeyLine(Widget):

@@ -72,10 +72,11 @@ class FormLine(Vertical):
         return self.input.value
 
     def show(self, value: str) -> None:
-        """Let something else stand there; nobody hears of it."""
+        """Let something else stand there; nobody hears of it, and one types on behind it."""
         if self.input.value != value:
             with self.input.prevent(Input.Changed):
                 self.input.value = value
+            self.input.cursor_position = len(value)
 
     def offer(self, choices: Sequence[str]) -> None:
         """Complete these words from now on."""

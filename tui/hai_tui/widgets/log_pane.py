@@ -38,7 +38,10 @@ _TONES = {
 
 
 class _Heading(Widget):
-    DEFAULT_CSS = "_Heading { height: 1; background: $surface; padding: 0 1; }"
+    DEFAULT_CSS = """
+    _Heading { height: 1; background: $surface; padding: 0 1;
+               text-wrap: nowrap; text-overflow: ellipsis; }
+    """
     line = Text()
 
     def say(self, line: Text) -> None:
@@ -48,7 +51,6 @@ class _Heading(Widget):
 
     def render(self) -> Text:
         """Cut to its line."""
-        self.line.no_wrap, self.line.overflow = True, "ellipsis"
         return self.line
 
 
@@ -73,7 +75,7 @@ class LogPane(Vertical):
         self.reader: Reader | None = None
         self.window = Window()
         self.runs: Sequence[Run] = ()
-        self.only = ""
+        self.words = self.only = ""
         self.hits = 0  # lines of the window that had what is looked for
         self._pending: list[Change | None] = []
         self.view = LogView(self.window, self._describe, labels=source.labelled)
@@ -118,7 +120,7 @@ class LogPane(Vertical):
 
     def search(self, words: str) -> None:
         """Mark what is wanted, and count the lines of the window that have it."""
-        wanted = pattern(words)
+        wanted, self.words = pattern(words), words
         self.view.search(wanted)
         self.hits = sum(map(matches(wanted), self.window)) if wanted else 0
 
@@ -198,8 +200,13 @@ class LogPane(Vertical):
             self.view.apply(total)
         self._told()
 
+    def _empty(self) -> str:
+        """What stands there instead of lines."""
+        if self.only and len(self.window):
+            return text("logs.nothing.only", only=self.only)
+        return text("loading" if self.state == "loading" else "logs.nothing")
+
     def _told(self) -> None:
-        only = text("logs.nothing.only", only=self.only)
-        self.view.empty = only if self.only and len(self.window) else text("logs.nothing")
+        self.view.empty = self._empty()
         self.head()
         self.post_message(self.Changed(self))

@@ -29,6 +29,7 @@ class Question:
     value: str = ""
     placeholder: str = ""
     changed: Callable[[str], None] | None = None
+    wrong: Callable[[], bool] | None = None  # True: what stands there is no answer, the line stays
     cancelled: Callable[[], None] | None = None
     history: Sequence[str] = ()  # the newest first
     words: Sequence[str] = ()  # completed while typing
@@ -116,7 +117,9 @@ class Prompt(Horizontal):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The answer."""
         event.stop()
-        self.leave(answered=True)
+        question = self.question
+        if question is None or question.wrong is None or not question.wrong():
+            self.leave(answered=True)
 
     def leave(self, *, answered: bool) -> None:
         """Hide, then tell who asked."""

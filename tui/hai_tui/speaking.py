@@ -1,0 +1,144 @@
+"""One server at a time: which, how the connection stands, and what pages hear of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hai.client import profile as profiles
+from hai.client.errors import HaiError, UsageError
+from hai.client.profile import Profile
+from hai_tui.actions import Caller
+from hai_tui.feed.link import LinkState
+from hai_tui.feed.ticks import Gathered
+from hai_tui.options import Options
+from hai_tui.pages import find
+from hai_tui.places import Places
+from hai_tui.session import Session
+
+if TYPE_CHECKING:
+    from hai.v1.task_pb2 import Task, Waiting
+
+REPAINT_SECONDS = 0.1
+"""Changes of tasks reach the pages at most this often."""
+
+
+class Speaking(Places):
+    """An app that speaks to the server of a profile."""
+
+    _connected = False
+
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__()
+        self.options = options or Options()
+        self.session = Session(Profile(), self.options.clock)
+        self._gathered = Gathered(self._tasks_changed, REPAINT_SECONDS, self.call_later_in)
+
+    # What pages ask of it.
+
+    @property
+    def caller(self) -> Caller:
+        """Who sits here."""
+        return self.session.caller
+
+    def now(self) -> float:
+        """The server's time, so that ages are right on a machine whose clock is not."""
+        return self.options.clock() + self.session.skew
+
+    def banner(self) -> str:
+        """What stands above a page while the connection is not live."""
+        return self.session.link.state.banner(self.options.clock()) if self._connected else ""
+
+    def waiting(self, task: Task) -> Waiting:
+        """Why a task waits, as far as is known now."""
+        model = self.session.tasks
+        return model.waiting(task) if model else task.waiting
+
+    def look_at_queue(self) -> None:
+        """Places have moved."""
+        self.session.look_at_queue()
+
+    def retry_now(self) -> None:
+        """End the wait before the next try."""
+        self.session.link.retry_now()
+
+    # Which server.
+
+    async def begin(self) -> None:
+        """Speak to the server that was chosen at the start."""
+        await self.use(self._chosen())
+
+    def _chosen(self) -> Profile | None:
+        if self.options.chosen is not None:
+            return self.options.chosen
+        try:
+            return profiles.load(self.options.profile)
+        except UsageError:
+            return None
+
+    async def use(self, profile: Profile | None) -> None:
+        """Speak to a server; without one, ask for it."""
+        if profile is None:
+            from hai_tui.screens.wizard import WizardScreen
+
+            await self.push_screen(WizardScreen())
+            return
+        self.session = self._session(profile)
+        self.session.link.listen(self._link_changed)
+        self._connected = True
+        entry, words = find(self.options.start)
+        await self.push_screen(entry.make(words))
+        self.call_after_refresh(self.session.start)
+
+    def _session(self, profile: Profile) -> Session:
+        return Session(
+            profile,
+            self.options.clock,
+            connect=self.options.connect,
+            changed=self._gathered.add,
+            known=self.reframe,
+            failed=self._job_failed,
+        )
+
+    def choose_profile(self) -> None:
+        """Another server."""
+        from hai_tui.screens.profiles import ProfileScreen
+
+        self.push_screen(ProfileScreen(self.session.profile.name), self._chose)
+
+    def _chose(self, name: str | None) -> None:
+        if name and name != self.session.profile.name:
+            self.run_worker(self.switch(profiles.load(name)), exclusive=True)
+
+    async def switch(self, profile: Profile) -> None:
+        """Leave this server and all its pages, and speak to another."""
+        await self.hang_up()
+        for _ in self._pages():
+            await self.pop_screen()
+        await self.use(profile)
+
+    # What pages hear.
+
+    def call_later_in(self, seconds: float, callback: Callable[[], None]) -> None:
+        """A timer of the app."""
+        self.set_timer(seconds, callback)
+
+    def _tasks_changed(self, ids: set[int]) -> None:
+        for page in self._pages():
+            if page.is_mounted:
+                page.tasks_changed(ids)
+
+    def _job_failed(self, error: BaseException) -> None:
+        """What the server refuses for good is told; anything else is our fault and ends the app."""
+        if isinstance(error, HaiError):
+            self.fail(error)
+        elif isinstance(error, Exception):
+            try:
+                raise error  # the traceback is drawn of what is being handled
+            except Exception as raised:
+                self._handle_exception(raised)
+
+    def _link_changed(self, link: LinkState) -> None:
+        self.reframe()
+        for page in self._pages():
+            page.link_changed(link)
