@@ -42,8 +42,11 @@ from hai.v1 import (
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
 from hai_backend.services.limits import DEFAULTS, CallLimits
 from hai_backend.services.methods import service_names
+from hai_backend.services.workspace_reading import read_by_hand
 from hai_backend.services.wrapping import Handler
 
+_PUSH = "/hai.v1.WorkspaceService/PushTree"
+_FRAME_BYTES = 4 << 20  # of what clients send at once; grpc cuts it into 16 KB unless told
 LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
 
 
@@ -138,6 +141,7 @@ def _options(limits: CallLimits) -> list[tuple[str, Any]]:
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_send_message_length", limits.message_bytes),
         ("grpc.max_concurrent_streams", limits.streams_per_connection),
+        ("grpc.http2.max_frame_size", _FRAME_BYTES),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -178,6 +182,8 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
     for register, servicer in rows:
         if servicer is not None:
             register(servicer, found)
+    if _PUSH in found.handlers:
+        found.handlers[_PUSH] = read_by_hand(found.handlers[_PUSH])
     return found.handlers
 
 

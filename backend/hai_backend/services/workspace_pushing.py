@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import ParamSpec, TypeVar
 
 from hai.v1 import workspace_service_pb2 as pb
@@ -15,12 +16,13 @@ from hai_backend.services import audit
 from hai_backend.services.convert_workspace import (
     chunks_from_proto,
     entries_from_proto,
-    piece_from_proto,
     revision_to_proto,
 )
+from hai_backend.services.workspace_reading import Said, grouped
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.workspaces import restoring
 from hai_backend.workspaces.pushing import Push
+from hai_backend.workspaces.receiving import Piece
 from hai_backend.workspaces.rooms import Room
 from hai_backend.workspaces.staging import Author
 
@@ -48,9 +50,7 @@ class Pushing:
         self._pushed = pushed
         self._numbers = itertools.count(1)
 
-    async def push(
-        self, identity: Identity, requests: AsyncIterator[pb.PushTreeRequest]
-    ) -> Answers:
+    async def push(self, identity: Identity, requests: AsyncIterator[Said]) -> Answers:
         """One push from begin to commit."""
         begin = await _begun(requests)
         async with self._workspaces.open(identity, begin.name) as room:
@@ -111,28 +111,31 @@ class _Stream:
         received, reused = push.received_bytes, push.reused_chunks
         return Pushed(self.result, seconds, received, self._changed, reused)
 
-    async def answers(self, requests: AsyncIterator[pb.PushTreeRequest]) -> Answers:
+    async def answers(self, requests: AsyncIterator[Said]) -> Answers:
         self._renew()
         left = await self._workspaces.room_left(self._room.key[0])
-        async for request in requests:
-            match request.WhichOneof("message"):
-                case "changes":
-                    answers = await self._changes(request.changes)
-                    if self._wanted_bytes > left:
-                        left = await self._more_room()
-                    for answer in answers:
-                        yield answer
-                case "recipe":
-                    for answer in await self._recipe(request.recipe):
-                        yield answer
-                case "contents":
-                    yield await self._contents(request.contents)
-                case "commit":
-                    yield await self._commit(request.commit)
-                    return
-                case other:
-                    raise bad_order(f"{other or 'nothing'} is not expected here")
-            self._messages += 1
+        async with aclosing(grouped(requests)) as groups:
+            async for said in groups:
+                if isinstance(said, list):
+                    yield await self._contents(said)
+                    self._messages += len(said)
+                    continue
+                match said.WhichOneof("message"):
+                    case "changes":
+                        answers = await self._changes(said.changes)
+                        if self._wanted_bytes > left:
+                            left = await self._more_room()
+                        for answer in answers:
+                            yield answer
+                    case "recipe":
+                        for answer in await self._recipe(said.recipe):
+                            yield answer
+                    case "commit":
+                        yield await self._commit(said.commit)
+                        return
+                    case other:
+                        raise bad_order(f"{other or 'nothing'} is not expected here")
+                self._messages += 1
         raise bad_order("the push ended without a commit; what arrived is kept, push again")
 
     def _renew(self) -> None:
@@ -154,10 +157,9 @@ class _Stream:
 
         return self._missing(await self._work(note))
 
-    async def _contents(self, contents: pb.PushContents) -> pb.PushTreeResponse:
+    async def _contents(self, pieces: list[Piece]) -> pb.PushTreeResponse:
         self._renew()
-        stored = await self._work(self.push.receive, piece_from_proto(contents))
-        return pb.PushTreeResponse(received_bytes=stored)
+        return pb.PushTreeResponse(received_bytes=await self._work(self.push.receive, pieces))
 
     async def _commit(self, commit: pb.CommitPush) -> pb.PushTreeResponse:
         if commit.messages != self._messages:
@@ -210,9 +212,9 @@ class _Stream:
         return await self._workspaces.rooms.work(self._room.files.path, do, *args, **more)
 
 
-async def _begun(requests: AsyncIterator[pb.PushTreeRequest]) -> pb.BeginPush:
+async def _begun(requests: AsyncIterator[Said]) -> pb.BeginPush:
     async for request in requests:
-        if request.WhichOneof("message") == "begin":
+        if isinstance(request, pb.PushTreeRequest) and request.HasField("begin"):
             return request.begin
         break
     raise bad_order("the first message must be begin")

@@ -23,6 +23,7 @@ from hai_backend.services.convert_workspace import (
 )
 from hai_backend.services.rules import NAME, Rules
 from hai_backend.services.workspace_pushing import Pushing
+from hai_backend.services.workspace_reading import Said
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.services.wrapping import Context
 from hai_backend.workspaces import checkouts, looking, reading
@@ -123,7 +124,7 @@ class WorkspaceService(WorkspaceServiceServicer):
         return newest
 
     async def PushTree(
-        self, request_iterator: AsyncIterator[pb.PushTreeRequest], context: Context
+        self, request_iterator: AsyncIterator[Said], context: Context
     ) -> AsyncIterator[pb.PushTreeResponse]:
         async for answer in self._pushing.push(caller.current(), request_iterator):
             yield answer

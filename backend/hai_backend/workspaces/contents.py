@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +26,7 @@ _CANNOT = frozenset(
 )
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_VECTORS = 512  # parts of one write; Linux takes 1024
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE
 _NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -83,9 +84,9 @@ class Store:
             os.close(file)
 
     def write_at(self, name: str, parts: Iterable[tuple[int, memoryview]]) -> None:
-        """Parts of a file that is being put together."""
+        """Parts of a file that is being put together, by place; neighbours are written at once."""
         with opened(os.open(name, CREATE, 0o644, dir_fd=self.folder)) as file:
-            for place, data in parts:
+            for place, data in _neighbours(parts):
                 _write_at(file, place, data)
 
     def open(self, name: str) -> int:
@@ -118,10 +119,18 @@ class Store:
                 os.fdatasync(file)
         os.fsync(self.folder)
 
-    def sync_early(self) -> None:
-        """The disk may begin with what is here: nobody waits, and `sync` has less to do. Not twice at a time."""
+    def sync_early(self, names: Sequence[str] = ()) -> None:
+        """The disk may begin with these, or with everything; `sync` has less to do then. Not twice at a time."""
         if self._early is None or self._early.done():
-            self._early = _flushing.submit(self._flush)
+            self._early = (
+                _flushing.submit(self._begin, names) if names else _flushing.submit(self._flush)
+            )
+
+    def _begin(self, names: Sequence[str]) -> None:
+        """Unlike `_flush`, this does not wait for what others write on the same file system."""
+        for name in names:
+            with suppress(FileNotFoundError), opened(self.open(name)) as file:
+                write_back(file, 0, 0)
 
     def _flush(self) -> None:
         """A failure is told by the kernel once, and by us to whoever must know that all is on disk."""
@@ -159,14 +168,39 @@ def write_all(file: int, data: memoryview) -> None:
         data = data[os.write(file, data) :]
 
 
-def _write_at(file: int, place: int, data: memoryview) -> None:
+def _neighbours(
+    parts: Iterable[tuple[int, memoryview]],
+) -> Iterator[tuple[int, list[memoryview]]]:
+    begin, end, run = 0, 0, list[memoryview]()
+    for place, data in parts:
+        if run and (place != end or len(run) >= _VECTORS):
+            yield begin, run
+            run = []
+        if not run:
+            begin = end = place
+        run.append(data)
+        end += len(data)
+    if run:
+        yield begin, run
+
+
+def _write_at(file: int, place: int, run: list[memoryview]) -> None:
+    written = os.pwritev(file, run, place)
+    for data in run:
+        if written < len(data):
+            _write_rest(file, place + written, data[written:])
+        place += len(data)
+        written = max(0, written - len(data))
+
+
+def _write_rest(file: int, place: int, data: memoryview) -> None:
     while data:
         written = os.pwrite(file, data, place)
         place, data = place + written, data[written:]
 
 
 def write_back(file: int, place: int, size: int) -> None:
-    """The disk may begin with this part; nobody waits, and who must know asks for all of it later. For many megabytes:
+    """The disk may begin with this part (0 bytes: all); nobody waits, who must know asks later. For many megabytes:
     asking for each chunk costs more than writing it."""
     _libc.sync_file_range(file, ctypes.c_int64(place), ctypes.c_int64(size), _WRITE)
 

@@ -97,18 +97,22 @@ class Push:
         self.reused_chunks += chunks.here(self._files, file)
         return missing
 
-    def receive(self, piece: Piece) -> int:
+    def receive(self, pieces: Sequence[Piece]) -> int:
         """Verify and store contents; answers all bytes so far. Raises Invalid, and stores nothing of a bad message."""
-        contents = verified(piece)
-        for digest, content in contents:
-            self._take(digest, content)
+        for piece in pieces:
+            contents = verified(piece)
+            for digest, content in contents:
+                self._take(digest, content)
+            if self._recipes:
+                chunks.receive(self._files, contents, self._running)
+            self._count(sum(piece.sizes))
         self._laid.note()
-        if self._recipes:
-            chunks.receive(self._files, contents, self._running)
-        before, self.received_bytes = self.received_bytes, self.received_bytes + sum(piece.sizes)
-        if before // EARLY_BYTES != self.received_bytes // EARLY_BYTES:
-            self._files.incoming.sync_early()
         return self.received_bytes
+
+    def _count(self, size: int) -> None:
+        before, self.received_bytes = self.received_bytes, self.received_bytes + size
+        if before // EARLY_BYTES != self.received_bytes // EARLY_BYTES:
+            self._files.incoming.sync_early(list(map(chunks.part_of, self._recipes)))
 
     def _take(self, digest: bytes, content: memoryview) -> None:
         size = self._missing.get(digest)

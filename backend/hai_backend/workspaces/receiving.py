@@ -19,7 +19,7 @@ class Piece:
 
     digests: Sequence[bytes]
     sizes: Sequence[int]
-    data: bytes
+    data: bytes | memoryview
     compressed: bool
 
 
@@ -32,7 +32,7 @@ def verified(piece: Piece) -> list[tuple[bytes, memoryview]]:
     return cut
 
 
-def _plain(piece: Piece) -> bytes:
+def _plain(piece: Piece) -> bytes | memoryview:
     """The data as they were. What claims to be more than a message may hold is not unpacked at all."""
     total = sum(piece.sizes)
     if len(piece.digests) != len(piece.sizes) or any(size < 0 for size in piece.sizes):
@@ -45,7 +45,7 @@ def _plain(piece: Piece) -> bytes:
     return data
 
 
-def _decompressed(data: bytes, total: int) -> bytes:
+def _decompressed(data: bytes | memoryview, total: int) -> bytes:
     try:
         told = zstandard.frame_content_size(data)  # believed by the library, whatever we allow
         if told > total:

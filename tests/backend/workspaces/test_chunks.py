@@ -63,7 +63,7 @@ def _push(files: Files, claimed: bytes, order: list[int]) -> None:
     push.recipe(digest, [Chunk(blake3(p).digest(), len(p)) for p in PIECES], last=True)
     for number in order:
         piece = PIECES[number]
-        push.receive(Piece([blake3(piece).digest()], [len(piece)], piece, False))
+        push.receive([Piece([blake3(piece).digest()], [len(piece)], piece, False)])
     try:
         push.commit(0, Author("me", 1.0), allow_many_removals=True)
     finally:

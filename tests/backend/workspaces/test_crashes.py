@@ -94,13 +94,13 @@ def push(files: Files, now: Tree, before: Tree, base: int) -> int:
     for missing in told.want(entries(now, before)):
         data = known[missing]
         if len(data) <= 1 << 20:
-            told.receive(Piece([missing], [len(data)], data, False))
+            told.receive([Piece([missing], [len(data)], data, False)])
             continue
         pieces = [data[i : i + 700_000] for i in range(0, len(data), 700_000)]
         cut = {blake3(piece).digest(): piece for piece in pieces}
         recipe = [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
         for chunk in told.recipe(missing, recipe, last=True):
-            told.receive(Piece([chunk], [len(cut[chunk])], cut[chunk], False))
+            told.receive([Piece([chunk], [len(cut[chunk])], cut[chunk], False)])
     number = told.commit(base, Author("me", float(base + 1)), allow_many_removals=True).number
     told.close()
     return number

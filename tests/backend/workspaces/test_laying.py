@@ -39,7 +39,7 @@ def entry(path: str, data: bytes, *, executable: bool = False) -> Entry:
 
 def send(push: Push, *contents: bytes) -> None:
     digests = [blake3(data).digest() for data in contents]
-    push.receive(Piece(digests, list(map(len, contents)), b"".join(contents), False))
+    push.receive([Piece(digests, list(map(len, contents)), b"".join(contents), False)])
 
 
 def pushed(files: Files, tree: dict[str, bytes], base: int = 0) -> int:

@@ -9,6 +9,9 @@ import zstandard
 from hai_sync.errors import BadPeer
 
 BATCH_BYTES = 1 << 20
+CHUNKS_BYTES = 4 << 20
+"""Of chunks in a message: for each the server goes to storage and back."""
+
 MESSAGE_BYTES = 16 << 20
 """More than this is never unpacked, whatever a message claims."""
 

@@ -20,7 +20,7 @@ from hai_sync.core.entry import Entry, Kind
 from hai_sync.errors import Restless
 from hai_sync.hashing import open_file, read_all
 from hai_sync.index import Signature, signature
-from hai_sync.remote.contents import BATCH_BYTES
+from hai_sync.remote.contents import BATCH_BYTES, CHUNKS_BYTES
 
 _ENTRIES = 400
 _hashing = ThreadPoolExecutor(1)
@@ -173,7 +173,7 @@ def _cut(file: int, path: str, source: str, entry: Entry, seen: Signature) -> La
 
 
 def chunk_groups(large: Large, wanted: set[bytes]) -> Iterator[list[Piece]]:
-    """The chunks that are wanted, each once, about a megabyte at a time."""
+    """The chunks that are wanted, each once, in messages of one size."""
     group: list[Piece] = []
     size = 0
     for piece in large.pieces():
@@ -182,7 +182,7 @@ def chunk_groups(large: Large, wanted: set[bytes]) -> Iterator[list[Piece]]:
         wanted.discard(piece.digest)
         group.append(piece)
         size += piece.size
-        if size >= BATCH_BYTES - LARGEST:
+        if size >= CHUNKS_BYTES - LARGEST:
             yield group
             group, size = [], 0
     if group:
@@ -190,15 +190,26 @@ def chunk_groups(large: Large, wanted: set[bytes]) -> Iterator[list[Piece]]:
 
 
 def read_pieces(root: Path, large: Large, pieces: Sequence[Piece]) -> list[bytes]:
-    """Their bytes, if the file is as it was. Raises Restless."""
+    """Their bytes, neighbours together, if the file is as it was. Raises Restless."""
     try:
         file = open_file(root, large.source)
     except OSError as error:
         raise Restless(large.path, f"it cannot be read: {error.strerror}") from error
     try:
-        data = [os.pread(file, piece.size, piece.offset) for piece in pieces]
+        data = [os.pread(file, size, offset) for offset, size in _runs(pieces)]
         if signature(os.fstat(file)) != large.seen:
             raise Restless(large.path)
     finally:
         os.close(file)
     return data
+
+
+def _runs(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+    """Offset and size of what lies in one."""
+    found: list[tuple[int, int]] = []
+    for piece in pieces:
+        if found and sum(found[-1]) == piece.offset:
+            found[-1] = (found[-1][0], found[-1][1] + piece.size)
+        else:
+            found.append((piece.offset, piece.size))
+    return found

@@ -1,7 +1,7 @@
 """Requests of a push, as bytes.
 
 Contents are most of what travels. protobuf would copy them into a message, and the message into its bytes; here the
-bytes of a message without data are followed by the field of the data, which on the wire is the same.
+field of the data is followed by the bytes of a message without them, which on the wire is the same.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ def recipes(digest: bytes, pieces: Sequence[Piece]) -> Iterator[tuple[bytes, boo
 def contents(
     digests: Sequence[bytes], sizes: Sequence[int], data: Sequence[bytes], compressed: bool
 ) -> bytes:
-    """Some contents, whose data are one behind the other."""
+    """Some contents, whose data are one behind the other. They come first: so the server need not look for them."""
     told = PushContents(digests=digests, sizes=sizes, compressed=compressed).SerializeToString()
     size = sum(map(len, data))
-    head = told + _DATA + _varint(size)
-    return b"".join((_CONTENTS, _varint(len(head) + size), head, *data))
+    head = _DATA + _varint(size)
+    whole = len(head) + size + len(told)
+    return b"".join((_CONTENTS, _varint(whole), head, *data, told))
 
 
 def commit(messages: int) -> bytes:

@@ -190,7 +190,8 @@ class _Push:
     async def contents(self, batch: Batch, wanted: set[bytes]) -> None:
         small = [d for d in batch.contents if d in wanted]
         for group in messages.groups(small, batch.contents):
-            await self.send(group, [batch.contents[digest] for digest in group])
+            data = [batch.contents[digest] for digest in group]
+            await self.send(group, list(map(len, data)), data)
         for digest in wanted & batch.large.keys():
             await self.recipe(batch.large[digest])
         large = sum(each.entry.size for each in batch.large.values())
@@ -212,7 +213,7 @@ class _Push:
             data = await reading
             following = next(groups, None)
             reading = self.read(large, following)
-            await self.send([piece.digest for piece in group], data)
+            await self.send([piece.digest for piece in group], [p.size for p in group], data)
             size = sum(map(len, data))
             sent += size
             self.progress(0, size)
@@ -224,8 +225,10 @@ class _Push:
             return None
         return asyncio.create_task(asyncio.to_thread(read_pieces, self.order.root, large, group))
 
-    async def send(self, digests: Sequence[bytes], data: Sequence[bytes]) -> None:
-        sizes, compressed = list(map(len, data)), False
+    async def send(
+        self, digests: Sequence[bytes], sizes: Sequence[int], data: Sequence[bytes]
+    ) -> None:
+        compressed = False
         if self.order.compress:
             small, compressed = await asyncio.to_thread(packed, b"".join(data), True)
             data = [small]
