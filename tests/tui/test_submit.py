@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hai.client.errors import Violation
-from hai.v1.task_spec_pb2 import TaskSpec
+from hai.v1.task_spec_pb2 import ServiceSpec, TaskSpec
 from hai_tui.i18n import known
 from hai_tui.submit import draft as drafts
+from hai_tui.submit import parts
 
 
 def test_every_line_has_a_name() -> None:
@@ -23,9 +26,15 @@ def test_every_line_has_a_name() -> None:
         pytest.param("options.tags", "a,b", "- b", id="list"),
         pytest.param("spec.parameters", "--lr '1 2'", "- 1 2", id="shell words"),
         pytest.param("options.time_limit", "2h30m", "time_limit", id="time"),
+        pytest.param("options.mount_code", "3", "mount_code: 3", id="mounts"),
+        pytest.param("resource.is_spot", "yes", "is_spot: true", id="yes"),
+        pytest.param("spec.environments", ["A=b = c", "SEED=7"], "SEED: '7'", id="variables"),
+        pytest.param("services", ["jupyter", "board http 80"], "port: 80", id="services"),
     ],
 )
-def test_a_line_of_the_form_is_a_line_of_the_yaml(path: str, value: str, line: str) -> None:
+def test_a_line_of_the_form_is_a_line_of_the_yaml(
+    path: str, value: str | list[str], line: str
+) -> None:
     changed = drafts.change(drafts.write(drafts.first("")), path, value)
     assert changed.violations == ()
     assert line in changed.text
@@ -60,11 +69,95 @@ def test_the_same_again_has_a_name_of_its_own(name: str, next_name: str) -> None
     [
         pytest.param("resource.group", "resource.group", id="itself"),
         pytest.param("options.tags[1]", "options.tags", id="a part"),
-        pytest.param("services[0].port", "", id="not in the form"),
+        pytest.param("services[1].port", "services[1]", id="one of a list"),
+        pytest.param("spec.environments[A]", "spec.environments[A]", id="a variable"),
+        pytest.param("roles[0].count", "", id="not in the form"),
     ],
 )
 def test_violations_find_their_lines(path: str, field: str) -> None:
     assert drafts.field_of(Violation(path, "wrong")) == field
+
+
+@pytest.mark.parametrize(
+    ("line", "service"),
+    [
+        pytest.param("jupyter", ServiceSpec(name="jupyter"), id="built in"),
+        pytest.param("a tcp 80", ServiceSpec(name="a", type="tcp", port=80), id="port"),
+        pytest.param("a 80", ServiceSpec(name="a", type="http", port=80), id="http is usual"),
+        pytest.param(
+            "a http 80 rewrite run --port 80",
+            ServiceSpec(
+                name="a", type="http", port=80, rewrite_uri=True, startup_script="run --port 80"
+            ),
+            id="command",
+        ),
+        pytest.param(
+            "a local rank=0,2 -- rewrite it",
+            ServiceSpec(name="a", type="local", rank=[0, 2], startup_script="rewrite it"),
+            id="a command that looks like a setting",
+        ),
+    ],
+)
+def test_a_service_is_a_line(line: str, service: ServiceSpec) -> None:
+    spec = TaskSpec()
+    assert parts.put(spec, "services", ["", line, " "]) == ()
+    assert list(spec.services) == [service]
+
+
+_words = st.text("abl80-= ", max_size=12).map(str.strip)
+
+
+@given(
+    st.lists(
+        st.builds(
+            ServiceSpec,
+            name=st.sampled_from(["a", "http", "80"]),
+            type=st.sampled_from(["http", "tcp", "local"]),
+            port=st.integers(0, 65535),
+            rank=st.lists(st.integers(0, 99), max_size=3),
+            rewrite_uri=st.booleans(),
+            startup_script=_words | st.sampled_from(["rewrite", "-- x", "rank=1 y", "80", "tcp"]),
+        ),
+        max_size=3,
+    )
+)
+def test_the_lines_of_services_read_back(services: list[ServiceSpec]) -> None:
+    spec = TaskSpec(services=services)
+    parts.put(spec, "services", parts.rows(spec, "services"))
+    assert list(spec.services) == services
+
+
+def test_a_variable_stands_there_once() -> None:
+    before = drafts.write(drafts.first(""))
+    after = drafts.change(before, "spec.environments", ["A=1", "", "A=2"])
+    assert [v.field for v in after.violations] == ["spec.environments[A]"]
+    assert after.text == before.text
+
+
+async def test_variables_and_services_have_a_line_each(server, drive, submit, client) -> None:
+    await submit("train", "sleep", "60")
+    async with drive(server.profile, start="submit", size=(140, 40)) as tui:
+        await tui.shows("✓ ")
+        await tui.press(*["tab"] * 3, *"SEED=7")
+        await tui.shows("SEED: '7'")
+        await tui.press("tab", *"LR=1e-3")
+        await tui.shows("LR: 1e-3")
+        await tui.press(*["down"] * 12, *"board http 99999 serve")
+        await tui.shows("port: 99999", "✗ must be from 1 to 65535", "1 to correct")
+        await tui.press("home", *["right"] * 11, *["delete"] * 5, *"6006")
+        await tui.shows("port: 6006", "✓ ")
+        area = tui.app.screen.area
+        area.load_text(
+            area.text.replace("SEED: '7'", "SEED: '8'").replace("name: board", "name: b")
+        )
+        await tui.until(lambda: tui.app.screen.form.value("services") == ["b http 6006 serve"])
+        assert tui.app.screen.form.value("spec.environments") == ["LR=1e-3", "SEED=8"]
+        await tui.shows("✓ ")
+        await tui.press("ctrl+s")
+        await tui.shows("› task 2")
+    spec = (await client.tasks.get(2)).spec
+    assert dict(spec.spec.environments) == {"LR": "1e-3", "SEED": "8"}
+    assert [(each.name, each.port) for each in spec.services] == [("b", 6006)]
 
 
 async def test_it_begins_with_the_last_task_and_ends_with_the_new_one(
@@ -90,7 +183,7 @@ async def test_the_server_says_when_it_would_start(server, drive, submit) -> Non
     await submit("train", "sleep", "60", nodes=2)
     async with drive(server.profile, start="submit 1", size=(140, 40)) as tui:
         await tui.shows("○ would wait at place 1", "ahead of it", "what would help")
-        await tui.press(*["tab"] * 5, "ctrl+u", *"9")
+        await tui.press(*["tab"] * 6, "ctrl+u", *"9")
         await tui.shows("node_count: 9", "✗ ")
 
 
@@ -98,7 +191,7 @@ async def test_what_is_wrong_stands_beside_its_line(server, drive, submit) -> No
     await submit("train", "sleep", "60")
     async with drive(server.profile, start="submit", size=(140, 40)) as tui:
         await tui.shows("✓ ")
-        await tui.press(*["tab"] * 5, "ctrl+u", *"x")
+        await tui.press(*["tab"] * 6, "ctrl+u", *"x")
         await tui.shows("✗ ", "1 to correct")
         await tui.press("ctrl+s")
         await tui.shows("correct first what is marked")
@@ -115,7 +208,7 @@ async def test_the_yaml_fills_the_form(server, drive, submit) -> None:
         await tui.press("f2")
         area = tui.app.screen.area
         area.load_text(area.text.replace("train-2", "bert"))
-        await tui.until(lambda: tui.app.screen._lines["name"].value == "bert")
+        await tui.until(lambda: tui.app.screen.form.value("name") == "bert")
         area.load_text(area.text + "nonsense: 1\n")
         await tui.shows("✗ nonsense")
         assert "line " in tui.screen()

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from textual.containers import Container, VerticalScroll
+from textual.binding import Binding, BindingType
+from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
 from hai.client.errors import HaiError, Invalid, Unreachable, Violation
-from hai.client.fields import PRIORITIES
 from hai_tui.actions import Action
 from hai_tui.feed.link import LinkState
 from hai_tui.i18n import text
@@ -24,7 +24,7 @@ from hai_tui.submit import draft as drafts
 from hai_tui.submit.draft import Draft
 from hai_tui.submit.verdict import Verdict
 from hai_tui.theme import tones
-from hai_tui.widgets.form_line import FormLine
+from hai_tui.widgets.submit_form import SubmitForm
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 0.4
 """How long nobody types before the server is asked."""
 
-_TYPES = ("training", "virtual", "jupyter", "validation", "background", "upgrade")
-
 
 class SubmitPage(DraftFiles):
     """Both views beside one another where there is room, else one at a time."""
@@ -44,16 +42,18 @@ class SubmitPage(DraftFiles):
     DEFAULT_CSS = """
     SubmitPage #content { layout: vertical; }
     SubmitPage #views { layout: horizontal; height: 1fr; }
-    SubmitPage #form { width: 1fr; height: 1fr; padding: 0 1; }
     SubmitPage TextArea, SubmitPage TextArea:focus { width: 1fr; height: 1fr; border: none;
         border-left: solid $panel; padding: 0; }
-    SubmitPage.-narrow #form { display: block; }
     SubmitPage.-narrow TextArea { display: none; }
-    SubmitPage.-narrow.yaml #form { display: none; }
+    SubmitPage.-narrow.yaml SubmitForm { display: none; }
     SubmitPage.-narrow.yaml TextArea { display: block; }
     SubmitPage #verdict { height: auto; max-height: 9; padding: 0 1; background: $surface;
         border-top: solid $panel; }
     """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "app.focus_previous", show=False),
+        Binding("down", "app.focus_next", show=False),
+    ]
 
     def __init__(self, task: str = "") -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class SubmitPage(DraftFiles):
         self.draft = drafts.write(drafts.first(""))
         self._start = self.draft
         self._verdict = Verdict()
-        self._lines = {path: _line(path) for path in drafts.FIELDS}
+        self.form = SubmitForm()
 
     @property
     def area(self) -> TextArea:
@@ -70,15 +70,17 @@ class SubmitPage(DraftFiles):
 
     def content(self) -> Widget:
         """The form, the yaml, and below them what the server says."""
-        form = VerticalScroll(*self._lines.values(), id="form", can_focus=False)
         area = TextArea.code_editor(
             "", language="yaml", theme="css", show_line_numbers=True, tab_behavior="indent"
         )
-        return Container(Container(form, area, id="views"), Static(id="verdict"))
+        return Container(Container(self.form, area, id="views"), Static(id="verdict"))
 
     def focus_content(self) -> None:
         """The first line, or the yaml."""
-        self.set_focus(self.area if self.has_class("yaml") else self._lines["name"].input)
+        if self.has_class("yaml"):
+            self.set_focus(self.area)
+        else:
+            self.form.focus_first()
 
     def actions(self) -> Sequence[Action]:
         """Keys that are not letters, as letters are typed here."""
@@ -98,9 +100,6 @@ class SubmitPage(DraftFiles):
 
     def opened(self) -> None:
         """Begin with the last task, or the one that was named."""
-        self.call_after_refresh(self._ready)  # the lines compose their inputs after the page
-
-    def _ready(self) -> None:
         self.show_draft(self.draft)
         self.fetch(self._begin, self._began)
         self.fetch(lambda client: client.nodes.groups(), self._offer_groups, group="groups")
@@ -126,16 +125,13 @@ class SubmitPage(DraftFiles):
 
     def _offer_groups(self, groups: Sequence[object]) -> None:
         names = [f"{group.name}" for group in groups]  # type: ignore[attr-defined]
-        self._lines["resource.group"].offer(names)
+        self.form.offer("resource.group", names)
 
     # Two views of one text.
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_submit_form_changed(self, event: SubmitForm.Changed) -> None:
         """A line of the form."""
-        line = next((x for x in self._lines.values() if x.input is event.input), None)
-        if line is None:
-            return
-        self.draft = drafts.change(self.draft, line.key, event.value)
+        self.draft = drafts.change(self.draft, event.path, event.value)
         if self.draft.spec is not None and not self.draft.violations:
             self._write_yaml(self.draft.text)
         self._edited()
@@ -146,7 +142,7 @@ class SubmitPage(DraftFiles):
             return
         self.draft = drafts.read(event.text_area.text)
         if self.draft.spec is not None:
-            self._fill(self.draft.spec)
+            self.form.show(self.draft.spec)
         self._edited()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -159,24 +155,16 @@ class SubmitPage(DraftFiles):
         self.draft = draft
         self._write_yaml(draft.text)
         if draft.spec is not None:
-            self._fill(draft.spec)
+            self.form.show(draft.spec)
         self._edited()
 
     def _write_yaml(self, shown: str) -> None:
         with self.area.prevent(TextArea.Changed):
             self.area.load_text(shown)
 
-    def _fill(self, spec: TaskSpec) -> None:
-        begin = drafts.values(self._start.spec) if self._start.spec is not None else {}
-        for path, value in drafts.values(spec).items():
-            self._lines[path].show(value)
-            self._lines[path].set_class(value != begin.get(path, ""), "edited")
-
     def _edited(self) -> None:
         if self.draft.spec is not None:
-            begin = drafts.values(self._start.spec) if self._start.spec is not None else {}
-            for path, line in self._lines.items():
-                line.set_class(line.value != begin.get(path, ""), "edited")
+            self.form.compare(self._start.spec)
         self._show(Verdict(self.draft.violations))
         self._check_soon()
 
@@ -209,9 +197,7 @@ class SubmitPage(DraftFiles):
         self._verdict = verdict
         if not self.is_mounted:
             return
-        wrong = verdict.beside()
-        for path, line in self._lines.items():
-            line.wrong(wrong.get(path, ""))
+        self.form.wrong(verdict.beside())
         words = verdict.words(tones(self.app.current_theme), self.hai.now())
         self.query_one("#verdict", Static).update(words)
         self.status(text("submit.status"))
@@ -248,12 +234,3 @@ class SubmitPage(DraftFiles):
 
 def _broken(error: Invalid) -> Verdict:
     return Verdict(error.violations or (Violation("", error.message),))
-
-
-def _line(path: str) -> FormLine:
-    choices: tuple[str, ...] = ()
-    if path == "priority":
-        choices = tuple(PRIORITIES)
-    elif path == "task_type":
-        choices = _TYPES
-    return FormLine(path, text(f"submit.{path}"), choices=choices)

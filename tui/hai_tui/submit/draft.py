@@ -12,26 +12,39 @@ from hai.client.errors import HaiError, Invalid, Violation
 from hai.client.spec import apply_option, read_spec, to_yaml
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_tui.cli.human import priority_name
+from hai_tui.submit import parts
 
 FIELDS: tuple[str, ...] = (
     "name",
     "spec.entrypoint",
     "spec.parameters",
+    parts.VARIABLES,
     "spec.workspace",
     "resource.group",
     "resource.node_count",
     "resource.gpu",
+    "resource.cpu",
+    "resource.memory",
     "priority",
     "resource.image",
     "options.py_venv",
+    "options.mount_code",
+    parts.SERVICES,
     "options.tags",
     "options.time_limit",
     "options.max_retries",
     "options.whole_life_state",
     "options.watchdog_time",
     "task_type",
+    "resource.is_spot",
 )
-"""Paths that have a line in the form; everything else is written as yaml."""
+"""Paths that have a line in the form, or lines; everything else is written as yaml."""
+
+Value = str | Sequence[str]
+"""What stands in a line, or in the lines of a list."""
+
+_YES = {"yes": "true", "no": "false"}
+_PARTS = re.compile(r"services\[\d+\]|spec\.environments\[[^\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +72,41 @@ def write(spec: TaskSpec) -> Draft:
     return Draft(to_yaml(spec), spec)
 
 
-def change(draft: Draft, path: str, value: str) -> Draft:
+def change(draft: Draft, path: str, value: Value) -> Draft:
     """Another value of one field. What can not be read is a violation of that field; the text stays as it is."""
     if draft.spec is None:
         return draft
     spec = TaskSpec()
     spec.CopyFrom(draft.spec)
+    wrong = _set(spec, path, value)
+    return Draft(draft.text, draft.spec, wrong) if wrong else write(spec)
+
+
+def _set(spec: TaskSpec, path: str, value: Value) -> tuple[Violation, ...]:
+    """Change the spec; what is wrong with the value."""
+    if not isinstance(value, str):
+        return parts.put(spec, path, value)
+    if path == "resource.is_spot":
+        value = _YES.get(value.strip().lower(), value)
     try:
         apply_option(spec, f"{path}={value}")
     except Invalid as error:
         told = "; ".join(v.message for v in error.violations) or error.message
-        return Draft(draft.text, draft.spec, (Violation(path, told),))
+        return (Violation(path, told),)
     except HaiError as error:
-        return Draft(draft.text, draft.spec, (Violation(path, error.message),))
-    return write(spec)
+        return (Violation(path, error.message),)
+    return ()
 
 
-def values(spec: TaskSpec) -> dict[str, str]:
+def values(spec: TaskSpec) -> dict[str, Value]:
     """What stands in each line of the form; nothing for what was not asked for."""
     import yaml
 
     whole = yaml.safe_load(to_yaml(spec))
-    found = {path: _shown(_at(whole, path), path) for path in FIELDS}
+    found: dict[str, Value] = {
+        path: parts.rows(spec, path) if path in parts.LISTS else _shown(_at(whole, path), path)
+        for path in FIELDS
+    }
     return {**found, "priority": priority_name(spec.priority) if found["priority"] else ""}
 
 
@@ -106,6 +132,8 @@ def again(spec: TaskSpec) -> TaskSpec:
 def field_of(violation: Violation) -> str:
     """The line of the form that a violation belongs to; empty: none."""
     path = violation.field.removeprefix("task.")
+    if part := _PARTS.match(path):
+        return part[0]
     return next((f for f in FIELDS if path == f or path.startswith((f"{f}[", f"{f}."))), "")
 
 
@@ -123,6 +151,8 @@ def _at(whole: Any, path: str) -> Any:
 def _shown(value: Any, path: str) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Sequence) and not isinstance(value, str):
         words = [str(word) for word in value]
         return shlex.join(words) if path == "spec.parameters" else ",".join(words)

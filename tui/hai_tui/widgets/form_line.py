@@ -34,37 +34,27 @@ class FormLine(Vertical):
         *,
         hint: str = "",
         choices: Sequence[str] = (),
+        example: str = "",
         secret: bool = False,
     ) -> None:
         super().__init__()
         self.key = key
-        self._label, self._begin, self._hint = label, value, hint
-        self._choices, self._secret = tuple(choices), secret
+        self._label, self._hint = label, hint
+        self.input = Input(value, compact=True, placeholder=example, password=secret)
+        self.input.cursor_blink = False
+        if choices:
+            self.offer(choices)
 
     def compose(self) -> ComposeResult:
         """Label and input, and what stands below."""
         with Horizontal():
             yield Label(self._label, classes="name", markup=False)
-            yield Input(
-                self._begin,
-                compact=True,
-                suggester=SuggestFromList(self._choices, case_sensitive=False)
-                if self._choices
-                else None,
-                placeholder=" | ".join(self._choices),
-                password=self._secret,
-            )
+            yield self.input
         yield Label("", classes="about", markup=False)
 
     def on_mount(self) -> None:
         """Nothing is wrong yet."""
-        self.input.cursor_blink = False
         self.wrong("")
-
-    @property
-    def input(self) -> Input:
-        """Where one types."""
-        return self.query_one(Input)
 
     @property
     def value(self) -> str:
@@ -81,7 +71,7 @@ class FormLine(Vertical):
     def offer(self, choices: Sequence[str]) -> None:
         """Complete these words from now on."""
         self.input.suggester = SuggestFromList(choices, case_sensitive=False)
-        self.input.placeholder = " | ".join(choices)[:60]
+        self.input.placeholder = " | ".join(choices)
 
     def wrong(self, told: str) -> None:
         """Say what is wrong; empty: show the hint. Nothing happens to a line whose page has gone."""

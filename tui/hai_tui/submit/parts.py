@@ -1,0 +1,102 @@
+"""Lists of a spec as lines of a form, a part a line: `SEED=7`, `board http 6006 tensorboard --logdir runs`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from hai.client.errors import Violation
+from hai.v1.task_spec_pb2 import ServiceSpec, TaskSpec
+
+VARIABLES, SERVICES = "spec.environments", "services"
+LISTS = (VARIABLES, SERVICES)
+"""Paths whose parts have a line each."""
+
+_SERVICE = re.compile(
+    r"""\s* (?P<name>\S+)
+    (?: \s+ (?P<type>http|tcp|local) (?=\s|$) )?
+    (?: \s+ (?P<port>\d{1,9}) (?=\s|$) )?
+    (?: \s+ rank=(?P<rank>\d{1,6}(?:,\d{1,6})*) (?=\s|$) )?
+    (?P<rewrite> \s+ rewrite (?=\s|$) )?
+    (?: \s+ -- (?=\s|$) )?
+    \s* (?P<script>.*)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def rows(spec: TaskSpec, path: str) -> list[str]:
+    """What stands in the lines of a list."""
+    if path == VARIABLES:
+        return [f"{name}={value}" for name, value in sorted(spec.spec.environments.items())]
+    return [_shown(service) for service in spec.services]
+
+
+def put(spec: TaskSpec, path: str, lines: Sequence[str]) -> tuple[Violation, ...]:
+    """Let the lines be the list; what is wrong with them."""
+    filled = [line for line in lines if line.strip()]
+    if path == SERVICES:
+        del spec.services[:]
+        spec.services.extend(_service(line) for line in filled)
+        return ()
+    pairs = [_variable(line) for line in filled]
+    spec.spec.environments.clear()
+    spec.spec.environments.update(pairs)
+    return tuple(_twice([name for name, _ in pairs]))
+
+
+def paths(path: str, lines: Sequence[str]) -> list[str]:
+    """How what is wrong with each line is addressed; empty lines are nothing."""
+    found, place = [], 0
+    for line in lines:
+        if not line.strip():
+            found.append("")
+        elif path == VARIABLES:
+            found.append(_address(_variable(line)[0]))
+        else:
+            found.append(f"{path}[{place}]")
+        place += bool(line.strip())
+    return found
+
+
+def _variable(line: str) -> tuple[str, str]:
+    name, _, value = line.partition("=")
+    return name.strip(), value
+
+
+def _twice(names: Sequence[str]) -> Iterator[Violation]:
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Violation(_address(name), f"{name} stands there twice")
+
+
+def _address(name: str) -> str:
+    """As the server writes it."""
+    return f"{VARIABLES}[{name[:64]}]"
+
+
+def _service(line: str) -> ServiceSpec:
+    found = _SERVICE.fullmatch(line)
+    assert found is not None  # a line with any sign begins with a name
+    port = int(found["port"] or 0)
+    return ServiceSpec(
+        name=found["name"],
+        type=found["type"] or ("http" if port else ""),
+        port=port,
+        rank=[int(rank) for rank in (found["rank"] or "").split(",") if rank],
+        rewrite_uri=found["rewrite"] is not None,
+        startup_script=found["script"],
+    )
+
+
+def _shown(service: ServiceSpec) -> str:
+    ranks = ",".join(map(str, service.rank))
+    words = [
+        service.name,
+        service.type,
+        str(service.port or ""),
+        ranks and f"rank={ranks}",
+        "rewrite" if service.rewrite_uri else "",
+    ]
+    told = " ".join(word for word in words if word)
+    plain = f"{told} {service.startup_script}".rstrip()
+    misread = _service(plain).startup_script != service.startup_script
+    return f"{told} -- {service.startup_script}" if misread else plain
