@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,10 +26,12 @@ from hai_backend.launch.process import sweep
 from hai_backend.testing.here import pod_table
 from hai_backend.testing.pods import pods_as_processes
 from hai_backend.testing.server import RunningServer, ServerProcess, running_server
+from hai_sync.quick.calling import Call
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl makes the certificates"
 )
+HEALTH = "/grpc.health.v1.Health/Check"
 HERE = "IP:127.0.0.1,DNS:localhost"
 Serve = Callable[..., AbstractAsyncContextManager[RunningServer]]
 
@@ -101,6 +103,20 @@ async def test_a_task_runs_over_tls_and_plaintext_gets_no_answer(
             assert "--ca" in refused.value.hint
     finally:
         sweep(home)
+
+
+async def test_a_bare_call_checks_the_server_too(
+    ours: Authority, theirs: Authority, tmp_path: Path
+) -> None:
+    def ask(server: str, ca: Path) -> bytes | None:
+        with closing(Call(server, HEALTH, b"", "", str(ca), 5.0)) as call:
+            return call.answer()
+
+    async with running_server(tmp_path / "home", nodes=0, **ours.sign("server", HERE)) as server:
+        address = server.profile.server
+        assert await asyncio.to_thread(ask, address, ours.file) == b"\x08\x01"  # SERVING
+        with pytest.raises(OSError, match="certificate verify failed"):
+            await asyncio.to_thread(ask, address, theirs.file)
 
 
 async def test_agents_in_pods_check_the_server_too(ours: Authority, tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import DIRECTORY, Entry, Kind
 from hai_sync.hashing import hash_files
-from hai_sync.index import signature
 from hai_sync.kept import Kept
 from hai_sync.scan import Filter, Known, scan
+from hai_sync.signatures import signature
 from hai_sync.transition import Transition
 
 NEW = Entry(Kind.FILE, b"n" * 32, 3)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.index import Signature, signature
 from hai_sync.scan import Scan
+from hai_sync.signatures import Signature, signature
 
 THREADS = min(8, (os.cpu_count() or 1) + 2)
 _READ_BYTES = 1 << 20

@@ -2,10 +2,6 @@
 
 One SQLite file per workspace, outside of it. It can be lost at any time: files are hashed again then,
 and without a base nothing is ever taken for removed. A damaged one is moved aside and begun anew.
-
-A signature packs what the file system says of a file: size, times, inode and mode. An equal one means
-equal content, unless the file changed so shortly before it was looked at that a second change could
-have left the same times; whoever reads signatures asks `racy`.
 """
 
 from __future__ import annotations
@@ -13,20 +9,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
+from hai_sync.signatures import DIRECTORY_SIGNATURE, PACK, Signature
 
-Signature = bytes
-_PACK = struct.Struct("<qqqqI")
-_DIRECTORY_SIGNATURE = b"d"
 _FOLDER = int(Kind.DIRECTORY)
-RACY_NS = 2_000_000_000
-"""Times of the coarsest file systems move in steps of two seconds."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS seen(path TEXT PRIMARY KEY, signature BLOB, digest BLOB, target TEXT) WITHOUT ROWID;
@@ -34,32 +25,16 @@ CREATE TABLE IF NOT EXISTS base(path TEXT PRIMARY KEY, kind INT, digest BLOB, si
     target TEXT, mtime_ns INT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS theirs(path TEXT PRIMARY KEY, kind INT, digest BLOB, size INT, executable INT,
     target TEXT, mtime_ns INT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS left_out(path TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS facts(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
 
 
-def signature(status: os.stat_result) -> Signature:
-    """Of what lstat says. Directories have none of interest: their members are looked at anyway."""
-    if stat.S_ISDIR(status.st_mode):
-        return _DIRECTORY_SIGNATURE
-    return _PACK.pack(
-        status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
-    )
-
-
-def racy(seen: Signature, looked_ns: int) -> bool:
-    """True when the file may have changed after it was looked at without showing it."""
-    if seen == _DIRECTORY_SIGNATURE:
-        return False
-    _, mtime_ns, ctime_ns, _, _ = _PACK.unpack(seen)
-    return bool(max(mtime_ns, ctime_ns) >= looked_ns - RACY_NS)
-
-
 def entry_of(seen: Signature, digest: bytes, target: str) -> Entry:
     """What lies there, from its signature and what was read of it."""
-    if seen == _DIRECTORY_SIGNATURE:
+    if seen == DIRECTORY_SIGNATURE:
         return DIRECTORY
-    size, mtime_ns, _, _, mode = _PACK.unpack(seen)
+    size, mtime_ns, _, _, mode = PACK.unpack(seen)
     if stat.S_ISLNK(mode):
         return Entry(Kind.SYMLINK, target=target)
     return Entry(Kind.FILE, digest, size, bool(mode & 0o100), mtime_ns=max(0, mtime_ns))
@@ -67,9 +42,9 @@ def entry_of(seen: Signature, digest: bytes, target: str) -> Entry:
 
 def _is_still(entry: Entry, seen: Signature, digest: bytes) -> bool:
     """Whether a file's entry is what a signature and a digest say; others are made anew."""
-    if entry.kind is not Kind.FILE or entry.digest != digest or seen == _DIRECTORY_SIGNATURE:
-        return entry is DIRECTORY and seen == _DIRECTORY_SIGNATURE
-    size, mtime_ns, _, _, mode = _PACK.unpack(seen)
+    if entry.kind is not Kind.FILE or entry.digest != digest or seen == DIRECTORY_SIGNATURE:
+        return entry is DIRECTORY and seen == DIRECTORY_SIGNATURE
+    size, mtime_ns, _, _, mode = PACK.unpack(seen)
     return bool(
         size == entry.size
         and mtime_ns == entry.mtime_ns
@@ -138,6 +113,18 @@ class Index:
         with self.transaction():
             self._db.executemany("DELETE FROM seen WHERE path = ?", ((path,) for path in gone))
             self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", rows)
+
+    def leave_out(self, paths: Set[str]) -> None:
+        """What a whole scan left out, directories with a slash at their end; nothing below those."""
+        before = {row[0] for row in self._db.execute("SELECT path FROM left_out")}
+        if before != paths:
+            with self.transaction():
+                gone, new = (
+                    ((path,) for path in before - paths),
+                    ((path,) for path in paths - before),
+                )
+                self._db.executemany("DELETE FROM left_out WHERE path = ?", gone)
+                self._db.executemany("INSERT INTO left_out VALUES (?)", new)
 
     def base(self) -> dict[str, Entry]:
         """What both sides agreed on last time."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from hai_sync.core.entry import DIRECTORY, Kind, below
 from hai_sync.core.ignore import FILES
-from hai_sync.index import signature
 from hai_sync.scan import Filter, Known, Scan, Walker, refuse_clashes
+from hai_sync.signatures import signature
 
 
 def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:

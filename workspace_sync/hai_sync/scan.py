@@ -16,7 +16,7 @@ from pathlib import Path
 from hai_sync.core import names
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules
-from hai_sync.index import Signature, racy, signature
+from hai_sync.signatures import Signature, racy, signature
 
 _REGULAR, _LINK, _FOLDER = stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR
 
@@ -55,10 +55,15 @@ class Scan:
     fresh: dict[str, Entry] = field(default_factory=dict)  # not as remembered
     gone: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
-    ignored: int = 0
+    left_out: set[str] = field(default_factory=set)  # directories with a slash at their end
     levels: dict[str, RuleSet] = field(default_factory=dict)
     tree: dict[str, Entry] = field(default_factory=dict)
     before: Scan | None = None  # the one that this only adds to
+
+    @property
+    def ignored(self) -> int:
+        """How many paths were left out; what lies below them does not count."""
+        return len(self.left_out)
 
     @property
     def unchanged(self) -> bool:
@@ -160,10 +165,12 @@ class Walker:
                 todo.append((path, trusted))
 
     def left_out(self, path: str, item: os.DirEntry[str]) -> bool:
-        if self.ignore.skips(path, item.is_dir(follow_symlinks=False)):
-            self.found.ignored += not names.is_own(path)
-            return True
-        return False
+        directory = item.is_dir(follow_symlinks=False)
+        if not self.ignore.skips(path, directory):
+            return False
+        if not names.is_own(path):
+            self.found.left_out.add(path + "/" if directory else path)
+        return True
 
     def rules(
         self, prefix: str, folder: str, listed: Sequence[os.DirEntry[str]], trusted: bool

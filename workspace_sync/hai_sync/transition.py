@@ -17,8 +17,8 @@ from pathlib import Path
 
 from hai_sync.core.diff import Change, in_order, replaces
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.index import Signature, signature
 from hai_sync.kept import Kept
+from hai_sync.signatures import Signature, signature
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 Fault = Callable[[str], None]

@@ -1,7 +1,7 @@
 """`haiworkspace`, and the group that `hai workspace` loads by name.
 
-`push` with nothing else asks a running daemon before anything is imported: the answer takes as long as
-starting Python does.
+`push` with nothing else asks a running daemon before anything is imported, or looks by itself whether there is anything
+to do: the answer takes as long as starting Python does, and a walk.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ import sys
 
 TYPE_CHECKING = False  # typing itself would take a fifth of the time that there is
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import click
 
-_QUICK = {("push",), ("push", "--json"), ("sync",), ("sync", "--json"), ("watch", "flush")}
+_PUSH = {("push",), ("push", "--json")}
+_QUICK = _PUSH | {("sync",), ("sync", "--json"), ("watch", "flush")}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code is returned."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
-    if arguments in _QUICK and (answer := _ask_daemon()) is not None:
-        return _tell(answer, as_json="--json" in arguments)
+    root = _root() if arguments in _QUICK else ""
+    as_json = "--json" in arguments
+    if root and (answer := _ask_daemon(root)) is not None:
+        return _tell(answer, as_json)
+    if root and arguments in _PUSH and (facts := _nothing_to_push(root)) is not None:
+        return _tell_nothing(facts, as_json)
     from hai_sync.cli.failures import run
 
     return run(group(), arguments)
@@ -35,13 +40,18 @@ def group() -> click.Group:
     return GROUP
 
 
-def _ask_daemon() -> dict[str, object] | None:
-    folder = os.getcwd()
+def _root() -> str:
+    """The workspace that we stand in; empty: none."""
+    folder = os.path.realpath(os.getcwd())
     while not os.path.isfile(os.path.join(folder, ".hfai", "workspace.yml")):
         folder, below = os.path.dirname(folder), folder
         if folder == below:
-            return None
-    own = os.path.join(folder, ".hfai")
+            return ""
+    return folder
+
+
+def _ask_daemon(root: str) -> dict[str, object] | None:
+    own = os.path.join(root, ".hfai")
     if not os.path.exists(os.path.join(own, "daemon.sock")):
         return None
     from hai_sync.watch.control import ask
@@ -50,13 +60,33 @@ def _ask_daemon() -> dict[str, object] | None:
     return answer
 
 
-def _tell(answer: dict[str, object], as_json: bool) -> int:
-    import json
+def _nothing_to_push(root: str) -> Mapping[str, int] | None:
+    from hai_sync.quick.nothing import nothing_to_push
 
+    return nothing_to_push(root)
+
+
+def _tell_nothing(facts: Mapping[str, int], as_json: bool) -> int:
+    """As the whole program says it."""
+    if as_json:
+        import json
+
+        none = dict.fromkeys(("bytes", "uploaded", "downloaded", "wire_bytes"), 0)
+        event = {"event": "done", **facts, **none, "refused": "", "problems": {}}
+        print(json.dumps({**event, "held": [], "conflicts": []}))
+        return 0
+    ignored = f", {facts['ignored']} ignored" if facts["ignored"] else ""
+    print(f"in sync at revision {facts['revision']}{ignored}")
+    return 0
+
+
+def _tell(answer: dict[str, object], as_json: bool) -> int:
     if "error" in answer:
         print(f"haiworkspace: the daemon cannot sync: {answer['error']}", file=sys.stderr)
         return 5 if answer.get("reason") == "UNREACHABLE" else 1
     if as_json:
+        import json
+
         print(json.dumps({"event": "done", **answer}))
     else:
         print(f"in sync at revision {answer['revision']} (daemon)")

@@ -19,8 +19,8 @@ from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.errors import Restless
 from hai_sync.hashing import open_file, read_all
-from hai_sync.index import Signature, signature
 from hai_sync.remote.contents import BATCH_BYTES, CHUNKS_BYTES
+from hai_sync.signatures import Signature, signature
 
 _ENTRIES = 400
 _hashing = ThreadPoolExecutor(1)

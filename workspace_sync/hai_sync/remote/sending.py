@@ -20,11 +20,11 @@ from hai_sync.core.chunks import Piece
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry
 from hai_sync.errors import BadPeer
-from hai_sync.index import Signature
 from hai_sync.remote import messages
 from hai_sync.remote.contents import packed
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.loading import Batch, Large, batches, chunk_groups, load, read_pieces
+from hai_sync.signatures import Signature
 
 JOBS = 3  # groups that are being loaded
 _QUEUED = 8  # messages that wait for the wire

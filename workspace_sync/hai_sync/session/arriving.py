@@ -18,11 +18,11 @@ from hai.client.errors import HaiError
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind, Tree
 from hai_sync.hashing import open_file
-from hai_sync.index import Signature
 from hai_sync.kept import Kept
 from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.fetching import Download, Progress, fetch
+from hai_sync.signatures import Signature
 from hai_sync.transition import Fault, Result, Transition
 
 

@@ -23,7 +23,7 @@ from hai_sync.index import Index
 from hai_sync.place import TEMPORARY, Place, locked
 from hai_sync.remote.endpoint import Remote, holder
 from hai_sync.rescan import rescan
-from hai_sync.scan import Known, Scan, full_tree, scan
+from hai_sync.scan import Filter, Known, Scan, full_tree, scan
 from hai_sync.session.deciding import decide, guard
 from hai_sync.session.remembering import Done, remember
 from hai_sync.session.sides import Sides, count, report_of, with_sent
@@ -138,6 +138,8 @@ class Session:
             asking.cancel()
             raise
         revision = await asking
+        if found.before is None and not wish.dry_run and wish.filter == Filter():
+            self.index.leave_out(found.left_out)
         if wish.rules.mode is Mode.PUSH and self._nothing_to_push(found, revision, wish):
             return Report(revision=revision, files=count(found), ignored=found.ignored)
         return await self._both(wish, found, known, revision)
@@ -159,6 +161,8 @@ class Session:
                 self.index.forget_base()
                 self._sides = self._read = None
             self.index.set_facts(created=created)
+        if self.index.fact("made") != (made := found.create_time.SerializeToString().hex()):
+            self.index.set_facts(made=made)
         return found.revision
 
     def _nothing_to_push(self, found: Scan, revision: int, wish: Wish) -> bool:

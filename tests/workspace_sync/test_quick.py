@@ -1,0 +1,267 @@
+"""A push with nothing to do answers as the whole program does, and leaves everything else to that."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from hai.client.profile import Profile, save
+from hai_sync.cli.main import main
+from hai_sync.core import ignore, names
+from hai_sync.index import Index
+from hai_sync.place import find
+from hai_sync.quick.calling import Call
+from hai_sync.quick.nothing import DEFAULT_FILTER, nothing_to_push
+from hai_sync.quick.same import OWN, RULES
+from hai_sync.scan import Filter
+
+GET = "/hai.v1.WorkspaceService/GetWorkspace"
+
+
+@pytest.fixture
+def root(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pushed workspace whose files have been still for a while."""
+    monkeypatch.setenv("HAI_SERVER", profile.server)
+    monkeypatch.setenv("HAI_TOKEN", profile.token)
+    root = tmp_path / "root"
+    (root / "folder" / "inner").mkdir(parents=True)
+    (root / "__pycache__").mkdir()
+    for name in ("a.py", "folder/b", "__pycache__/x.pyc"):
+        (root / name).write_text("one")
+    (root / "link").symlink_to("a.py")
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "train.log").write_text("epoch 1")
+    monkeypatch.chdir(root)
+    assert main(["init", f"w-{uuid4().hex[:10]}"]) == 0
+    push()
+    return root
+
+
+def push() -> None:
+    """As the whole program does it; and then some time goes by."""
+    assert main(["push", "-q"]) == 0
+    index = Index(find().state / "index.sqlite")
+    index.set_facts(looked_ns=str(time.time_ns() + 10**10))
+    index.close()
+
+
+def test_it_says_what_the_whole_program_says(root: Path, capsys) -> None:
+    assert nothing_to_push(str(root)) == {"revision": 1, "files": 4, "ignored": 2}
+    capsys.readouterr()
+    for options in ([], ["--json"]):
+        said = [_said(["push", *options, *more], capsys) for more in ((), ("--jobs", "2"))]
+        assert said[0] == said[1]
+
+
+def _said(arguments: list[str], capsys) -> object:
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    return json.loads(out.splitlines()[-1]) if "--json" in arguments else out
+
+
+def _same_size(root: Path) -> None:
+    before = (root / "a.py").stat()
+    (root / "a.py").write_text("two")
+    os.utime(root / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _linked(root: Path) -> None:
+    (root / "folder").rename(root.parent / "elsewhere")
+    (root / "folder").symlink_to(root.parent / "elsewhere")
+
+
+def _other_kind(root: Path) -> None:
+    (root / "folder/inner").rmdir()
+    (root / "folder/inner").write_text("")
+
+
+CHANGES = [
+    pytest.param(lambda root: (root / "new").write_text("1"), id="a new file"),
+    pytest.param(lambda root: (root / "a.py").write_text("1"), id="another content"),
+    pytest.param(_same_size, id="another content of the same size and time"),
+    pytest.param(lambda root: (root / "a.py").unlink(), id="a removed file"),
+    pytest.param(lambda root: (root / "a.py").chmod(0o755), id="another mode"),
+    pytest.param(lambda root: (root / "folder/new").mkdir(), id="an empty directory"),
+    pytest.param(lambda root: (root / "folder/inner").rmdir(), id="a directory less"),
+    pytest.param(_other_kind, id="a file in a directory's place"),
+    pytest.param(_linked, id="a link in a directory's place"),
+    pytest.param(lambda root: (root / ".gitignore").write_text("*.txt\n"), id="other rules"),
+    pytest.param(lambda root: (root / "folder/.haiignore").write_text("x"), id="new rules"),
+    pytest.param(lambda root: (root / "x.log").write_text(""), id="new and perhaps left out"),
+    pytest.param(lambda root: (root / ".hfai/tmp").mkdir(), id="an interrupted sync"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_different_is_left_to_the_whole_program(
+    root: Path, change: Callable[[Path], object]
+) -> None:
+    assert nothing_to_push(str(root)) is not None
+    change(root)
+    assert nothing_to_push(str(root)) is None
+
+
+def test_what_is_left_out_is_known_once_the_whole_program_has_seen_it(root: Path) -> None:
+    (root / "new.log").write_text("1")
+    assert nothing_to_push(str(root)) is None
+    push()
+    assert nothing_to_push(str(root)) == {"revision": 1, "files": 4, "ignored": 3}
+
+
+def test_a_look_with_other_rules_hides_nothing(root: Path) -> None:
+    (root / "new").write_text("1")
+    main(["status", "--exclude", "new"])
+    main(["push", "--dry-run", "--exclude", "new"])
+    assert nothing_to_push(str(root)) is None
+
+
+def test_files_that_changed_a_moment_before_the_look_are_looked_at_again(root: Path) -> None:
+    index = Index(find().state / "index.sqlite")
+    index.set_facts(looked_ns=str((root / "a.py").stat().st_ctime_ns + 10**9))
+    index.close()
+    assert nothing_to_push(str(root)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("HAI_TOKEN", "wrong", id="a token that is none"),
+        pytest.param("HAI_SERVER", "127.0.0.1:1", id="another server"),
+        pytest.param("HAI_PROFILE", "other", id="another profile"),
+        pytest.param("XDG_DATA_HOME", "/nowhere", id="another memory"),
+    ],
+)
+def test_other_surroundings_are_left_to_the_whole_program(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert nothing_to_push(str(root)) is None
+
+
+def test_the_token_of_a_profile_is_read_where_it_stands(
+    root: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HAI_SERVER")
+    monkeypatch.delenv("HAI_TOKEN")
+    save(Profile("lab", profile.server, profile.token))
+    push()
+    assert nothing_to_push(str(root)) is not None
+    save(Profile("lab", profile.server, "another"))
+    assert nothing_to_push(str(root)) is None
+
+
+def test_another_laptops_revision_is_seen(root: Path, profile: Profile) -> None:
+    found = find()
+    other = root.parent / "other"
+    other.mkdir()
+    env = {**os.environ, "XDG_DATA_HOME": str(root.parent / "other-data")}
+    for words in (("init", found.name), ("pull",), ("push",)):
+        (other / "more").write_text("1")
+        command = [sys.executable, "-m", "hai_sync.cli.main", *words]
+        subprocess.run(command, cwd=other, env=env, check=True, capture_output=True)
+    assert nothing_to_push(str(root)) is None
+
+
+def test_while_another_process_syncs_nothing_is_said(root: Path) -> None:
+    with (find().state / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert nothing_to_push(str(root)) is None
+
+
+def test_a_profile_named_on_purpose_is_not_the_one_of_the_next_push(
+    root: Path, profile: Profile
+) -> None:
+    save(Profile("lab", profile.server, profile.token), make_current=False)
+    push()
+    assert main(["push", "--profile", "lab", "-q"]) == 0
+    assert nothing_to_push(str(root)) is not None
+
+
+def test_the_filter_of_a_push_without_options_is_the_one_that_is_expected() -> None:
+    assert Filter().fingerprint() == DEFAULT_FILTER
+    assert (RULES, OWN) == (ignore.FILES, names.OWN)
+
+
+def test_it_loads_next_to_nothing() -> None:
+    script = "import sys, hai_sync.cli.main, hai_sync.quick.nothing; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    heavy = {"click", "grpc", "google", "asyncio", "dataclasses", "typing", "pathlib", "json"}
+    assert not heavy & set(done.stdout.split()) - set(_bare())
+
+
+def _bare() -> list[str]:
+    """What Python itself loads here; an installation may do as it likes at its start."""
+    script = "import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_a_refused_call_has_no_answer(profile: Profile) -> None:
+    name = b"\x0a\x07no-such"
+    assert _answer(profile.server, GET, name, profile.token) is None
+    assert _answer(profile.server, GET, name, "wrong") is None
+    assert _answer(profile.server, "/no.such/Call", b"", profile.token) is None
+
+
+def _answer(server: str, method: str = GET, request: bytes = b"", token: str = "") -> bytes | None:
+    with closing(Call(server, method, request, token, None, 5.0)) as call:
+        return call.answer()
+
+
+@pytest.fixture
+def liar() -> Iterator[Callable[[bytes], str]]:
+    """A server that says the same to everybody."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(words: bytes) -> str:
+        def talk() -> None:
+            with listener.accept()[0] as client:
+                client.recv(1 << 16)
+                client.sendall(words)
+
+        threading.Thread(target=talk, daemon=True).start()
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    with listener:
+        yield serve
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags])
+    return head + stream.to_bytes(4, "big") + payload
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="another protocol"),
+        pytest.param(_frame(0, 0, 1, b"\0\0\0\0\1x"), id="no end"),
+        pytest.param(_frame(0, 1, 1, b"\1\0\0\0\1x"), id="compressed"),
+        pytest.param(_frame(0, 1, 1, b"\0\0\0\0\2x"), id="less than it says"),
+        pytest.param(_frame(0, 9, 1, b"\0\0\0\0\1x"), id="padded"),
+        pytest.param(_frame(1, 5, 1, b"\x88"), id="no message"),
+        pytest.param(_frame(3, 0, 1, b"\0\0\0\2"), id="reset"),
+        pytest.param(_frame(7, 0, 0, b"\0" * 8), id="going away"),
+    ],
+)
+def test_a_server_that_speaks_nonsense_has_no_answer(liar, words: bytes) -> None:
+    with suppress(ConnectionError):  # it closes while we speak
+        assert _answer(liar(words)) is None
+
+
+def test_an_answer_in_parts_is_one(liar) -> None:
+    words = _frame(4, 0, 0, b"") + _frame(0, 0, 1, b"\0\0\0") + _frame(0, 1, 1, b"\0\2hi")
+    assert _answer(liar(words)) == b"hi"

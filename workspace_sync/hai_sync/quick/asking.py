@@ -1,0 +1,104 @@
+"""The server's revision of a workspace, over a bare connection.
+
+How to reach it was noted by a sync of the whole program (`note`), with everything that it depends on; where any of
+that is different now (a variable, the file of profiles), nobody is asked. Tokens are never noted.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hai_sync.quick.calling import Call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_GET = "/hai.v1.WorkspaceService/GetWorkspace"
+_REVISION, _CREATED = 4, 9  # fields of Workspace
+_SECONDS = 5.0
+_TOKENS = ("HAI_TOKEN", "MARSV2_USER_TOKEN")
+_CHOICE = ("HAI_SERVER", "MARSV2_SERVER", "HAI_PROFILE", "HAI_CONFIG", "XDG_CONFIG_HOME", "HOME")
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+_PLAIN = "-"  # in place of a file with authorities
+_NAME_BYTES = 100
+
+
+def note(profile: str, server: str, ca: str | None, config: str) -> str:
+    """What a later push needs to ask the same server; `ca` as in Call, `config`: the file of profiles."""
+    lines = (profile, server, _PLAIN if ca is None else ca, config, _surroundings(config))
+    return "\n".join(lines)
+
+
+def asked(name: str, facts: Mapping[str, str]) -> Call | None:
+    """A question under way; None: the whole program must ask. Raises OSError."""
+    profile, server, ca, config, surroundings = facts["asking"].split("\n", 4)
+    if surroundings != _surroundings(config) or len(name) > _NAME_BYTES:
+        return None
+    request = b"\x0a" + bytes([len(name)]) + name.encode()
+    return Call(
+        server, _GET, request, _token(profile, config), None if ca == _PLAIN else ca, _SECONDS
+    )
+
+
+def told(call: Call, facts: Mapping[str, str]) -> bool:
+    """Whether the workspace is the one that we know, at the revision that we know. Raises OSError."""
+    answer = call.answer()
+    if answer is None:
+        return False
+    found = dict(_fields(answer))
+    revision, created = found.get(_REVISION, 0), found.get(_CREATED, b"")
+    return str(revision) == facts["revision"] and created == bytes.fromhex(facts["made"])
+
+
+def proxied() -> bool:
+    """Whether grpc would go another way."""
+    return any(os.environ.get(name) for name in _PROXIES)
+
+
+def _surroundings(config: str) -> str:
+    """What the choice of a server depends on."""
+    chosen: list[str | int | None] = [os.environ.get(name) for name in (*_CHOICE, *_PROXIES)]
+    try:
+        status = os.stat(config)
+    except OSError:
+        return repr(chosen)
+    return repr([*chosen, status.st_size, status.st_mtime_ns, status.st_ino])
+
+
+def _token(profile: str, config: str) -> str:
+    """As the whole program finds it: a variable, else the profile's."""
+    token = next((value for name in _TOKENS if (value := os.environ.get(name))), "").strip()
+    if token or not profile:
+        return token
+    import tomllib
+
+    with open(config, "rb") as file:
+        return str(tomllib.load(file)["profiles"][profile].get("token", ""))
+
+
+def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
+    """Numbers and strings of a message of protobuf. Raises ValueError for anything else."""
+    found: list[tuple[int, int | bytes]] = []
+    place = 0
+    while place < len(message):
+        tag, place = _number(message, place)
+        value, place = _number(message, place)
+        if tag & 7 == 0:
+            found.append((tag >> 3, value))
+        elif tag & 7 == 2 and place + value <= len(message):
+            found.append((tag >> 3, message[place : place + value]))
+            place += value
+        else:
+            raise ValueError("a field of an unexpected kind")
+    return found
+
+
+def _number(message: bytes, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while place < len(message):
+        byte = message[place]
+        number, shift, place = number | (byte & 127) << shift, shift + 7, place + 1
+        if byte < 128:
+            return number, place
+    raise ValueError("the message ends early")
