@@ -14,6 +14,7 @@ from traitlets import Float, Int, Unicode
 from hai.client.profile import Profile, load
 from hai_jupyter.backend import Backend
 from hai_jupyter.board import Board
+from hai_jupyter.environments import default_root
 from hai_jupyter.handlers.routes import routes
 from hai_jupyter.hub import Hub, Source
 from hai_jupyter.kernels import add_environments
@@ -37,6 +38,9 @@ class HaiJupyter(ExtensionApp):
     environments_root = Unicode(
         "", help="Where haienv keeps environments; empty: HAIENV_HOME."
     ).tag(config=True)
+    manual = Unicode(
+        "", help="Where the manual is, with {page}: https://…/{page}/; empty: no links to it."
+    ).tag(config=True)
     max_log_streams = Int(32, help="Logs that may be followed at the same time.").tag(config=True)
 
     def initialize_settings(self) -> None:
@@ -53,6 +57,8 @@ class HaiJupyter(ExtensionApp):
             hub=Hub(board, sources, self.linger),
             places=Places(self._root(), self._hidden()),
             logs=Streams(self.max_log_streams),
+            environments=self._environments(),
+            manual=self.manual,
         )
 
     def initialize_handlers(self) -> None:
@@ -80,8 +86,8 @@ class HaiJupyter(ExtensionApp):
     def _hidden(self) -> bool:
         return bool(self._jupyter().contents_manager.allow_hidden)
 
-    def _environments(self) -> Path | None:
-        return Path(self.environments_root) if self.environments_root else None
+    def _environments(self) -> Path:
+        return Path(self.environments_root) if self.environments_root else default_root()
 
 
 def _build() -> str:

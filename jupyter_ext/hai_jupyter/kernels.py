@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ipykernel.kernelspec import RESOURCES
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 
-from hai_jupyter.environments import Environment, default_root, ready
+from hai_jupyter.environments import Environment, ready
 
 if TYPE_CHECKING:
     Manager = KernelSpecManager
@@ -44,11 +44,11 @@ class EnvironmentKernels(Manager):
         return {f"haienv-{e.owner}-{e.name}".lower(): e for e in ready(self.environments_root)}
 
 
-def add_environments(manager: Any, root: Path | None = None) -> None:
+def add_environments(manager: Any, root: Path) -> None:
     """Let a manager offer environments too."""
     kind = type(manager)
     manager.__class__ = type(kind.__name__, (EnvironmentKernels, kind), {})
-    manager.environments_root = root or default_root()
+    manager.environments_root = root
 
 
 def specification(environment: Environment) -> KernelSpec:

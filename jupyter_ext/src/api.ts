@@ -3,6 +3,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
 import { Socket, Surroundings } from './model/feed';
+import { Artifact, Check, Container, Draft, Environment, Group, Me, Message, Script, Series, Submission, Sync, Workspace } from './model/answers';
 import { Failure, Frame, TaskRow } from './model/types';
 import { Point } from './model/usage';
 
@@ -20,143 +21,6 @@ export class ApiError extends Error implements Failure {
   }
 }
 
-export interface Me {
-  user: string;
-  role: string;
-  cluster: string;
-  version: string;
-  /** Who looks into the container of `user`; empty: nobody else. */
-  visitor: string;
-  quotas: Array<{ group: string; priority: number; nodes: number; used: number }>;
-}
-
-export interface Group {
-  name: string;
-  nodes: number;
-  usable_nodes: number;
-  free_nodes: number;
-  waiting_tasks: number;
-}
-
-/** What ranks used: for each step that was measured when it begins, CPUs, memory, GPUs, GPU memory. */
-export interface Series {
-  start: number;
-  end: number;
-  step: number;
-  ranks: Array<{ rank: number; run: number; points: Point[] }>;
-  /** Of all ranks together; no points where there is one rank. */
-  sum: { step: number; points: Point[] };
-}
-
-export interface Message {
-  id: string;
-  text: string;
-  author: string;
-  create_time: string;
-}
-
-export interface Environment {
-  name: string;
-  owner: string;
-  path: string;
-  parent: string;
-  python_version: string;
-  lock_hash: string;
-  visibility: string;
-  user_group: string;
-  state: string;
-  message: string;
-  packages: number;
-}
-
-export interface Workspace {
-  name: string;
-  user: string;
-  path: string;
-  revision: string;
-  files: string;
-  size_bytes: string;
-  update_time: string;
-  lease?: { holder: string };
-}
-
-/** How a folder and its side on the cluster differ, or what a sync has done about it. */
-export interface Sync {
-  name?: string;
-  remote?: string;
-  revision?: number;
-  uploaded?: number;
-  downloaded?: number;
-  conflicts?: string[];
-  conflicts_count?: number;
-  problems?: Record<string, string>;
-  refused?: string;
-  daemon?: { mode: string; phase: string } | null;
-}
-
-export interface Service {
-  name: string;
-  type: string;
-  state?: string;
-  message?: string;
-  url?: string;
-}
-
-/** What a container has beside being a task. */
-export interface Container {
-  services?: Service[];
-  url?: string;
-  ends_at?: string;
-  idle_seconds?: number;
-  notice?: string;
-  notice_until?: string;
-}
-
-export interface Draft {
-  name: string;
-  draft: string;
-  parameters: string[];
-  last: Record<string, unknown> | null;
-  /** The workspace that the file is in; empty: none. */
-  workspace: string;
-}
-
-/** A place with a name and a version that a task reads or makes. */
-export interface Artifact {
-  name: string;
-  version?: string;
-  user_group?: string;
-  type?: string;
-  location?: string;
-}
-
-export interface Submission {
-  path: string;
-  cells?: string[];
-  parameters: Record<string, string>;
-  form: Record<string, unknown>;
-  yaml?: string;
-  draft?: string;
-  /** Push the workspace first, and run exactly that. */
-  push?: boolean;
-  artifacts?: { input?: Artifact; output?: Artifact };
-}
-
-/** What first has to be decided, or where the script is. */
-export interface Script {
-  specials?: Array<{ cell: number; line: number; text: string }>;
-  exists?: string;
-  path?: string;
-}
-
-export interface Check {
-  yaml: string;
-  spec: Record<string, any>;
-  outcome?: string;
-  message?: string;
-  error?: Failure;
-}
-
 /** Verbs of the server extension; base URL, XSRF cookie and Jupyter's own token are ServerConnection's business. */
 export class Api {
   constructor(private settings: ServerConnection.ISettings) {}
@@ -168,6 +32,14 @@ export class Api {
   workspaces = () => this.get<Workspace[]>('workspaces');
   memory = () => this.get<{ used: number; limit: number; of: string }>('memory');
   task = (id: number) => this.get<any>(`tasks/${id}`);
+  /** Where the manual is, with {page} for the name of a page. */
+  manual = () => this.get<{ url: string }>('manual');
+  /** What tasks use just now. */
+  uses = (ids: readonly number[]) => this.get<Record<string, Point>>(`usage?ids=${ids.join(',')}`);
+  /** A line for a terminal that makes an environment, or gives one a kernel. */
+  environmentCommand = (wish: object) => this.post<{ command: string }>('environments/command', wish);
+  /** Look at the health of these nodes. */
+  checkNodes = (nodes: string[], group: string) => this.post<TaskRow>('nodes/check', { nodes, group });
   artifacts = () => this.get<Artifact[]>('artifacts');
   /** Bring the executed notebook here from the task's own directory. */
   executed = (id: number) => this.post<{ path: string }>(`tasks/${id}/executed`, {});

@@ -4,9 +4,11 @@ import { test } from 'node:test';
 
 import { chosen, each } from '../src/model/batch';
 import { Board } from '../src/model/board';
+import { needsUse, told } from '../src/model/columns';
+import { Drafts } from '../src/model/drafts';
 import { Feed, Socket } from '../src/model/feed';
 import { matcher } from '../src/model/filter';
-import { EMPTY, asFile, asForm, lines as asLines, pairs } from '../src/model/form';
+import { EMPTY, asFile, asForm, lines as asLines, pairs, same } from '../src/model/form';
 import { isChinese, speaker } from '../src/model/language';
 import { Lines, pieces, search } from '../src/model/lines';
 import { fill, news } from '../src/model/news';
@@ -323,4 +325,49 @@ test('a language is a table; what it lacks stays English', () => {
   const say = speaker({ Stop: '停止' });
   assert.deepEqual([say('Stop'), say('Go {n}', { n: 1 })], ['停止', 'Go 1']);
   assert.deepEqual(['zh_CN', 'zh-TW', 'en'].map(isChinese), [true, true, false]);
+});
+
+test('a begun form is kept until it is handed in, and never one of another file', () => {
+  const saved: unknown[] = [];
+  const drafts = new Drafts(kept => saved.push(JSON.parse(JSON.stringify(kept))));
+  const form = { ...EMPTY, tags: 'x' };
+  drafts.put('a.py', null);
+  assert.equal(saved.length, 0);
+  drafts.put('a.py', { form, text: null });
+  assert.deepEqual([drafts.of('a.py')?.form.tags, drafts.of('b.py')], ['x', null]);
+  const later = new Drafts(() => undefined);
+  later.bring(saved[0]);
+  assert.equal(later.of('a.py')?.form.tags, 'x');
+  drafts.put('a.py', null);
+  assert.deepEqual(saved[1], []);
+});
+
+test('what Lab kept and is none of ours is left out, and does not replace what was typed since', () => {
+  const drafts = new Drafts(() => undefined);
+  drafts.put('a', { form: EMPTY, text: 'new' });
+  for (const kept of [null, 7, 'x', [1, ['b'], ['c', null], ['a', { form: EMPTY, text: 'old' }], ['d', { form: EMPTY, text: 'd' }]]]) {
+    drafts.bring(kept);
+  }
+  assert.deepEqual(['a', 'b', 'c', 'd'].map(key => drafts.of(key)?.text), ['new', undefined, undefined, 'd']);
+});
+
+test('the newest drafts are kept, as many as fit', () => {
+  const drafts = new Drafts(() => undefined, 1000);
+  for (let i = 0; i < 20; i += 1) {
+    drafts.put(`f${i}`, { form: EMPTY, text: 'x'.repeat(100) });
+  }
+  const kept = Array.from({ length: 20 }, (_, i) => drafts.of(`f${i}`) !== null);
+  assert.deepEqual([kept[19], kept[18], kept[0]], [true, true, false]);
+});
+
+test('forms are the same when nothing in them differs', () => {
+  assert.equal(same(EMPTY, { ...EMPTY }), true);
+  assert.equal(same(EMPTY, { ...EMPTY, nodes: 2 }), false);
+});
+
+test('columns say what is known, and only what uses something has to be asked for', () => {
+  const task = row(1, { tags: ['a', 'b'], runs: 2 });
+  assert.equal(told(['tags', 'runs', 'cpu', 'gpu', 'nonsense'], task, [0, 1.25, 1024, null, null]), '1.3 CPU · a b · ×2');
+  assert.equal(told(['cpu', 'memory'], task, undefined), '');
+  assert.deepEqual([needsUse(['tags']), needsUse(['tags', 'memory'])], [false, true]);
 });

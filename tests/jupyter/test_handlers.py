@@ -306,3 +306,63 @@ async def test_use_of_a_task_is_numbers_that_a_page_can_draw(page: Page, place: 
     assert all(len(point) == 5 for one in shown["ranks"] for point in one["points"])
     assert (await page.get("tasks/999999/usage")).code == 404
     assert (await page.get(f"tasks/{made.data['id']}/usage?first=-1")).code == 400
+
+
+async def test_the_form_says_what_has_changed_since_the_last_submission(
+    page: Page, place: Place
+) -> None:
+    file = place.root / "changing.py"
+    file.write_text("print('one')\n")
+    assert (await page.get("draft?path=changing.py")).data["changes"] is None
+    made = await hand_in(page, "changing.py")
+    file.write_text("print('two')\n")
+    shown = (await page.get("draft?path=changing.py")).data["changes"]
+    assert "-print('one')\n+print('two')" in shown
+    await page.post(f"tasks/{made.data['id']}/stop", {})
+
+
+async def test_what_tasks_use_just_now_is_asked_for_together(page: Page) -> None:
+    assert (await page.get("usage?ids=1,2")).code == 200
+    assert (await page.get("usage?ids=x")).data["violations"][0]["field"] == "ids"
+    assert (await page.get("usage?ids=" + ",".join(["7"] * 101))).code == 400
+
+
+async def test_nodes_are_checked_by_a_task_on_just_these(page: Page, client: Client) -> None:
+    group = (await client.nodes.groups())[0].name
+    names = [node.name for node in await client.nodes.list()][:1]
+    made = (await page.post("nodes/check", {"nodes": names, "group": group})).data
+    done = await client.tasks.wait(made["id"], timeout=60)
+    options = (await client.tasks.get(done.id)).spec.options
+    assert list(options.assigned_nodes) == names
+    lines, _ = await read_log(page, f"tasks/{done.id}/log")
+    assert any('"healthy"' in line for line in lines)
+    refused = await page.post("nodes/check", {"nodes": ["no-such-node"], "group": group})
+    assert (refused.code, "no-such-node" in refused.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        pytest.param(
+            {"action": "kernel", "name": "torch"}, "install torch ipykernel", id="a kernel"
+        ),
+        pytest.param({"action": "create", "name": "e"}, "create e", id="extends what is here"),
+        pytest.param(
+            {"action": "create", "name": "e", "python": "3.11", "packages": ["a>=1", "b; rm"]},
+            "create --no_extend --py 3.11 e 'a>=1' 'b; rm'",
+            id="every word is quoted",
+        ),
+    ],
+)
+async def test_environments_are_made_by_a_line_for_a_terminal(
+    page: Page, wish: Any, words: str
+) -> None:
+    line = (await page.post("environments/command", wish)).data["command"]
+    assert line.endswith(f" -m haienv {words}")
+
+
+async def test_a_line_for_a_terminal_takes_no_options_and_no_newlines(page: Page) -> None:
+    wish = {"action": "x", "name": "-rf /", "python": "3;", "packages": ["--index-url", "a\nb"]}
+    answer = await page.post("environments/command", wish)
+    fields = [violation["field"] for violation in answer.data["violations"]]
+    assert (answer.code, fields) == (400, ["action", "name", "python", "packages"])

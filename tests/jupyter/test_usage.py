@@ -1,40 +1,68 @@
-"""Use of many ranks as one series: sums, means, and what was measured in two runs at the same moment."""
+"""What tasks use just now: asked once for all pages, and nothing of one keeps the others from being shown."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
-from hai.v1.usage_service_pb2 import RankUsage, UsagePoint
-from hai_jupyter.usage import together
-
-
-def point(time: int, cpus: float, count: int = 1, **gpus: Any) -> UsagePoint:
-    now = Timestamp(seconds=time)
-    return UsagePoint(time=now, cpus=cpus, memory_bytes=int(cpus * 100), count=count, **gpus)
+from hai.client.errors import NotFound
+from hai.client.fake import FakeClient
+from hai_jupyter.uses import Uses
+from tests.jupyter.test_hub import spec
 
 
-def test_ranks_are_summed_and_shares_of_gpus_are_means() -> None:
-    ranks = [
-        RankUsage(rank=0, run=1, points=[point(60, 1, gpu_utilisation=0.2, gpu_memory_bytes=5)]),
-        RankUsage(
-            rank=1,
-            run=1,
-            points=[point(60, 2, gpu_utilisation=0.6, gpu_memory_bytes=7), point(120, 4)],
-        ),
-    ]
-    assert together(ranks) == [[60, 3, 300, 0.4, 12], [120, 4, 400, None, None]]
+class Counted(FakeClient):
+    """Knows how often it was asked for the use of tasks."""
+
+    def __init__(self) -> None:
+        super().__init__(nodes=["n0"])
+        self.asked: list[int] = []
+        inner = self.usage.of_task
+
+        async def of_task(task_id: int, **values: Any) -> Any:
+            self.asked.append(task_id)
+            await asyncio.sleep(0)
+            if task_id == 404:
+                raise NotFound("there is no task 404")
+            return await inner(task_id, points=values.get("points", 0), sum=values["sum"])
+
+        self.usage.of_task = of_task  # type: ignore[method-assign]
 
 
-def test_a_rank_that_was_started_again_counts_once() -> None:
-    ranks = [
-        RankUsage(rank=0, run=1, points=[point(60, 1, count=3)]),
-        RankUsage(rank=0, run=2, points=[point(60, 5, count=1)]),
-        RankUsage(rank=1, run=2, points=[point(60, 1)]),
-    ]
-    assert together(ranks) == [[60, 3, 300, None, None]]
+async def running(client: FakeClient, **used: Any) -> int:
+    task = await client.tasks.create(spec(f"uses {used}"))
+    client.start(task.id, ["n0"])
+    if used:
+        client.measure(task.id, **used)
+    return task.id
 
 
-def test_one_rank_needs_no_sum() -> None:
-    assert together([RankUsage(rank=0, run=run, points=[point(60, 1)]) for run in (1, 2)]) == []
+async def test_what_is_measured_is_shown_and_the_rest_left_out() -> None:
+    client = Counted()
+    busy = await running(client, cpus=2.5, memory_bytes=7 << 20)
+    quiet = await running(client)
+    found = await Uses().now(client, [busy, quiet, 404])
+    assert {id: row[1:] for id, row in found.items()} == {busy: [2.5, 7 << 20, None, None]}
+
+
+async def test_fifty_pages_ask_once() -> None:
+    client, now = Counted(), [0.0]
+    busy, uses = await running(client, cpus=1), Uses(lambda: now[0])
+    await asyncio.gather(*(uses.now(client, [busy]) for _ in range(50)))
+    assert client.asked == [busy]
+    now[0] += 14.9
+    await uses.now(client, [busy])
+    assert client.asked == [busy]
+    now[0] += 0.1
+    await uses.now(client, [busy])
+    assert client.asked == [busy, busy]
+
+
+async def test_a_page_that_leaves_takes_nothing_from_the_others() -> None:
+    client = Counted()
+    busy, uses = await running(client, cpus=1), Uses()
+    leaves = asyncio.ensure_future(uses.now(client, [busy]))
+    stays = asyncio.ensure_future(uses.now(client, [busy]))
+    await asyncio.sleep(0)
+    leaves.cancel()
+    assert busy in await stays

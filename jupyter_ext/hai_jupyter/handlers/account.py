@@ -56,13 +56,13 @@ class MessagesHandler(Handler):
         return [_plain(message) for message in await self.client.messages.list()]
 
 
-class EnvironmentsHandler(Handler):
-    """Python environments on the cluster's storage."""
+class ManualHandler(Handler):
+    """Where the manual is."""
 
     @answers
     async def get(self) -> Any:
-        """By owner and name."""
-        return [_plain(environment) for environment in await self.client.environments.list()]
+        """With {page} for the name of a page; empty: this server does not know."""
+        return {"url": self.backend.manual}
 
 
 class WorkspacesHandler(Handler):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tornado.web import RequestHandler
 
 from hai_jupyter.handlers.account import (
-    EnvironmentsHandler,
     GroupsHandler,
+    ManualHandler,
     MeHandler,
     MemoryHandler,
     MessagesHandler,
@@ -14,6 +14,7 @@ from hai_jupyter.handlers.account import (
     WorkspacesHandler,
 )
 from hai_jupyter.handlers.artifacts import ArtifactsHandler
+from hai_jupyter.handlers.checks import NodeCheckHandler
 from hai_jupyter.handlers.containers import (
     ACTIONS,
     ContainerHandler,
@@ -22,12 +23,13 @@ from hai_jupyter.handlers.containers import (
     RenewHandler,
     ServiceHandler,
 )
+from hai_jupyter.handlers.environments import CommandHandler, EnvironmentsHandler
 from hai_jupyter.handlers.live import EventsSocket, StateHandler
 from hai_jupyter.handlers.logs import LogFileHandler, LogSocket
 from hai_jupyter.handlers.notebook import ClearHandler, ScriptHandler
 from hai_jupyter.handlers.submit import CheckHandler, DraftHandler, SchemaHandler, SubmitHandler
 from hai_jupyter.handlers.tasks import VERBS, ExecutedHandler, TaskHandler, VerbHandler
-from hai_jupyter.handlers.usage import UsageHandler
+from hai_jupyter.handlers.usage import UsageHandler, UsesHandler
 from hai_jupyter.handlers.workspace import VERBS as SYNCS
 from hai_jupyter.handlers.workspace import WorkspaceHandler, WorkspaceVerbHandler
 
@@ -38,6 +40,10 @@ _ROUTES: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"groups", GroupsHandler),
     (r"messages", MessagesHandler),
     (r"environments", EnvironmentsHandler),
+    (r"environments/command", CommandHandler),
+    (r"manual", ManualHandler),
+    (r"usage", UsesHandler),
+    (r"nodes/check", NodeCheckHandler),
     (r"workspaces", WorkspacesHandler),
     (r"memory", MemoryHandler),
     (r"tasks/(\d{1,18})", TaskHandler),

@@ -10,7 +10,7 @@ from hai.client.errors import HaiError, Invalid
 from hai.client.spec import json_schema, read_spec, to_yaml
 from hai.client.spec_writer import mapping
 from hai.v1.task_spec_pb2 import TaskSpec
-from hai_jupyter import failures, notebooks, submission, syncing
+from hai_jupyter import failures, notebooks, submission, submitted, syncing
 from hai_jupyter.failures import invalid
 from hai_jupyter.handlers import artifacts
 from hai_jupyter.handlers.base import Handler, answers
@@ -38,6 +38,7 @@ class DraftHandler(Handler):
             "parameters": shown,
             "last": mapping(last) if last is not None else None,
             "workspace": self._workspace(file),
+            "changes": submitted.changes(name, file) if cells is None else None,
         }
 
     def _workspace(self, file: Path) -> str:
@@ -78,7 +79,15 @@ class SubmitHandler(Handler):
         request_id = str(uuid.uuid5(_NAMES, f"{word}\n{to_yaml(spec)}"))
         task = await self.client.tasks.create(spec, request_id=request_id)
         await artifacts.give(self.client, task.id, wanted)
+        self._keep()
         return task_row(task)
+
+    def _keep(self) -> None:
+        data = self.body()
+        if data.get("path") and data.get("cells") is None:
+            source = submission.read_source(data)
+            name = submission.default_name(source)
+            submitted.keep(name, self.backend.places.file(source.path))
 
 
 class SchemaHandler(Handler):

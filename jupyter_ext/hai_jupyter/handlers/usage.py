@@ -10,6 +10,7 @@ from hai_jupyter.handlers.base import Handler, answers
 
 _RANKS = 8
 _POINTS = 200
+_MOST_TASKS = 100
 
 
 class UsageHandler(Handler):
@@ -24,7 +25,8 @@ class UsageHandler(Handler):
         ranks = range(int(first), int(first) + _RANKS)
         of_task = self.client.usage.of_task
         found = await of_task(int(id), ranks=ranks, points=_POINTS)
-        every = await of_task(int(id), points=_POINTS)
+        every = await of_task(int(id), points=_POINTS, sum=True)
+        several = any(point.count > 1 for point in every.sum)
         return {
             "start": found.start_time.seconds,
             "end": found.end_time.seconds,
@@ -33,5 +35,22 @@ class UsageHandler(Handler):
                 {"rank": one.rank, "run": one.run, "points": [*map(usage.numbers, one.points)]}
                 for one in found.ranks
             ],
-            "sum": {"step": every.step_seconds, "points": usage.together(every.ranks)},
+            "sum": {
+                "step": every.step_seconds,
+                "points": [*map(usage.numbers, every.sum)] if several else [],
+            },
         }
+
+
+class UsesHandler(Handler):
+    """What some tasks use just now."""
+
+    @answers
+    async def get(self) -> Any:
+        """By task: time, CPUs, memory, share of GPUs, memory of GPUs."""
+        words = self.get_query_argument("ids", "").split(",")
+        if not all(word.isdecimal() and len(word) < 19 for word in words):
+            raise invalid(("ids", "must be numbers of tasks, with commas between"))
+        if len(words) > _MOST_TASKS:
+            raise invalid(("ids", f"are {len(words)}; {_MOST_TASKS} may be asked for at once"))
+        return await self.backend.uses.now(self.client, [*map(int, words)])

@@ -65,6 +65,11 @@ export function asForm(file: Table, before: Form): Form {
   };
 }
 
+/** True when nothing differs. */
+export function same(a: Form, b: Form): boolean {
+  return (Object.keys(a) as Array<keyof Form>).every(key => a[key] === b[key]);
+}
+
 /** Lines NAME=VALUE as an object; a line without = is a name with an empty value, # begins a comment. */
 export function pairs(text: string): Record<string, string> {
   const found: Record<string, string> = {};

@@ -1,7 +1,7 @@
 /** The part of the submit dialog that names artifacts: what a task reads, and what it makes. */
 import * as React from 'react';
 
-import { Artifact, Submission } from '../api';
+import { Artifact, Submission } from '../model/answers';
 import { Context, useLoaded } from './context';
 import { Field } from './parts';
 

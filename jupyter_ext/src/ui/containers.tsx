@@ -1,7 +1,7 @@
 /** The tab of dev containers: each with what can be done with it, and a form for a new one. */
 import * as React from 'react';
 
-import { Container, Service } from '../api';
+import { Container, Service } from '../model/answers';
 import { TaskRow } from '../model/types';
 import { lasting, span, verbs } from '../model/words';
 import { Create } from './container_form';

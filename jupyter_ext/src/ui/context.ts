@@ -1,16 +1,26 @@
 /** What every component is given: the board, the way to the server, the language, and what Lab can do for it. */
 import * as React from 'react';
 
-import { Api, Me } from '../api';
+import { Api } from '../api';
+import { Me } from '../model/answers';
 import { Board } from '../model/board';
+import { Drafts } from '../model/drafts';
 import { Feed } from '../model/feed';
 import { Say } from '../model/language';
 
 export interface Shell {
   /** Open the page of a task, on one of its tabs. */
   openTask(id: number, tab?: string): void;
+  /** A task was chosen in the list; whether its log is shown is a setting. */
+  chose(id: number): void;
   /** Open the submit dialog for what is on the screen. */
   submit(): void;
+  /** Run one of our commands. */
+  run(command: string): void;
+  /** The keys of a command; empty: none. */
+  keys(command: string): string;
+  /** Type a command line into a new terminal. */
+  type(command: string): void;
   /** Ask before something that cannot be undone. */
   confirm(title: string, text: string, verb: string): Promise<boolean>;
   /** Tell of a failure. */
@@ -33,6 +43,8 @@ export interface Context {
   me: () => Me | null;
   /** Number of messages that were not looked at, and how to say that they have been. */
   unread: { count: () => number; seen: () => void };
+  /** Submissions that were begun. */
+  drafts: Drafts;
 }
 
 /** Draw again when the board has changed, at most once a frame. */

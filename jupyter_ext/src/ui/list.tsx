@@ -55,7 +55,7 @@ export function List(props: ListProps): JSX.Element {
     } else if (event.key === 'Enter' && chosen >= 0 && chosen < count) {
       props.onOpen?.(chosen);
     } else {
-      props.onKey?.(chosen, event.key);
+      props.onKey?.(chosen, event.altKey ? `Alt+${event.key.toLowerCase()}` : event.key);
     }
   };
   return (

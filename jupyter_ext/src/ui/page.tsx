@@ -3,10 +3,10 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { held, lasting, level, levels, moment, span } from '../model/words';
+import { lasting, level, levels } from '../model/words';
 import { Context, useBoard, useLoaded, useNow } from './context';
+import { Overview } from './overview';
 import { Empty, Failed, Status, Verbs } from './parts';
-import { Why } from './why';
 
 const Logs = React.lazy(() => import(/* webpackChunkName: "logs" */ './logs'));
 const Charts = React.lazy(() => import(/* webpackChunkName: "charts" */ './charts'));
@@ -23,21 +23,32 @@ const TABS: ReadonlyArray<readonly [string, string]> = [
 export class TaskPage extends ReactWidget {
   constructor(
     private context: Context,
-    readonly task: number,
+    private number: number,
     private tab: string
   ) {
     super();
     this.addClass('hai-page');
   }
 
+  /** Whose page it is. */
+  get task(): number {
+    return this.number;
+  }
+
   /** Show a tab. */
   open(tab: string): void {
+    this.turnTo(this.number, tab);
+  }
+
+  /** Show another task. */
+  turnTo(id: number, tab: string): void {
+    this.number = id;
     this.tab = tab;
     this.update();
   }
 
   protected override render(): JSX.Element {
-    return <Page context={this.context} id={this.task} tab={this.tab} onTab={tab => this.open(tab)} />;
+    return <Page key={this.number} context={this.context} id={this.number} tab={this.tab} onTab={tab => this.open(tab)} />;
   }
 }
 
@@ -142,105 +153,6 @@ async function change(context: Context, row: TaskRow, verb: string, body: Record
     context.shell.fail(error);
   }
   context.board.changed(); // also after a refusal: the control shows what holds
-}
-
-function Overview(props: { context: Context; row: TaskRow; detail: any; error: Error | null }): JSX.Element {
-  const { context, row, detail, error } = props;
-  const { say } = context;
-  const now = useNow();
-  const failed = (detail?.task?.run?.ranks ?? []).find((rank: any) => rank.last_lines);
-  const advice = row.state === 'FINISHED' ? '' : detail?.task?.goodput?.note;
-  return (
-    <div className="hai-tab hai-scroll">
-      <Failed error={error} context={context} />
-      {detail?.why && <Why context={context} why={detail.why} />}
-      {failed && (
-        <section className="hai-card">
-          <h3>
-            {say('Rank {rank} on {node} failed', { rank: failed.index ?? 0, node: failed.node ?? '' })}
-            {failed.exit_meaning ? `: ${failed.exit_meaning}` : ''}
-          </h3>
-          <pre className="hai-text">{failed.last_lines}</pre>
-        </section>
-      )}
-      <section className="hai-card">
-        <dl className="hai-dl">
-          <dt>{say('Submitted')}</dt>
-          <dd>{moment(row.created)}</dd>
-          <dt>{say('Started')}</dt>
-          <dd>{moment(row.started)}</dd>
-          <dt>{say('Finished')}</dt>
-          <dd>{moment(row.finished)}</dd>
-          <dt>{say('Held nodes for')}</dt>
-          <dd>{span(held(row, now))}</dd>
-          {row.tags && <dt>{say('Tags')}</dt>}
-          {row.tags && <dd>{row.tags.join(', ')}</dd>}
-          {advice && <dt>{say('Advice')}</dt>}
-          {advice && <dd>{advice}</dd>}
-        </dl>
-      </section>
-      <Ranks context={context} row={row} ranks={detail?.task?.run?.ranks ?? []} />
-      <Command detail={detail} context={context} />
-      {(detail?.notebook || detail?.fetchable) && (
-        <button className="hai-button" onClick={() => void openNotebook(context, row.id, detail.notebook)}>
-          {say('Open the executed notebook')}
-        </button>
-      )}
-    </div>
-  );
-}
-
-/** The one that lies here; else it is brought from the task's own directory first. */
-async function openNotebook(context: Context, id: number, here: string): Promise<void> {
-  try {
-    context.shell.openFile(here || (await context.api.executed(id)).path);
-  } catch (error) {
-    context.shell.fail(error);
-  }
-}
-
-function Command(props: { detail: any; context: Context }): JSX.Element | null {
-  const spec = props.detail?.task?.spec?.spec;
-  if (!spec) {
-    return null;
-  }
-  const words = [spec.entrypoint, ...(spec.parameters ?? [])].join(' ');
-  return (
-    <section className="hai-card">
-      <h3>{props.context.say('Program')}</h3>
-      <code className="hai-text">{words}</code>
-      {spec.workspace && <div className="hai-dim">{spec.workspace}</div>}
-    </section>
-  );
-}
-
-function Ranks(props: { context: Context; row: TaskRow; ranks: any[] }): JSX.Element | null {
-  const { context, row, ranks } = props;
-  if (ranks.length === 0) {
-    return null;
-  }
-  return (
-    <section className="hai-card">
-      <h3>{context.say('Ranks')}</h3>
-      <table className="hai-table">
-        <tbody>
-          {ranks.map(rank => (
-            <tr key={rank.index ?? 0}>
-              <td>{rank.index ?? 0}</td>
-              <td>{rank.node}</td>
-              <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
-              <td>{rank.exit_code === undefined ? '' : `exit ${rank.exit_code} ${rank.exit_meaning ?? ''}`}</td>
-              <td>
-                <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs')}>
-                  {context.say('Logs')}
-                </button>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
-  );
 }
 
 function Timeline(props: { events: any[] }): JSX.Element {

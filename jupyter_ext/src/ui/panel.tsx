@@ -2,16 +2,19 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Environments, Messages, Quotas } from './account';
+import { Messages, Quotas } from './account';
 import { Cluster } from './cluster';
 import { Containers } from './containers';
 import { Context, useBoard } from './context';
+import { Environments } from './environments';
 import { Tasks } from './tasks';
 import { Workspaces } from './workspaces';
 
 export interface PanelState {
   tab: string;
   filter: string;
+  /** What rows tell beside the usual. */
+  columns: string[];
 }
 
 const TABS: ReadonlyArray<readonly [string, string]> = [
@@ -43,7 +46,7 @@ export class Panel extends ReactWidget {
 
   /** Show what was shown before. */
   bring(state: PanelState): void {
-    this.state = state;
+    this.state = { ...this.state, ...state };
     this.update();
   }
 
@@ -85,7 +88,7 @@ function Body(props: { context: Context; state: PanelState; onState: (state: Pan
         ))}
       </div>
       {state.tab === 'tasks' && (
-        <Tasks context={context} filter={state.filter} onFilter={filter => onState({ ...state, filter })} />
+        <Tasks context={context} filter={state.filter} columns={state.columns} onChange={next => onState({ ...state, ...next })} />
       )}
       {state.tab === 'containers' && <Containers context={context} />}
       {state.tab === 'cluster' && <Cluster context={context} />}

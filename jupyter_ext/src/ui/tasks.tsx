@@ -3,9 +3,11 @@ import * as React from 'react';
 
 import { chosen as choose } from '../model/batch';
 import { matcher } from '../model/filter';
+import { told } from '../model/columns';
 import { TaskRow } from '../model/types';
 import { lasting, level, status, tone } from '../model/words';
 import { Batch } from './batch';
+import { Columns, useUses } from './columns';
 import { Context, useBoard, useNow } from './context';
 import { List } from './list';
 import { Empty, Status, Verbs, steer } from './parts';
@@ -18,15 +20,28 @@ const QUICK: ReadonlyArray<readonly [string, string]> = [
   ['All', '']
 ];
 
+interface Props {
+  context: Context;
+  filter: string;
+  columns: string[];
+  onChange: (changed: { filter?: string; columns?: string[] }) => void;
+}
+
 /** What is typed filters as it is typed; the buttons write into the same field. */
-export function Tasks(props: { context: Context; filter: string; onFilter: (text: string) => void }): JSX.Element {
-  const { context, filter, onFilter } = props;
+export function Tasks(props: Props): JSX.Element {
+  const { context, filter, columns, onChange } = props;
+  const onFilter = (filter: string) => onChange({ filter });
   const turn = useBoard(context);
   const now = useNow();
   const [chosen, setChosen] = React.useState<number>(0);
   const [marks, setMarks] = React.useState<ReadonlySet<number>>(new Set());
   const me = context.me()?.user ?? '';
   const rows = React.useMemo(() => context.board.rows.filter(matcher(filter, me)), [turn, filter, me]);
+  const uses = useUses(context, rows, columns);
+  const pick = React.useCallback((id: number) => {
+    setChosen(id);
+    context.shell.chose(id);
+  }, []);
   const marked = [...marks].flatMap(id => context.board.tasks.get(id) ?? []);
   const latest = React.useRef({ rows, marks, chosen });
   latest.current = { rows, marks, chosen };
@@ -42,11 +57,12 @@ export function Tasks(props: { context: Context; filter: string; onFilter: (text
       task={rows[i]!}
       context={context}
       lasts={lasting(rows[i]!, now)}
+      more={told(columns, rows[i]!, uses[rows[i]!.id])}
       chosen={isChosen}
       marked={marks.has(rows[i]!.id)}
       top={style.top as number}
       me={me}
-      onChoose={setChosen}
+      onChoose={pick}
       onMark={mark}
     />
   );
@@ -61,6 +77,7 @@ export function Tasks(props: { context: Context; filter: string; onFilter: (text
           aria-label={context.say('Filter')}
           onChange={event => onFilter(event.target.value)}
         />
+        <Columns context={context} chosen={columns} onChange={columns => onChange({ columns })} />
         <div className="hai-quick">
           {QUICK.map(([label, text]) => (
             <button
@@ -85,7 +102,7 @@ export function Tasks(props: { context: Context; filter: string; onFilter: (text
           label={context.say('Tasks')}
           row={row}
           chosen={index}
-          onChoose={i => setChosen(rows[i]?.id ?? 0)}
+          onChoose={i => rows[i] && pick(rows[i]!.id)}
           onOpen={i => context.shell.openTask(rows[i]!.id)}
           onKey={(i, key) => rows[i] && (key === 'x' ? mark(rows[i]!.id, 'add') : byKey(context, rows[i]!, key))}
         />
@@ -107,13 +124,22 @@ function byKey(context: Context, task: TaskRow, key: string): void {
     void steer(context, task, 'stop');
   } else if (key === 'l') {
     context.shell.openTask(task.id, 'logs');
+  } else if (key === 'Alt+c') {
+    copyNodes(context, task);
   }
+}
+
+function copyNodes(context: Context, task: TaskRow): void {
+  const held = [...context.board.nodes.values()].filter(node => node.tenants.some(tenant => tenant.task === task.id));
+  void navigator.clipboard.writeText(held.map(node => node.name).join(' '));
 }
 
 interface RowProps {
   task: TaskRow;
   context: Context;
   lasts: string;
+  /** What the chosen columns say. */
+  more: string;
   chosen: boolean;
   marked: boolean;
   top: number;
@@ -166,6 +192,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
         <span>
           {where} {level(task.priority)}
         </span>
+        {props.more && <span className="hai-more">{props.more}</span>}
         <span className="hai-lasting">
           {place}
           {props.lasts}

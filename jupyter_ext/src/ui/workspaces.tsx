@@ -1,7 +1,7 @@
 /** The tab of workspaces: the folder that is open here, with its other side on the cluster, and all of them. */
 import * as React from 'react';
 
-import { Sync } from '../api';
+import { Sync } from '../model/answers';
 import { bytes } from '../model/words';
 import { Context, useLoaded } from './context';
 import { Empty, Failed, Reload } from './parts';

@@ -17,7 +17,11 @@ from tests.jupyter.conftest import Place, start_place
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Two nodes, and JupyterLab."""
     home = tmp_path_factory.mktemp("browser")
-    yield from start_place(home, lab=True, HAI_NOTICE_FILE=str(home / "notice.json"))
+    variables = {
+        "HAI_NOTICE_FILE": str(home / "notice.json"),
+        "HAIENV_HOME": str(home / "environments"),
+    }
+    yield from start_place(home, lab=True, **variables)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -1,0 +1,90 @@
+/** Commands, and where they are found: palette, launcher, menus of the schema, keys. */
+import { cells, current, of, submittable } from './documents';
+import { diagnostics, Failures } from './diagnostics';
+import { haiIcon } from './icons';
+import { Lab } from './lab';
+import { clear, convert, warnOfLarge } from './notebooks';
+import { Context } from './ui/context';
+import { Wanted } from './ui/submit';
+
+const CATEGORY = 'HAI';
+
+export interface Doing {
+  context: Context;
+  failures: Failures;
+  /** Show a tab of the panel. */
+  open: (tab: string) => void;
+  submit: (wanted: Wanted | null) => void;
+  help: () => void;
+}
+
+/** Add them all. */
+export function addCommands(lab: Lab, doing: Doing): void {
+  const { context, open } = doing;
+  const { app, documents, notebooks } = lab;
+  const add = adder(lab, context);
+  add('hai:open-panel', 'HAI: Show Tasks', args => open(String(args.tab ?? 'tasks')));
+  add('hai:open-containers', 'HAI: Show Dev Containers', () => open('containers'));
+  add('hai:open-cluster', 'HAI: Show Cluster', () => open('cluster'));
+  add('hai:open-environments', 'HAI: Show Environments', () => open('environments'));
+  add('hai:open-workspaces', 'HAI: Show Workspaces', () => open('workspaces'));
+  add('hai:open-messages', 'HAI: Show Messages', () => open('messages'));
+  add('hai:submit', 'HAI: Submit the Open File…', () => doing.submit(current(app, documents)));
+  add('hai:submit-cells', 'HAI: Submit Selected Cells…', () => doing.submit(notebooks && cells(documents, notebooks)), {
+    isEnabled: () => notebooks?.currentWidget != null
+  });
+  add('hai:diagnostics', 'HAI: Diagnostics…', () => diagnostics(context, app.version, doing.failures));
+  add('hai:help', 'HAI: What Is There', () => doing.help());
+  ofTasks(lab, doing);
+  ofNotebooks(lab, context, add);
+  lab.launcher?.add({ command: 'hai:open-panel', category: CATEGORY, rank: 1 });
+  lab.launcher?.add({ command: 'hai:submit', category: CATEGORY, rank: 2 });
+}
+
+type Add = (id: string, label: string, execute: (args: any) => unknown, extra?: object) => void;
+
+function adder(lab: Lab, context: Context): Add {
+  return (id, label, execute, extra = {}) => {
+    lab.app.commands.addCommand(id, { label: context.say(label), icon: haiIcon, execute, ...extra });
+    lab.palette?.addItem({ command: id, category: CATEGORY });
+  };
+}
+
+/** Without a place in the palette: they need to be told which. */
+function ofTasks(lab: Lab, doing: Doing): void {
+  const { say, shell } = doing.context;
+  lab.app.commands.addCommand('hai:open-task', {
+    label: say('HAI: Open Task'),
+    execute: args => shell.openTask(Number(args.id), args.tab ? String(args.tab) : undefined)
+  });
+  lab.app.commands.addCommand('hai:submit-selected', {
+    label: say('Submit as Task…'),
+    icon: haiIcon,
+    isVisible: () => selected(lab) !== null,
+    execute: () => {
+      const path = selected(lab);
+      doing.submit(path === null ? null : of(lab.documents, path));
+    }
+  });
+}
+
+function ofNotebooks(lab: Lab, context: Context, add: Add): void {
+  const { app, documents, notebooks } = lab;
+  const withNotebook = (id: string, label: string, work: typeof convert) => {
+    const path = (args: any) => (args.selected ? selected(lab) : notebooks?.currentWidget?.context.localPath ?? null);
+    const execute = (args: any) => work(context, documents, path(args)!).catch(context.shell.fail);
+    add(id, label, execute, { isEnabled: (args: any) => path(args) !== null });
+  };
+  withNotebook('hai:notebook-to-script', 'HAI: Notebook to Script…', convert);
+  withNotebook('hai:clear-outputs', 'HAI: Clear Outputs, Keep a Copy', clear);
+  if (notebooks) {
+    const size = async (path: string) => (await app.serviceManager.contents.get(path, { content: false })).size ?? 0;
+    warnOfLarge(context, notebooks, size, path => void clear(context, documents, path).catch(context.shell.fail));
+  }
+}
+
+/** The file that is chosen in the file browser, if it can be a task. */
+function selected(lab: Lab): string | null {
+  const item = lab.browsers?.tracker.currentWidget?.selectedItems().next().value;
+  return item && item.type !== 'directory' && submittable(item.path) ? item.path : null;
+}

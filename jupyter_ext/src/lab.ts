@@ -1,0 +1,52 @@
+/** What JupyterLab has for us. What an installation leaves out is null, and what needs it is left out too. */
+import { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { IEditorServices } from '@jupyterlab/codeeditor';
+import { IDocumentManager } from '@jupyterlab/docmanager';
+import { IFileBrowserFactory } from '@jupyterlab/filebrowser';
+import { ILauncher } from '@jupyterlab/launcher';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStateDB } from '@jupyterlab/statedb';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator } from '@jupyterlab/translation';
+
+export const PLUGIN = 'hai-jupyter:plugin';
+
+/** In the order of `lab`. */
+export const requires = [IDocumentManager, IEditorServices];
+export const optional = [
+  ICommandPalette,
+  ILauncher,
+  ILayoutRestorer,
+  ISettingRegistry,
+  IStateDB,
+  IStatusBar,
+  ITranslator,
+  IFileBrowserFactory,
+  INotebookTracker,
+  IRenderMimeRegistry
+];
+
+export interface Lab {
+  app: JupyterFrontEnd;
+  documents: IDocumentManager;
+  editors: IEditorServices;
+  palette: ICommandPalette | null;
+  launcher: ILauncher | null;
+  restorer: ILayoutRestorer | null;
+  registry: ISettingRegistry | null;
+  state: IStateDB | null;
+  statusBar: IStatusBar | null;
+  translator: ITranslator | null;
+  browsers: IFileBrowserFactory | null;
+  notebooks: INotebookTracker | null;
+  mimes: IRenderMimeRegistry | null;
+}
+
+/** What `activate` was given, by name. */
+export function lab(app: JupyterFrontEnd, found: any[]): Lab {
+  const [documents, editors, palette, launcher, restorer, registry, state, statusBar, translator, browsers, notebooks, mimes] = found;
+  return { app, documents, editors, palette, launcher, restorer, registry, state, statusBar, translator, browsers, notebooks, mimes };
+}

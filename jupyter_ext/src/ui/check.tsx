@@ -1,0 +1,54 @@
+/** What the server says of a submission while it is written. */
+import * as React from 'react';
+
+import { Check, Submission } from '../model/answers';
+import { Failure } from '../model/types';
+import { Context } from './context';
+
+const CHECK_AFTER = 300;
+
+/** What the server says of the task file; asked again shortly after the last change. */
+export function useCheck(context: Context, request: Submission): { value: Check | null; error: Error | null } {
+  const [state, setState] = React.useState<{ value: Check | null; error: Error | null }>({ value: null, error: null });
+  const key = JSON.stringify(request);
+  React.useEffect(() => {
+    let current = true;
+    const timer = window.setTimeout(() => {
+      context.api.check(request).then(
+        value => current && setState({ value, error: null }),
+        error => current && setState(before => ({ value: before.value, error }))
+      );
+    }, CHECK_AFTER);
+    return () => {
+      current = false;
+      window.clearTimeout(timer);
+    };
+  }, [key]);
+  return state;
+}
+
+/** Where it would start or why it would wait, or what is wrong with it. */
+export function Outcome(props: { context: Context; check: Check | null; error: Error | null; failure: Failure | null }): JSX.Element {
+  const failure = props.failure ?? props.check?.error ?? (props.error as unknown as Failure | null);
+  if (failure) {
+    const all = failure.violations?.length ? failure.violations : null;
+    return (
+      <div className="hai-failed" role="alert">
+        {all ? (
+          <ul>
+            {all.map(v => (
+              <li key={v.field + v.message}>
+                {v.line ? `${v.line}:${v.column} ` : ''}
+                <b>{v.field}</b> {v.message}
+              </li>
+            ))}
+          </ul>
+        ) : (
+          failure.message
+        )}
+        {failure.hint && <div className="hai-dim">{failure.hint}</div>}
+      </div>
+    );
+  }
+  return <div className="hai-outcome">{props.check ? `${props.check.message ?? ''}` : props.context.say('Checking …')}</div>;
+}

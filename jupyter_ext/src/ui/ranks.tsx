@@ -1,0 +1,94 @@
+/** The ranks of a task, each with its node; a task of its own looks at the health of the nodes that are chosen. */
+import * as React from 'react';
+
+import { TaskRow } from '../model/types';
+import { Context } from './context';
+
+interface Props {
+  context: Context;
+  row: TaskRow;
+  ranks: any[];
+}
+
+export function Ranks(props: Props): JSX.Element | null {
+  const { context, row, ranks } = props;
+  const [chosen, setChosen] = React.useState<ReadonlySet<string> | null>(null); // null: nobody wants to choose
+  if (ranks.length === 0) {
+    return null;
+  }
+  const toggle = (node: string) => {
+    const next = new Set(chosen);
+    next.delete(node) || next.add(node);
+    setChosen(next);
+  };
+  return (
+    <section className="hai-card">
+      <h3>{context.say('Ranks')}</h3>
+      <table className="hai-table">
+        <tbody>
+          {ranks.map(rank => (
+            <tr key={rank.index ?? 0}>
+              {chosen && (
+                <td>
+                  <input type="checkbox" aria-label={rank.node} checked={chosen.has(rank.node)} onChange={() => toggle(rank.node)} />
+                </td>
+              )}
+              <td>{rank.index ?? 0}</td>
+              <td>{rank.node}</td>
+              <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
+              <td>{rank.exit_code === undefined ? '' : `exit ${rank.exit_code} ${rank.exit_meaning ?? ''}`}</td>
+              <td>
+                <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs')}>
+                  {context.say('Logs')}
+                </button>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <Check context={context} row={row} nodes={ranks.map(rank => rank.node)} chosen={chosen} onChoose={setChosen} />
+    </section>
+  );
+}
+
+interface CheckProps {
+  context: Context;
+  row: TaskRow;
+  nodes: string[];
+  chosen: ReadonlySet<string> | null;
+  onChoose: (chosen: ReadonlySet<string> | null) => void;
+}
+
+/** The task waits for its nodes like any other, so nothing that runs is disturbed. */
+function Check(props: CheckProps): JSX.Element {
+  const { context, row, nodes, chosen, onChoose } = props;
+  const { say, shell, api, board } = context;
+  const check = async () => {
+    try {
+      const made = await api.checkNodes([...chosen!], row.group ?? '');
+      board.put(made);
+      board.changed();
+      onChoose(null);
+      shell.openTask(made.id, 'logs');
+    } catch (error) {
+      shell.fail(error);
+    }
+  };
+  if (!chosen) {
+    return (
+      <button className="hai-button hai-button-small" onClick={() => onChoose(new Set(nodes))}>
+        {say('Check nodes …')}
+      </button>
+    );
+  }
+  return (
+    <div className="hai-actions">
+      <button className="hai-button hai-button-small hai-primary" disabled={chosen.size === 0} onClick={() => void check()}>
+        {say('Check {n} nodes by a task', { n: chosen.size })}
+      </button>
+      <button className="hai-button hai-button-small" onClick={() => onChoose(null)}>
+        {say('Cancel')}
+      </button>
+    </div>
+  );
+}

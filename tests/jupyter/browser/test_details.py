@@ -1,0 +1,148 @@
+"""Small things that save work: begun forms, what has changed, columns, following the chosen task, links, help."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from playwright.async_api import Browser, Page, expect
+
+from hai.client.client import Client
+from tests.jupyter.browsing import BROWSER, open_file, open_lab, row, submit, task
+from tests.jupyter.conftest import Place
+
+pytestmark = BROWSER
+SETTINGS = "lab/api/settings/hai-jupyter:plugin"
+
+
+async def kept(page: Page, lab: Place, word: str) -> None:
+    """Lab writes its state down with some delay."""
+    headers = {"Authorization": f"token {lab.lab.token}"}
+    for _ in range(300):
+        found = await page.request.get(f"{lab.lab.url}lab/api/workspaces", headers=headers)
+        if word in await found.text():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{word} was not kept")
+
+
+async def test_a_begun_form_survives_a_reload_and_is_there_in_another_browser(
+    page: Page, browser: Browser, lab: Place
+) -> None:
+    (lab.root / "begun.py").write_text("print(1)\n")
+    await open_file(page, "begun.py")
+    await page.locator(".hai-panel .hai-primary").click()
+    form = page.locator(".hai-form")
+    await form.get_by_label("Tags", exact=True).fill("kept-tag")
+    await expect(form.locator(".hai-edited")).to_contain_text("Tags")
+    await kept(page, lab, "kept-tag")
+    other = await browser.new_page()
+    await other.goto(f"{lab.lab.url}api/status?token={lab.lab.token}")
+    for each in (page, other):
+        await each.goto(page.url)
+        await each.locator(".lm-TabBar-tab", has_text="begun.py").first.click()
+        await each.keyboard.press("Control+Shift+y")
+        again = each.locator(".hai-form")
+        await expect(again.get_by_label("Tags", exact=True)).to_have_value("kept-tag")
+    await again.get_by_role("button", name="Tags: As it was").click()
+    await expect(again.get_by_label("Tags", exact=True)).to_have_value("")
+    await other.close()
+
+
+async def test_the_form_shows_what_has_changed_since_it_was_submitted(
+    page: Page, lab: Place, client: Client
+) -> None:
+    file = lab.root / "differs.py"
+    file.write_text("print('before')\n")
+    await open_file(page, "differs.py")
+    await submit(page)
+    await expect(row(page, "differs.py")).to_contain_text("SUCCEEDED")
+    await page.locator(".jp-FileEditor:visible .cm-content").click()
+    await page.keyboard.press("Control+End")
+    await page.keyboard.type("print('after')\n")
+    await page.locator(".hai-panel .hai-primary").click()
+    await page.locator(".hai-form").get_by_role("tab", name="Changes").click()
+    await expect(page.locator(".hai-diff .hai-added")).to_contain_text(["+print('after')"])
+    await page.locator(".hai-form").get_by_role("button", name="Cancel").click()
+
+
+async def test_rows_tell_what_was_chosen_for_them(page: Page, client: Client) -> None:
+    made = await client.tasks.create(task("uses cpu", "while :; do :; done"))
+    await client.tasks.wait(made.id, until="running", timeout=60)
+    await page.get_by_role("button", name="Columns").click()
+    await page.get_by_role("group", name="Columns").get_by_label("CPUs in use").check()
+    await page.get_by_role("group", name="Columns").get_by_label("Number of runs").check()
+    await page.get_by_role("button", name="Columns").click()
+    await expect(row(page, "uses cpu")).to_contain_text("×1")
+    for _ in range(100):  # agents say it every ten seconds
+        if (await client.usage.of_task(made.id, sum=True)).sum:
+            break
+        await asyncio.sleep(0.5)
+    await expect(row(page, "uses cpu")).to_contain_text("CPU", timeout=60_000)
+    await client.tasks.stop(made.id)
+    await client.tasks.wait(made.id, timeout=60)
+
+
+async def test_the_log_of_the_chosen_task_is_shown_where_that_is_wanted(
+    page: Page, lab: Place, client: Client
+) -> None:
+    for name in ("first of two", "second of two"):
+        made = await client.tasks.create(task(name, f"echo this is the {name}"))
+        await client.tasks.wait(made.id, timeout=60)
+    await row(page, "first of two").click()
+    await expect(page.locator(".hai-page")).to_have_count(0)
+    headers = {"Authorization": f"token {lab.lab.token}"}
+    raw = json.dumps({"raw": json.dumps({"followSelection": True})})
+    answer = await page.request.put(f"{lab.lab.url}{SETTINGS}", data=raw, headers=headers)
+    assert answer.ok
+    await open_lab(page, lab)
+    await page.request.put(f"{lab.lab.url}{SETTINGS}", data='{"raw": "{}"}', headers=headers)
+    for name in ("first of two", "second of two"):
+        await row(page, name).click()
+        await expect(page.locator(".hai-log")).to_contain_text(f"this is the {name}")
+    await expect(page.locator(".hai-page")).to_have_count(1)
+
+
+async def test_links_open_a_file_and_a_task(page: Page, lab: Place, client: Client) -> None:
+    (lab.root / "linked.py").write_text("print('linked')\n")
+    made = await client.tasks.create(task("linked task", "true"))
+    await client.tasks.wait(made.id, timeout=60)
+    await open_lab(page, lab, f"/tree/linked.py?hai-task={made.id}")
+    await expect(page.locator(".hai-page h2")).to_contain_text("linked task")
+    await expect(page.locator(".lm-TabBar-tab", has_text="linked.py")).to_be_visible()
+
+
+async def test_what_there_is_is_listed_and_can_be_done_from_there(page: Page) -> None:
+    await page.locator(".lm-MenuBar-item", has_text="HAI").click()
+    await page.locator(".lm-Menu-item", has_text="What Is There").click()
+    found = page.locator(".hai-help")
+    await expect(found).to_contain_text("Ctrl Shift Y")
+    await found.get_by_role("button", name="The cluster, node by node").click()
+    await expect(page.locator(".hai-panel").get_by_role("tab", name="Cluster")).to_have_attribute(
+        "aria-selected", "true"
+    )
+
+
+async def test_an_environment_is_made_in_a_terminal(page: Page, lab: Place) -> None:
+    await page.locator(".hai-panel").get_by_role("tab", name="Envs").click()
+    await page.get_by_role("button", name="New environment …").click()
+    form = page.locator(".hai-panel form")
+    await form.get_by_label("Name").fill("from-lab")
+    await form.get_by_label("Packages").fill("")
+    await form.get_by_role("button", name="Create in a terminal").click()
+    await expect(page.locator(".jp-Terminal")).to_be_visible()
+    for _ in range(300):
+        if [*(lab.home / "environments").glob("*/from-lab/env.toml")]:
+            return
+        await asyncio.sleep(0.2)
+    raise AssertionError("the terminal made no environment")
+
+
+async def test_nodes_of_a_task_are_checked_from_its_page(page: Page, client: Client) -> None:
+    made = await client.tasks.create(task("on a bad node", "exit 3"))
+    await client.tasks.wait(made.id, timeout=60)
+    await row(page, "on a bad node").locator(".hai-name").click()
+    await page.get_by_role("button", name="Check nodes …").click()
+    await page.get_by_role("button", name="Check 1 nodes by a task").click()
+    await expect(page.locator(".hai-page:visible h2")).to_contain_text("check of")
+    await expect(page.locator(".hai-log")).to_contain_text('"healthy"', timeout=60_000)

@@ -1,0 +1,63 @@
+"""What has changed since a file was submitted last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hai_jupyter import nbfiles, submitted
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path / "data" / "hai_jupyter" / "submitted"
+
+
+def test_lines_that_changed_are_shown(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("rate = 0.1\nrun()\n")
+    assert submitted.changes("a.py", file) is None
+    submitted.keep("a.py", file)
+    assert submitted.changes("a.py", file) == ""
+    file.write_text("rate = 0.2\nrun()\n")
+    shown = (submitted.changes("a.py", file) or "").splitlines()
+    assert shown[-3:] == ["-rate = 0.1", "+rate = 0.2", " run()"]
+    assert submitted.changes("other name", file) is None
+
+
+def test_of_notebooks_the_cells_count_and_not_what_they_printed(tmp_path: Path) -> None:
+    file = tmp_path / "n.ipynb"
+    nbfiles.write(nbfiles.made([nbfiles.code_cell("print(1)")], {}), file)
+    submitted.keep("n", file)
+    outputs = [nbfiles.stream("1\n")]
+    ran = nbfiles.made([nbfiles.code_cell("print(1)", outputs=outputs, execution_count=1)], {})
+    nbfiles.write(ran, file)
+    assert submitted.changes("n", file) == ""
+    nbfiles.write(nbfiles.made([nbfiles.code_cell("print(2)")], {}), file)
+    assert "+print(2)" in (submitted.changes("n", file) or "")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [pytest.param(b"\xff\xfe\x00", id="no text"), pytest.param(b"x" * 600_000, id="long")],
+)
+def test_what_can_not_be_compared_is_not_kept(tmp_path: Path, data: Path, content: bytes) -> None:
+    file = tmp_path / "a.sh"
+    file.write_bytes(content)
+    submitted.keep("a", file)
+    assert not data.exists()
+    assert submitted.changes("a", file) is None
+
+
+def test_old_ones_are_forgotten(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitted, "_MOST_FILES", 3)
+    file = tmp_path / "a.py"
+    file.write_text("x = 1\n")
+    for number in range(5):
+        submitted.keep(f"name {number}", file)
+    assert len([*data.iterdir()]) == 3
+    assert submitted.changes("name 4", file) == ""
