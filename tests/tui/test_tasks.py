@@ -106,6 +106,7 @@ async def test_priority_and_hold_are_undone(server, drive, client, submit) -> No
         await tui.press("p")
         await tui.shows("Priority of 2 second")
         await tui.press("8")
+        await tui.shows("priority: 2 second is LOW")
         await tui.until(lambda: tui.app.session.tasks.get(2).priority == 0)
         await tui.press("u", "h")
         await tui.shows("‖ HELD")
@@ -144,7 +145,12 @@ async def test_tags_and_stars(server, drive, client, submit) -> None:
         await tui.shows("★")
         await tui.until(lambda: list(tui.app.session.tasks.get(1).tags) == ["nlp", "old"])
         await tui.press("t", *"-old", "enter")
+        await tui.shows("tags: 1 bert has the tags nlp", "star: 1 bert is starred")
         await tui.until(lambda: list(tui.app.session.tasks.get(1).tags) == ["nlp"])
+        await tui.press("*")
+        await tui.shows("star: 1 bert is not starred")
+        await tui.press("z")
+        await tui.shows("undo of star: 1 bert is starred")
     assert (await client.tasks.get(task.id)).starred
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hai_tui import stands
 from hai_tui.i18n import text
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class Undo:
 
     label: str
     verbs: Verbs
+    told: stands.Told = stands.status  # how a task stands then
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,12 @@ class Change:
     label: str
     verbs: Verbs
     back: Verbs = ()  # empty: it can not be taken back
+    told: stands.Told = stands.status
 
     @property
     def undo(self) -> Undo | None:
         """What takes it back."""
-        return Undo(self.label, self.back) if self.back else None
+        return Undo(self.label, self.back, self.told) if self.back else None
 
 
 def stop(tasks: Sequence[Task], how: str) -> Change:
@@ -64,14 +67,14 @@ def priority(tasks: Sequence[Task], level: int) -> Change:
     """Another level."""
     verbs = tuple((task.id, _to_priority(level)) for task in tasks)
     back = tuple((task.id, _to_priority(task.priority)) for task in tasks)
-    return Change(text("action.priority"), verbs, back)
+    return Change(text("action.priority"), verbs, back, stands.priority)
 
 
 def tags(tasks: Sequence[Task], add: Collection[str], remove: Collection[str]) -> Change:
     """Add and remove tags; undo gives each what it had."""
     verbs = tuple((task.id, _to_tags(add, remove)) for task in tasks)
     back = tuple((t.id, _to_tags(set(remove) & set(t.tags), set(add) - set(t.tags))) for t in tasks)
-    return Change(text("action.tag"), verbs, back)
+    return Change(text("action.tag"), verbs, back, stands.tags)
 
 
 def star(tasks: Sequence[Task]) -> Change:
@@ -79,7 +82,7 @@ def star(tasks: Sequence[Task]) -> Change:
     wanted = not all(task.starred for task in tasks)
     verbs = tuple((task.id, _to_star(wanted)) for task in tasks)
     back = tuple((task.id, _to_star(task.starred)) for task in tasks)
-    return Change(text("action.star"), verbs, back)
+    return Change(text("action.star"), verbs, back, stands.star)
 
 
 def move(order: Sequence[int], place: int, to: int) -> Change:

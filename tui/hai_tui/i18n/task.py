@@ -26,7 +26,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "head.waiting": ("Waiting", "等待"),
     "head.ranks": ("Ranks of run {number}", "第 {number} 次运行的 rank"),
     "head.goodput": ("What its time on nodes was worth", "节点时间的有效率"),
-    "head.runs": ("Runs", "运行历史"),
     "head.facts": ("Facts", "信息"),
     "fail.rank": (
         "rank {rank} on {node} was the first to fail: exit code {code}{meaning}",
@@ -105,7 +104,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "why.nodes": ("Nodes that suit it", "合适的节点"),
     "why.quotas": ("Quota of {user}", "{user} 的配额"),
     "why.past": ("Suspensions so far", "历次挂起"),
-    "why.asof": ("as of {time}", "截至 {time}"),
     "nodes.free": ("free", "空闲"),
     "nodes.leaving": ("being left", "正在释放"),
     "nodes.takeable": ("can be taken", "可抢占"),
@@ -118,10 +116,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{level}：占用 {held}/{allowed}，启动后 {after}",
     ),
     "quota.all": ("all levels", "全部级别"),
-    "start.even": (
-        "predicted start {interval}; as likely before as after {middle}",
-        "预计开始 {interval}；中位 {middle}",
-    ),
     "fact.id": ("id", "编号"),
     "fact.user": ("user", "用户"),
     "fact.type": ("type", "类型"),
@@ -166,5 +160,4 @@ TEXTS: dict[str, tuple[str, str]] = {
     "diff.title": ("- {a}    + {b}", "- {a}    + {b}"),
     "said.saved": ("saved {path}", "已保存 {path}"),
     "ranks.empty": ("no run yet", "尚未运行"),
-    "log.first": ("first", "首个失败"),
 }

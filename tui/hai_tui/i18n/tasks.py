@@ -61,7 +61,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "tasks.marked": ("{count} marked", "已选 {count}"),
     "tasks.sorted": ("by {column}{sign}", "按 {column}{sign}"),
     "tasks.asking": ("asking for older tasks …", "正在查询更早的任务 …"),
-    "tasks.view": ("view {name}", "视图 {name}"),
     "action.open": ("details", "详情"),
     "action.logs": ("logs", "日志"),
     "action.yaml": ("yaml", "yaml"),
@@ -127,7 +126,12 @@ TEXTS: dict[str, tuple[str, str]] = {
     "view.failed": ("failed in the last week", "近一周失败"),
     "view.starred": ("starred", "已收藏"),
     "columns.title": ("Columns · space shows or hides · esc is done", "列 · 空格切换 · esc 完成"),
-    "done.one": ("{label}: {id} {name} is {status}", "{label}：{id} {name} 现为 {status}"),
+    "done.one": ("{label}: {id} {name} {stands}", "{label}：{id} {name} {stands}"),
+    "stands.is": ("is {what}", "现为 {what}"),
+    "stands.tags": ("has the tags {tags}", "的标签为 {tags}"),
+    "stands.no_tags": ("has no tags", "没有标签"),
+    "stands.starred": ("is starred", "已收藏"),
+    "stands.not_starred": ("is not starred", "未收藏"),
     "done.many": ("{label}: {count:task|tasks}", "{label}：{count} 个任务"),
     "results.title": (
         "{label}: {good} done, {bad} refused · esc closes",
@@ -144,5 +148,4 @@ TEXTS: dict[str, tuple[str, str]] = {
     "choose.keys": ("enter chooses · esc leaves it as it is", "回车选择 · esc 保持不变"),
     "page.diff": ("difference", "差异"),
     "export.done": ("{count:row is|rows are} in {path}", "{count} 行已写入 {path}"),
-    "nothing.started": ("the server was not heard yet", "尚未收到服务的数据"),
 }

@@ -13,8 +13,7 @@ from hai_tui.actions import Action
 from hai_tui.cli import human
 from hai_tui.i18n import text
 from hai_tui.logs.reader import Reader, Source
-from hai_tui.logs.search import matches
-from hai_tui.screens.log_files import LogFiles
+from hai_tui.screens.log_moves import LogMoves
 from hai_tui.widgets.log_pane import LogPane
 from hai_tui.widgets.log_view import LogView
 from hai_tui.widgets.prompt import Prompt, Question
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 MOST_LOGS = 5
 
 
-class LogsPage(LogFiles):
+class LogsPage(LogMoves):
     """Opened with a task's number or name, ranks (all, 0, 0-3,7), and what lines must have."""
 
     DEFAULT_CSS = "LogsPage Vertical#content { height: 1fr; }"
@@ -33,7 +32,6 @@ class LogsPage(LogFiles):
     def __init__(self, task: str = "", ranks: str = "all", *only: str) -> None:
         super().__init__()
         self._asked, self._ranks, self._first_only = task, ranks, " ".join(only)
-        self._history: list[str] = []
 
     def content(self) -> Widget:
         """The logs, below one another."""
@@ -60,21 +58,27 @@ class LogsPage(LogFiles):
         """Those of the log that has the keyboard."""
         one = len(self.panes) < 2
         return (
-            Action("/", "search", "logs.search", self._ask_search),
-            Action("n", "next-hit", "logs.next", lambda: self._next(back=False)),
+            Action("/", "search", "logs.search", self.ask_search),
+            Action("n", "next-hit", "logs.next", lambda: self.go_to_hit(back=False)),
             Action(
-                "N", "previous-hit", "logs.previous", lambda: self._next(back=True), shown=False
+                "N", "previous-hit", "logs.previous", lambda: self.go_to_hit(back=True), shown=False
             ),
-            Action("&", "only", "logs.only", self._ask_only),
+            Action("&", "only", "logs.only", self.ask_only),
             Action("r", "ranks", "logs.ranks", self._ask_ranks),
-            Action("G,end", "end", "logs.end", self._end),
-            Action("g,home", "top", "logs.top", self._top),
-            Action("f", "follow", "logs.follow", self._follow, shown=False),
+            Action("G,end", "end", "logs.end", self.go_to_end),
+            Action("g,home", "top", "logs.top", self.go_to_top),
+            Action("f", "follow", "logs.follow", self.follow, shown=False),
             Action("w", "wrap", "logs.wrap", self._each("wrap", LogPane.toggle_wrap)),
             Action("t", "times", "logs.times", self._each("times", LogPane.toggle_times)),
-            Action("]", "next-run", "logs.run.next", lambda: self._run(back=False), shown=False),
             Action(
-                "[", "previous-run", "logs.run.previous", lambda: self._run(back=True), shown=False
+                "]", "next-run", "logs.run.next", lambda: self.go_to_run(back=False), shown=False
+            ),
+            Action(
+                "[",
+                "previous-run",
+                "logs.run.previous",
+                lambda: self.go_to_run(back=True),
+                shown=False,
             ),
             Action("b", "bars", "logs.bars", self._bars, shown=False),
             Action("s", "save", "logs.save", self.ask_save),
@@ -160,116 +164,6 @@ class LogsPage(LogFiles):
             pane.task_name, pane.runs = task.name, runs
             pane.head()
             pane.view.refresh()
-
-    # Moving.
-
-    async def _end(self) -> None:
-        pane = self.pane
-        if pane is None or pane.reader is None:
-            return
-        pane.view.following = True
-        if not pane.reader.attached:
-            await pane.reader.last()
-        pane.flush()
-        pane.view.to_end()
-
-    async def _top(self) -> None:
-        pane = self.pane
-        if pane is None or pane.reader is None:
-            return
-        pane.view.following = False
-        if pane.window.begin and await pane.reader.older():
-            await pane.reader.first()
-        pane.flush()
-        pane.view.to_start()
-
-    async def _follow(self) -> None:
-        pane = self.pane
-        if pane is not None and pane.view.following:
-            pane.view.following = False
-            pane.head()
-        else:
-            await self._end()
-
-    async def _run(self, *, back: bool) -> None:
-        pane = self.pane
-        if pane is None or pane.reader is None:
-            return
-        line, seen = pane.find_run(back=back), pane.seen_run()
-        if line is None:
-            there = (lambda x: x.run < seen) if back else (lambda x: x.run > seen)
-            line = await pane.reader.find(there, back=back)
-            pane.flush()
-        if line is None:
-            self.hai.say(text("logs.no_run"))
-        else:
-            pane.view.show_line(line)
-
-    # Looking for text.
-
-    def _ask_search(self) -> None:
-        before = self.pane.words if self.pane is not None else ""
-        question = Question(
-            text("logs.ask.search"),
-            self._search,
-            changed=self._mark,
-            cancelled=lambda: self._mark(before),
-            history=tuple(self._history),
-        )
-        self.ask_line(question)
-
-    def _mark(self, words: str) -> None:
-        if self.pane is not None:
-            self.pane.search(words)
-            self.tell()
-
-    def _search(self, words: str) -> None:
-        self._mark(words)
-        if words:
-            self._history = [words, *(each for each in self._history if each != words)][:50]
-            at_end = self.pane is not None and self.pane.view.following
-            self.run_worker(self.reported(self._next(back=at_end)), group="actions")
-
-    async def _next(self, *, back: bool) -> None:
-        pane = self.pane
-        if pane is None or pane.reader is None:
-            return
-        wanted = pane.wanted
-        if wanted is None:
-            self.hai.say(text("logs.no_words"))
-            return
-        if pane.view.next_hit(back=back):
-            return
-
-        def told(lines: int) -> None:
-            self.status(text("logs.looking", wanted=wanted.pattern, lines=f"{lines:,}"))
-
-        line = await pane.reader.find(matches(wanted), back=back, told=told)
-        pane.flush()
-        self.tell()
-        if line is None:
-            way = "above" if back else "below"
-            self.hai.say(text(f"logs.no_more_hits.{way}", wanted=wanted.pattern))
-        else:
-            pane.view.show_hit(line)
-
-    def _ask_only(self) -> None:
-        if self.pane is not None:
-            only = self.pane.only
-            self.ask_line(
-                Question(
-                    text("logs.ask.only"),
-                    self._only,
-                    only,
-                    changed=self._only,
-                    cancelled=lambda: self._only(only),
-                )
-            )
-
-    def _only(self, words: str) -> None:
-        if self.pane is not None:
-            self.pane.set_only(words)
-            self.tell()
 
     # Which lines.
 

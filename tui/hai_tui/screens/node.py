@@ -216,7 +216,8 @@ def _columns() -> Sequence[Column]:
             "why",
             text("col.why"),
             20,
-            lambda t, now: Cell(t.waiting.reason or "-", "waits"),
+            lambda t, now: Cell(t.waiting.message or t.waiting.reason or "-", "waits"),
+            flex=True,
             drop=5,
         ),
     )

@@ -14,6 +14,7 @@ from hai_tui.actions import Action
 from hai_tui.cli.human import PRIORITIES
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
+from hai_tui.stands import Told
 from hai_tui.widgets.choose import Choice, Choose
 from hai_tui.widgets.prompt import Question
 from hai_tui.widgets.results import Result, Results
@@ -97,7 +98,7 @@ class TaskPageBase(Page):
         good = {each.id for each in outcomes if each.task is not None}
         if change.undo is not None and good:
             self.hai.remember(change.undo, good)
-        self._tell(change.label, outcomes)
+        self._tell(change.label, outcomes, change.told)
 
     async def _each(self, verbs: Verbs, **how: int) -> list[Outcome]:
         from hai_tui.batch import on_each
@@ -106,13 +107,13 @@ class TaskPageBase(Page):
         self.hai.session.merge([each.task for each in outcomes if each.task is not None])
         return outcomes
 
-    def _tell(self, label: str, outcomes: Sequence[Outcome]) -> None:
+    def _tell(self, label: str, outcomes: Sequence[Outcome], told: Told) -> None:
         bad = [each for each in outcomes if each.error is not None]
         if len(outcomes) == 1 and bad:
             assert isinstance(bad[0].error, HaiError)
             self.hai.fail(bad[0].error)
         elif len(outcomes) == 1:
-            self.hai.say(_one(label, outcomes[0].task))
+            self.hai.say(_one(label, outcomes[0].task, told))
         elif not bad:
             self.hai.say(text("done.many", label=label, count=len(outcomes)))
         else:
@@ -213,16 +214,13 @@ class TaskPageBase(Page):
             self.hai.say(text("undo.none"), warning=True)
             return
         outcomes = await self._each(undo.verbs, at_once=1)  # a move back is several, in order
-        self._tell(text("undo.label", label=undo.label), outcomes)
+        self._tell(text("undo.label", label=undo.label), outcomes, undo.told)
         self.hai.look_at_queue()
 
 
-def _one(label: str, task: Task | None) -> str:
-    from hai_tui.cli.task_view import status
-
+def _one(label: str, task: Task | None, told: Told) -> str:
     assert task is not None
-    facts = {"label": label, "id": task.id, "name": task.name, "status": status(task)}
-    return text("done.one", **facts)
+    return text("done.one", label=label, id=task.id, name=task.name, stands=told(task))
 
 
 def _results(outcomes: Sequence[Outcome]) -> list[Result]:
