@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hai_backend.auth import tokens as token_rules
+from hai_backend.auth.book import next_expiry
 from hai_backend.auth.permissions import Identity
 from hai_backend.auth.quotas import QuotaBook
 from hai_backend.auth.rights import GrantBook
@@ -33,6 +34,9 @@ class Directory:
     ) -> None:
         self._store = store
         self.checking: list[Callable[[], None]] = []  # what lets people stay: some may not any more
+        self.expiring: Callable[[], None] = lambda: (
+            None
+        )  # who is told of what is new and may expire
         self._changed = changed  # who may run how much has changed: the scheduler looks again
         self._users: dict[str, User] = {}
         self._quotas = QuotaBook(self._users)
@@ -53,6 +57,7 @@ class Directory:
         for token in await self._store.tokens():
             self._tokens.put(token)
         self._outdate()
+        self.expiring()
 
     def _outdate(self) -> None:
         for book in (self._quotas, self._shares, self._grants):
@@ -109,9 +114,14 @@ class Directory:
         """All, by name."""
         return tuple(self._users[name] for name in sorted(self._users))
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Who may not stay any more is sent away."""
         for check in self.checking:
             check()
+
+    def next_expiry(self, now: float) -> float:
+        """When time alone takes somebody a token or a right; infinity: never."""
+        return next_expiry((*self._tokens.all(), *self._grants.all()), now)
 
     def inactive_users(self) -> frozenset[str]:
         """Those whose tasks may not run."""
@@ -141,7 +151,7 @@ class Directory:
         self._users[user.name] = user
         self._outdate()
         self._changed()
-        self._check()
+        self.check()
         return user
 
     def grants(self) -> tuple[Grant, ...]:
@@ -153,6 +163,7 @@ class Directory:
         async with self._writing:
             await self._store.save_record(grant)
             self._grants.put(grant)
+        self.expiring()
         return grant
 
     async def revoke(self, subject: str, subject_is_group: bool, right: str) -> None:
@@ -164,7 +175,7 @@ class Directory:
                     f"{subject} has not been granted {right}; `hai right list` shows all grants"
                 )
             self._grants.remove(grant)
-        self._check()
+        self.check()
 
     # how much
 
@@ -263,7 +274,9 @@ class Directory:
             holder="" if holder in ("", user) else self.user(holder).name,
         )
         async with self._writing:
-            return self._tokens.put(await self._store.create_token(new)), secret
+            made = self._tokens.put(await self._store.create_token(new))
+        self.expiring()
+        return made, secret
 
     async def revoke_token(self, token_id: int) -> Token:
         """Make it invalid at once; twice is not an error."""
@@ -271,7 +284,7 @@ class Directory:
             revoked = replace(self.token(token_id), revoked=True)
             await self._store.save_token(revoked)
             self._tokens.put(revoked)
-        self._check()
+        self.check()
         return revoked
 
     async def bootstrap(self, admin: str, now: float, groups: Sequence[str] = ()) -> str | None:

@@ -86,6 +86,10 @@ class Keyring:
             raise NotFound(f"there is no token {token_id}")
         return token
 
+    def all(self) -> tuple[Token, ...]:
+        """Revoked and expired ones too."""
+        return tuple(self._tokens.values())
+
     def of(self, user: str) -> tuple[Token, ...]:
         """Those that act as a user or that the user holds, newest first."""
         return tuple(t for t in reversed(self._tokens.values()) if user in (t.user, t.holder))

@@ -46,6 +46,7 @@ class Reign(Rooms):
         """Answer what is being asked, then leave; programs run on. Deposed: what still wants to write fails first."""
         await self.work.close()
         self.timers.close()
+        self.expiring.close()
         if deposed:
             await self.store.close()
         await self.answering.close()

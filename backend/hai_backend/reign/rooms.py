@@ -18,6 +18,7 @@ from hai_backend.loops import measuring
 from hai_backend.loops.checkpoints import Checkpoints
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.cluster import Cluster
+from hai_backend.loops.expiring import Expiring
 from hai_backend.loops.feed import Feed
 from hai_backend.loops.hub import Hub
 from hai_backend.loops.interruptions import Interruptions
@@ -67,10 +68,12 @@ class Rooms:
         self.store, self.launcher, self.clock = store, launcher, tools.clock
         self.work = Work()
         self.standings = measuring.Standings(tools.metrics)
-        self.directory = Directory(store, changed=self._ring)
+        self.directory = directory = Directory(store, changed=self._ring)
+        self.expiring = Expiring(self.clock, directory.next_expiry, directory.check)
+        directory.expiring = self.expiring.look
         self.hub = Hub()
         self.tunnels = Tunnels(self.hub)
-        self.directory.checking.append(self.tunnels.check)
+        directory.checking.append(self.tunnels.check)
         self.board = ServiceBoard(self.clock)
         self.logs = LogStore(settings.common / "logs", settings.log_bytes_per_rank, alone=alone)
         self.cluster = Cluster(store, self.clock, changed=self._ring)

@@ -25,7 +25,6 @@ from hai_backend.store.base import AuditRow
 
 _OPENING_SECONDS = 30.0
 _WHAT_CHARS = 200
-_YEAR = 366 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,6 @@ class TunnelService(TunnelServiceServicer):
             key, opening.target, identity.name, self._admitted(identity)
         ) as tunnel:
             sending = asyncio.ensure_future(_send(request_iterator, tunnel))
-            expiry = _call_in(self._expires_in(identity), tunnel.check)
             try:
                 await tunnel.reached()
                 await self._note_opened(identity, key.task_id, what)
@@ -64,7 +62,6 @@ class TunnelService(TunnelServiceServicer):
                 while (message := await tunnel.heard()) is not None:
                     yield _answer(message)
             finally:
-                expiry.cancel()
                 sending.cancel()
         if tunnel.why is not None:
             raise tunnel.why
@@ -94,10 +91,6 @@ class TunnelService(TunnelServiceServicer):
                 raise NotFound(f"{now.name} may not look at this task any more")
 
         return check
-
-    def _expires_in(self, identity: Identity) -> float | None:
-        expires_at = self._r.directory.token(identity.token_id).expires_at
-        return None if expires_at is None else expires_at - self._r.clock.now()
 
 
 def running_rank(task: Task, rank: int) -> RankKey:
@@ -150,12 +143,6 @@ def _what(target: TunnelTarget) -> str:
             return f"service={target.service[:_WHAT_CHARS]!r}"
         case _:
             return f"shell={list(target.shell.command)!r}"[:_WHAT_CHARS]
-
-
-def _call_in(seconds: float | None, do: Callable[[], None]) -> asyncio.TimerHandle:
-    """At least a millisecond too late, so that what has expired has expired. None: in a year."""
-    later = _YEAR if seconds is None else seconds + 0.001
-    return asyncio.get_running_loop().call_later(min(later, _YEAR), do)
 
 
 async def _send(requests: AsyncIterator[pb.OpenTunnelRequest], tunnel: Tunnel) -> None:

@@ -37,6 +37,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._leaping = _Leaping()
         super().__init__(self._leaping)
+        self._clock_resolution = 1e-6  # years on, shorter moments get lost in the numbers
 
     def time(self) -> float:
         return self._leaping.now

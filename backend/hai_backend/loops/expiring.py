@@ -1,0 +1,36 @@
+"""Who stays by a token or a right is looked at when one of those expires: nothing else would wake what is quiet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hai_backend.loops.clock import Clock
+
+_LONGEST = 24 * 3600.0  # timers of years overflow, and clocks are set
+
+
+class Expiring:
+    """One timer, for the next moment at which something expires; `check` then sends away who may not stay."""
+
+    def __init__(
+        self, clock: Clock, next_expiry: Callable[[float], float], check: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._next_expiry = next_expiry
+        self._check = check
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look(self) -> None:
+        """Now, and when the next one expires; call it whenever there is something new that may expire."""
+        self.close()
+        self._check()
+        now = self._clock.now()
+        later = self._next_expiry(now) - now + 0.001  # what has expired, has expired
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(min(later, _LONGEST), self.look)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
