@@ -65,6 +65,8 @@ async def test_a_failed_task_says_which_rank_why_and_what_next(
         await tui.shows("[runs]", "■ ENDED", "FAILED · rank 0 on")
         await tui.press("tab")
         await tui.shows("[timeline]", "TaskSubmitted", "RunPlaced")
+        await tui.press("k", "G")
+        await tui.shows(" TaskSubmitted: 1 node")
         await tui.press("y")
         await tui.shows("[yaml]", "entrypoint: sh")
         await tui.press("u")
@@ -88,6 +90,22 @@ async def test_the_page_follows_the_task(server, drive, client, submit) -> None:
         await tui.shows("● RUNNING  1 train")
         await tui.press("ctrl+d", "p")
         await tui.shows("■ STOPPED  1 train")
+
+
+async def test_the_yaml_is_saved_and_replaces_nothing_unasked(
+    server, drive, submit, tmp_path, monkeypatch
+) -> None:
+    await submit("a", "sleep", "60")
+    monkeypatch.chdir(tmp_path)
+    async with drive(server.profile, size=(100, 40), start="task 1") as tui:
+        await tui.shows("1 a")
+        await tui.press("E")
+        await tui.shows("saved task-1.yaml")
+        (tmp_path / "task-1.yaml").write_text("mine")
+        await tui.press("E")
+        await tui.shows("task-1.yaml exists already. Replace it?")
+        await tui.press("n")
+        assert (tmp_path / "task-1.yaml").read_text() == "mine"
 
 
 async def test_two_specs_are_compared(server, drive, submit) -> None:

@@ -109,7 +109,10 @@ class HaiApp(Speaking):
 
     def save_picture(self) -> None:
         """An SVG of the screen in the current directory."""
-        self.say(text("said.saved", path=self.save_screenshot()))
+        try:
+            self.say(text("said.saved", path=self.save_screenshot()))
+        except OSError as error:
+            self.say(text("save.cannot", path=".", error=error.strerror), warning=True)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Tones for themes that are not ours."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens import task_tables
 from hai_tui.screens.steering import TaskPageBase
+from hai_tui.screens.task_seen import Seen
 from hai_tui.screens.task_shell import open_shell, why_no_shell
 from hai_tui.screens.task_usage import UsageTab
 from hai_tui.theme import tones
@@ -28,23 +28,11 @@ from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from hai.client.client import Client
-    from hai.v1.task_pb2 import Run, Task, TaskEvent
-    from hai.v1.task_service_pb2 import ExplainTaskResponse
 
 TABS = ("overview", "ranks", "runs", "timeline", "why", "usage", "spec")
 _TICK_SECONDS = 1.0
 _REST_SECONDS = 0.5
 """Between two looks at a task that changes all the time."""
-
-
-@dataclass(slots=True)
-class Seen:
-    """What the server has said of the task."""
-
-    task: Task | None = None
-    runs: list[Run] = field(default_factory=list)
-    events: list[TaskEvent] = field(default_factory=list)
-    why: ExplainTaskResponse | None = None
 
 
 class TaskPage(TaskPageBase):
@@ -73,12 +61,12 @@ class TaskPage(TaskPageBase):
         )
         tables = (
             VirtualTable(
-                task_tables.ranks(), self._rank_of, now, id="ranks", empty=text("ranks.empty")
+                task_tables.ranks(), self.seen.rank, now, id="ranks", empty=text("ranks.empty")
             ),
             VirtualTable(
-                task_tables.runs(), self._run_of, now, id="runs", empty=text("ranks.empty")
+                task_tables.runs(), self.seen.run, now, id="runs", empty=text("ranks.empty")
             ),
-            VirtualTable(task_tables.events(), self._event_of, now, id="timeline"),
+            VirtualTable(task_tables.events(), self.seen.event, now, id="timeline"),
         )
         names = [(name, text(f"tab.{name}")) for name in TABS]
         usage = UsageTab(self.hai, lambda: self.seen.task, id="usage")
@@ -143,6 +131,7 @@ class TaskPage(TaskPageBase):
         self.query_one(ContentSwitcher).current = name
         self.query_one(TabLine).show(name)
         self.focus_content()
+        self._tick()
 
     def focus_content(self) -> None:
         """The tab that is shown has the keyboard."""
@@ -172,7 +161,7 @@ class TaskPage(TaskPageBase):
         while True:
             self._bell.clear()
             try:
-                await session.insist(lambda: self._ask(client))
+                await session.insist(lambda: self.seen.ask(client, self._task_id))
             except NotFound:
                 self._gone()
                 return
@@ -195,15 +184,6 @@ class TaskPage(TaskPageBase):
             return
         self._put("summary", text("task.none", id=self._ref))
 
-    async def _ask(self, client: Client) -> None:
-        seen, id = self.seen, self._task_id
-        seen.task = await client.tasks.get(id)
-        seen.runs = list(await client.tasks.runs(id))
-        after = seen.events[-1].sequence if seen.events else 0
-        seen.events += await client.tasks.events(id, after)
-        waits = bool(seen.task.waiting.reason) or seen.task.suspend_count
-        seen.why = await client.tasks.explain(id) if waits else None
-
     # What is drawn.
 
     def _draw(self) -> None:
@@ -213,13 +193,12 @@ class TaskPage(TaskPageBase):
 
         seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
         assert seen.task is not None
-        waiting = seen.why.waiting if seen.why else seen.task.waiting
+        waiting = seen.waiting
         self._tick()
         self._put("overview-text", task_text.overview(seen.task, waiting, seen.runs, now, styles))
         self._put("why-text", task_text.why(seen.task, seen.why, now, styles))
         self._put("spec-text", self._spec())
-        latest = seen.runs[-1] if seen.runs else seen.task.run
-        self._table("ranks").show([rank.index for rank in latest.ranks])
+        self._table("ranks").show([rank.index for rank in seen.ranks])
         self._table("runs").show([run.number for run in reversed(seen.runs)])
         self._table("timeline").show([event.sequence for event in reversed(seen.events)])
         self._usage.begin()
@@ -232,10 +211,9 @@ class TaskPage(TaskPageBase):
         seen, now = self.seen, self.hai.now()
         if seen.task is None or not self.query("#summary"):
             return
-        waiting = seen.why.waiting if seen.why else seen.task.waiting
         styles = tones(self.hai.current_theme)
-        self._put("summary", task_text.summary(seen.task, waiting, now, styles))
-        self.status(task_text.status_line(seen.task, now))
+        self._put("summary", task_text.summary(seen.task, seen.waiting, now, styles))
+        self.status(self._told_of_cursor() or task_text.status_line(seen.task, now))
 
     def _put(self, id: str, renderable: Any) -> None:
         self.query_one(f"#{id}", Static).update(renderable)
@@ -255,18 +233,17 @@ class TaskPage(TaskPageBase):
         theme = "ansi_dark" if dark else "ansi_light"
         return Syntax(self._yaml(), "yaml", theme=theme, background_color="default", word_wrap=True)
 
-    def _rank_of(self, index: int) -> Any:
-        latest = self.seen.runs[-1] if self.seen.runs else None
-        return latest.ranks[index] if latest and index < len(latest.ranks) else None
+    def _told_of_cursor(self) -> str:
+        """What the row under the cursor may have no room for."""
+        if self._tab == "timeline":
+            return self.seen.told_of_event(self._table("timeline").cursor_id or 0)
+        return (
+            self.seen.told_of_run(self._table("runs").cursor_id or 0) if self._tab == "runs" else ""
+        )
 
-    def _run_of(self, number: int) -> Any:
-        return next((run for run in self.seen.runs if run.number == number), None)
-
-    def _event_of(self, sequence: int) -> Any:
-        events = self.seen.events
-        first = events[0].sequence if events else 0
-        place = sequence - first
-        return events[place] if 0 <= place < len(events) else None
+    def on_virtual_table_moved(self) -> None:
+        """Another row is under the cursor."""
+        self._tick()
 
     # Actions.
 
@@ -301,7 +278,11 @@ class TaskPage(TaskPageBase):
         self.hai.copy_to_clipboard(str(self._task_id))
         self.hai.say(text("said.copied", what=self._task_id))
 
-    def _save(self) -> None:
+    async def _save(self) -> None:
         path = Path(f"task-{self._task_id}.yaml")
-        path.write_text(self._yaml(), "utf-8")
-        self.hai.say(text("said.saved", path=path))
+
+        async def write() -> str:
+            await asyncio.to_thread(path.write_text, self._yaml(), "utf-8")
+            return text("said.saved", path=path)
+
+        await self.save(path, write)

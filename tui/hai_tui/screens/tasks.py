@@ -195,11 +195,15 @@ class TasksPage(TaskListPage):
             return
         self.hai.goto(f"diff {min(ids)} {max(ids)}")
 
-    def _export(self) -> None:
+    async def _export(self) -> None:
         """What is shown, as a spreadsheet takes it."""
         path = Path(f"hai-tasks-{int(self.hai.now())}.csv")
-        write_csv(path, self.table.columns, map(self._row, self.table.ids), self.hai.now())
-        self.hai.say(text("export.done", count=len(self.table.ids), path=path))
+
+        async def write() -> str:
+            write_csv(path, self.table.columns, map(self._row, self.table.ids), self.hai.now())
+            return text("export.done", count=len(self.table.ids), path=path)
+
+        await self.save(path, write)
 
 
 def _sort_of(word: str) -> tuple[str, bool]:
