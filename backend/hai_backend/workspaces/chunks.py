@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 from blake3 import blake3
 
@@ -104,42 +107,75 @@ class Running:
 
     def __init__(self) -> None:
         self._hash = blake3()
-        self._place = 0
+        self.place = 0
 
     def take(self, place: int, content: memoryview) -> None:
         """These bytes were written there."""
-        if place == self._place:
+        if place == self.place:
             self._hash.update(content)
-            self._place += len(content)
+            self.place += len(content)
 
     def is_whole(self, digest: bytes, size: int) -> bool:
         """Whether all of the file has come so, and is what it should be."""
-        return self._place == size and self._hash.digest() == digest
+        return self.place == size and self._hash.digest() == digest
+
+
+class Place(NamedTuple):
+    """Where a chunk is wanted."""
+
+    file: bytes
+    place: int
+    digest: bytes
+    size: int
+
+
+def places(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> list[Place]:
+    """All places that want chunks of these digests and sizes, by file and place."""
+    sizes = {digest: len(content) for digest, content in contents}
+    found: list[Place] = []
+    digests = list(sizes)
+    for first in range(0, len(digests), _SOME):
+        some = digests[first : first + _SOME]
+        query = f"""SELECT file, place, digest, size FROM chunks
+            WHERE have = 0 AND digest IN ({",".join("?" * len(some))})"""
+        rows = files.index.rows(query, some)
+        found += [Place(*row) for row in rows if row[3] == sizes[row[2]]]
+    return sorted(found)
+
+
+def hashed(places: Sequence[Place], running: Mapping[bytes, Running]) -> set[bytes]:
+    """Chunks that come just where the digest of their file goes on, and so need not be looked at by themselves.
+
+    If that is right at the end, so are they, or the recipe lies: who builds another file upon them later finds that one
+    wrong, and then they are forgotten (`complete`).
+    """
+    known = set[bytes]()
+    for file, wanted in groupby(places, key=attrgetter("file")):
+        end = running[file].place if file in running else -1
+        for each in wanted:
+            if each.place != end:
+                break
+            known.add(each.digest)
+            end += each.size
+    return known
 
 
 def receive(
-    files: Files, contents: Sequence[tuple[bytes, memoryview]], running: Mapping[bytes, Running]
+    files: Files,
+    places: Sequence[Place],
+    contents: Mapping[bytes, memoryview],
+    running: Mapping[bytes, Running],
 ) -> None:
-    """Verified chunks go to every place that wants them."""
-    for first in range(0, len(contents), _SOME):
-        _receive(files, dict(contents[first : first + _SOME]), running)
-
-
-def _receive(
-    files: Files, known: dict[bytes, memoryview], running: Mapping[bytes, Running]
-) -> None:
-    marks = ",".join("?" * len(known))
-    query = f"SELECT digest, file, place, size FROM chunks WHERE have = 0 AND digest IN ({marks})"
-    rows = files.index.rows(query, list(known))
-    taken = [row for row in rows if row[3] == len(known[row[0]])]
-    for file in {row[1] for row in taken}:
-        places = sorted((place, digest) for digest, of, place, _ in taken if of == file)
-        files.incoming.write_at(part_of(file), ((place, known[digest]) for place, digest in places))
-        if (hashed := running.get(file)) is not None:
-            for place, digest in places:
-                hashed.take(place, known[digest])
-    with files.index.transaction() as db:
-        db.executemany(_HAVE, (row[:3] for row in taken))
+    """Chunks go to every place that wants them."""
+    for file, wanted in groupby(places, key=attrgetter("file")):
+        parts = [(each.place, contents[each.digest]) for each in wanted]
+        files.incoming.write_at(part_of(file), parts)
+        if (digest := running.get(file)) is not None:
+            for place, content in parts:
+                digest.take(place, content)
+    if places:
+        with files.index.transaction() as db:
+            db.executemany(_HAVE, ((each.digest, each.file, each.place) for each in places))
 
 
 def complete(files: Files, file: bytes, size: int, running: Running | None) -> None:

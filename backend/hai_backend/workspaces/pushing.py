@@ -15,7 +15,7 @@ from hai_backend.workspaces.chunks import Running
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.preparing import Arrived, carry_out
-from hai_backend.workspaces.receiving import Piece, bad_contents, verified
+from hai_backend.workspaces.receiving import Piece, bad_contents, cut, verify
 from hai_backend.workspaces.staging import Author
 
 WHOLE_BYTES = 1 << 20  # larger files come in chunks
@@ -100,11 +100,13 @@ class Push:
     def receive(self, pieces: Sequence[Piece]) -> int:
         """Verify and store contents; answers all bytes so far. Raises Invalid, and stores nothing of a bad message."""
         for piece in pieces:
-            contents = verified(piece)
+            contents = cut(piece)
+            places = chunks.places(self._files, contents) if self._recipes else []
+            hashed = chunks.hashed(places, self._running) - self._missing.keys()
+            verify(each for each in contents if each[0] not in hashed)
             for digest, content in contents:
                 self._take(digest, content)
-            if self._recipes:
-                chunks.receive(self._files, contents, self._running)
+            chunks.receive(self._files, places, dict(contents), self._running)
             self._count(sum(piece.sizes))
         self._laid.note()
         return self.received_bytes

@@ -1,8 +1,11 @@
-"""Contents of one message: taken apart within the sizes that they claim, and compared with their digests."""
+"""Contents of one message: taken apart within the sizes that they claim, and compared with their digests.
+
+Chunks whose whole file is hashed anyway, as it comes, are compared with that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import zstandard
@@ -23,13 +26,16 @@ class Piece:
     compressed: bool
 
 
-def verified(piece: Piece) -> list[tuple[bytes, memoryview]]:
-    """Each content with its digest. Raises Invalid if one is not what it should be."""
-    cut = list(_cut(piece, memoryview(_plain(piece))))
-    bad = [digest for digest, content in cut if blake3(content).digest() != digest]
+def cut(piece: Piece) -> list[tuple[bytes, memoryview]]:
+    """Each content with the digest that it claims. Raises Invalid if the message is not what it says of itself."""
+    return list(_cut(piece, memoryview(_plain(piece))))
+
+
+def verify(contents: Iterable[tuple[bytes, memoryview]]) -> None:
+    """Raises Invalid if one is not what its digest says."""
+    bad = [digest for digest, content in contents if blake3(content).digest() != digest]
     if bad:
         raise bad_contents(f"{len(bad)} contents are not what their digests say, as {bad[0].hex()}")
-    return cut
 
 
 def _plain(piece: Piece) -> bytes | memoryview:

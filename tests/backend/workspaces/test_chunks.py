@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from hai_backend.domain.errors import Conflict
+from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
 from hai_backend.workspaces import applying, chunks
 from hai_backend.workspaces.files import Files, make
@@ -49,6 +49,25 @@ def test_chunks_in_order_that_make_another_file_are_refused(tmp_path: Path) -> N
     files.close()
 
 
+@pytest.mark.parametrize(
+    ("order", "refusal"),
+    [
+        pytest.param([0, 1, 2, 3], Conflict, id="in order: at the end, by the whole file"),
+        pytest.param([1, 0, 2, 3], Invalid, id="in another order: at once, by itself"),
+    ],
+)
+def test_a_chunk_that_is_not_what_its_digest_says_is_refused(
+    tmp_path: Path, order: list[int], refusal: type[Exception]
+) -> None:
+    files = _opened(tmp_path)
+    with pytest.raises(refusal):
+        _push(files, WHOLE, order, wrong=1)
+    assert not (files.tree / "big").exists()
+    _push(files, WHOLE, [0, 1, 2, 3])
+    assert (files.tree / "big").read_bytes() == WHOLE
+    files.close()
+
+
 def _opened(root: Path) -> Files:
     make(root / "u" / "w", 0)
     files = Files(root / "u" / "w", 0)
@@ -56,15 +75,16 @@ def _opened(root: Path) -> Files:
     return files
 
 
-def _push(files: Files, claimed: bytes, order: list[int]) -> None:
+def _push(files: Files, claimed: bytes, order: list[int], wrong: int = -1) -> None:
     digest = blake3(claimed).digest()
     push = Push(files, 1)
-    push.want([Entry("big", EntryKind.FILE, False, len(claimed), 1, digest)])
-    push.recipe(digest, [Chunk(blake3(p).digest(), len(p)) for p in PIECES], last=True)
-    for number in order:
-        piece = PIECES[number]
-        push.receive([Piece([blake3(piece).digest()], [len(piece)], piece, False)])
     try:
+        push.want([Entry("big", EntryKind.FILE, False, len(claimed), 1, digest)])
+        push.recipe(digest, [Chunk(blake3(p).digest(), len(p)) for p in PIECES], last=True)
+        for number in order:
+            name, piece = blake3(PIECES[number]).digest(), PIECES[number]
+            piece = piece[::-1] if number == wrong else piece
+            push.receive([Piece([name], [len(piece)], piece, False)])
         push.commit(0, Author("me", 1.0), allow_many_removals=True)
     finally:
         push.close()
