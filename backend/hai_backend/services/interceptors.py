@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any, NoReturn, Protocol
@@ -114,13 +114,13 @@ class Gate:
         identity: Identity | None = None
         refusal: status_pb2.Status | None = None
         told = audit.listen()
+        handling = self._begun(asyncio.current_task())
         try:
             identity = self._identify(method, rule, context)
             self._admit(method, rule, identity)
             _require_message(request)
-            answer = await self._limited(
-                inner, request, context, finish=rule is not None and rule.mutates
-            )
+            work, finish = inner(request, context), rule is not None and rule.mutates
+            answer = await self._limited(work, finish=finish)
             code = "OK"
         except aio.AbortError:
             code = _code_name(context)
@@ -133,6 +133,7 @@ class Gate:
                 read = None if isinstance(request, Undecodable) else request
                 what = "; ".join(told) or ("unreadable" if read is None else audit.what(read))
                 await self._keep(self._row(method, identity, read, answer, code, what))
+            self._running.discard(handling)
         if refusal is not None:
             await abort(context, refusal)
         return answer
@@ -145,9 +146,7 @@ class Gate:
         identity: Identity | None = None
         refusal: status_pb2.Status | None = None
         told = audit.listen()
-        handling = asyncio.current_task()
-        assert handling is not None
-        self._running.add(handling)  # its row of audit is written at its end
+        handling = self._begun(asyncio.current_task())  # its row of audit is written at its end
         try:
             identity = self._identify(method, rule, context)
             self._admit(method, rule, identity)
@@ -186,21 +185,26 @@ class Gate:
             self._admission.call(identity.name)
             caller.enter(identity)
 
-    async def _limited(self, inner: Unary, request: Any, context: Context, *, finish: bool) -> Any:
+    async def _limited(self, work: Coroutine[Any, Any, Any], *, finish: bool) -> Any:
         """A caller who hangs up must not stop a change half way: it goes on and its result is dropped."""
-        task = asyncio.ensure_future(inner(request, context))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        seconds = self._limits.call_seconds
         try:
-            done, _ = await asyncio.wait((task,), timeout=self._limits.call_seconds)
-        finally:
-            if not finish:
-                task.cancel()
-        if done:
-            return task.result()
-        raise errors.Expired(
-            f"the call took longer than {self._limits.call_seconds:g} s; it may still take effect"
-        )
+            async with asyncio.timeout(seconds) as timer:
+                return await (asyncio.shield(self._going_on(work)) if finish else work)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+        raise errors.Expired(f"the call took longer than {seconds:g} s; it may still take effect")
+
+    def _going_on(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self._begun(asyncio.create_task(work))
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def _begun(self, task: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
+        assert task is not None
+        self._running.add(task)
+        return task
 
     async def _keep(self, row: AuditRow) -> None:
         """What has happened is answered as it was, also when its row cannot be stored: the log has it then."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,7 +23,7 @@ _END = object()
 Context = aio.ServicerContext[Any, Any]
 Admitted = Callable[[], None]  # raises once the caller may not be here any more
 Around = Callable[[Any, Context], AbstractAsyncContextManager[Admitted]]
-Unary = Callable[[Any, Context], Awaitable[Any]]
+Unary = Callable[[Any, Context], Coroutine[Any, Any, Any]]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
