@@ -64,7 +64,7 @@ async def test_nothing_printed_is_said(server, drive, ended) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        pytest.param("logs 99", "no task", id="no such task"),
+        pytest.param("logs 99", "✗ there is no task 99", id="no such task"),
         pytest.param("logs 1 x", "'x' is no rank", id="no rank"),
     ],
 )

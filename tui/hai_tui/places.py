@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from textual.app import SystemCommand
+from textual.command import CommandPalette
 from textual.markup import escape
 from textual.screen import Screen
 
@@ -85,6 +86,12 @@ class Places(Leaving):
             shown=False,
             title=page.title,
         )
+
+    def action_command_palette(self) -> None:
+        """Search all actions by name."""
+        if not isinstance(self.screen, CommandPalette):
+            asked = text("palette.ask")
+            self.push_screen(CommandPalette(id="--command-palette", placeholder=asked))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action that the page and the app have."""

@@ -78,6 +78,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "refused": ("✗ the server refuses: {message}", "✗ 服务拒绝：{message}"),
     "profile.title": ("Which server?", "选择服务"),
     "profile.keys": ("enter chooses · esc leaves it as it is", "回车选择 · esc 保持不变"),
+    "palette.ask": ("Search for commands…", "搜索操作…"),
     "palette.page": ("open the page {name}", "打开页面 {name}"),
     "loading": ("loading …", "正在加载 …"),
 }

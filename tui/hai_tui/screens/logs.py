@@ -9,6 +9,7 @@ import click
 from textual.containers import Vertical
 from textual.widget import Widget
 
+from hai.client.errors import HaiError
 from hai_tui.actions import Action
 from hai_tui.cli import human
 from hai_tui.i18n import text
@@ -52,7 +53,17 @@ class LogsPage(LogMoves):
 
     def opened(self) -> None:
         """Open the log that the page was asked for."""
-        self.run_worker(self.reported(self._open(self._asked, self._ranks)))
+        self.run_worker(self._begin())
+
+    async def _begin(self) -> None:
+        """What is wrong with it stays there; the note about it passes."""
+        try:
+            await self._open(self._asked, self._ranks)
+        except HaiError as error:
+            self.refused(error)
+        except click.BadParameter as error:
+            self.hai.say(error.message, warning=True)
+            self.status(f"✗ {error.message}")
 
     def actions(self) -> Sequence[Action]:
         """Those of the log that has the keyboard."""
@@ -152,8 +163,12 @@ class LogsPage(LogMoves):
             window=pane.window,
         )
         pane.head()
-        await session.insist(pane.reader.last)
-        await self._runs(pane)
+        try:
+            await session.insist(pane.reader.last)
+            await self._runs(pane)
+        except HaiError as error:
+            pane.failed(error.message)
+            raise
 
     async def _runs(self, pane: LogPane) -> None:
         session, id = self.hai.session, pane.source.task

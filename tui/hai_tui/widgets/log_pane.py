@@ -99,10 +99,10 @@ class LogPane(Vertical):
     def state(self) -> str:
         """loading, following, reading, more, ended, failed."""
         reader = self.reader
+        if reader is not None and reader.error:
+            return "failed"
         if reader is None or not (reader.attached or self.window.end):
             return "loading"
-        if reader.error:
-            return "failed"
         if not reader.attached:
             return "more"
         if reader.ended:
@@ -113,6 +113,12 @@ class LogPane(Vertical):
         """The window is other than it was; drawn soon, several changes together."""
         self._pending.append(change)
         self._soon.add(set())
+
+    def failed(self, told: str) -> None:
+        """It can not be read, for this reason."""
+        assert self.reader is not None
+        self.reader.error = told
+        self.flush()
 
     def flush(self) -> None:
         """Draw what has changed now."""
@@ -204,6 +210,8 @@ class LogPane(Vertical):
         """What stands there instead of lines."""
         if self.only and len(self.window):
             return text("logs.nothing.only", only=self.only)
+        if self.state == "failed":
+            return ""  # the heading says why
         return text("loading" if self.state == "loading" else "logs.nothing")
 
     def _told(self) -> None:
