@@ -24,28 +24,50 @@ from hai.client.errors import HaiError
 from hai.client.profile import load
 from hai.client.spec import apply_option, read_spec
 from hai.v1.task_pb2 import Task
+from hai.v1.task_spec_pb2 import TaskSpec
 from hai_jupyter import nbfiles, notebooks
-from hai_jupyter.submission import notebook_task, runner_python
+from hai_jupyter.places import Places
+from hai_jupyter.submission import Source, compose, notebook_task, runner_python
 from hai_jupyter.task_view import TaskList, TaskView
 
 Result = TypeVar("Result")
+
+
+def _takes_options(magic: Any) -> Any:
+    """What every submission may choose."""
+    for each in (
+        argument("-o", "--option", action="append", default=[], help="A field: options.py_venv=b"),
+        argument("-g", "--group", default="", help="Node group."),
+        argument("-p", "--priority", type=int, default=None, help="A level's number."),
+        argument("-n", "--nodes", type=int, default=None, help="Whole nodes; default: one."),
+        magic_arguments(),
+    ):
+        magic = each(magic)
+    return magic
 
 
 @magics_class
 class HaiMagics(Magics):
     """The magics."""
 
-    @magic_arguments()
+    @_takes_options
     @argument("name", nargs="?", default="", help="Name of the task; default: of the first line.")
-    @argument("-n", "--nodes", type=int, default=1, help="Whole nodes.")
-    @argument("-p", "--priority", type=int, default=None, help="A level's number.")
-    @argument("-g", "--group", default="", help="Node group.")
-    @argument("-o", "--option", action="append", default=[], help="Any field: options.py_venv=base")
     @cell_magic
     def hai_job(self, line: str, cell: str) -> TaskView:
         """Submit this cell as a task. It runs in this directory, by itself: nothing of the kernel goes with it."""
         wanted = parse_argstring(self.hai_job, line)
-        return TaskView(_ask(lambda client: _submit(client, wanted, cell)))
+        return TaskView(_ask(lambda client: _submit_cell(client, wanted, cell)))
+
+    @_takes_options
+    @argument("file", help="A script, a notebook, a program or a task file.")
+    @argument("--name", default="", help="Name of the task; default: the file's.")
+    @argument("-v", "--value", action="append", default=[], help="A parameter: rate=0.1")
+    @line_magic
+    def hai_submit(self, line: str) -> TaskView:
+        """Submit a file as the panel would; it runs in the file's directory."""
+        wanted = parse_argstring(self.hai_submit, line)
+        file = Path(wanted.file).absolute()
+        return TaskView(_ask(lambda client: _submit_file(client, wanted, file)))
 
     @magic_arguments()
     @argument("task", nargs="?", default="", help="Id or name; without: the newest of yours.")
@@ -94,20 +116,33 @@ def _ask(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
     return result
 
 
-async def _submit(client: Client, wanted: Any, cell: str) -> Task:
+async def _submit_file(client: Client, wanted: Any, file: Path) -> Task:
+    values = dict(value.partition("=")[::2] for value in wanted.value)
+    source = Source(file.name, None, values, {"name": wanted.name} if wanted.name else {})
+    spec = compose(source, Places(file.parent), await runner_python(client), write=True)
+    return await client.tasks.create(_chosen(spec, wanted))
+
+
+async def _submit_cell(client: Client, wanted: Any, cell: str) -> Task:
     here = Path.cwd()
     name = wanted.name or _name(cell)
     text = nbfiles.text(nbfiles.made([nbfiles.code_cell(cell, id="cell-0")], {}))
     copy = notebooks.stored(text, here, "cell", write=True)
     base = notebook_task(name, copy, here, await runner_python(client), {})
-    spec = read_spec(base)
-    spec.resource.node_count = wanted.nodes
-    spec.resource.group = wanted.group
+    return await client.tasks.create(_chosen(read_spec(base), wanted))
+
+
+def _chosen(spec: TaskSpec, wanted: Any) -> TaskSpec:
+    """What the options of the magic say goes before what the file does."""
+    if wanted.nodes is not None:
+        spec.resource.node_count = wanted.nodes
+    if wanted.group:
+        spec.resource.group = wanted.group
     if wanted.priority is not None:
         spec.priority = wanted.priority
     for assignment in wanted.option:
         apply_option(spec, assignment)
-    return await client.tasks.create(spec)
+    return spec
 
 
 def _name(cell: str) -> str:

@@ -200,11 +200,11 @@ async def test_a_reader_that_does_not_read_stops_the_writer(here: Reach) -> None
     _, answers = here.client.tunnels.shell(task.id, ["python3", "-c", endless])
     assert (await anext(answers)).HasField("opened")
     count = here.rank(f"{task.id}-1-0") / "scratch" / "n"
-    before = -1
-    while (now := int(count.read_text() or 0) if count.exists() else 0) != before:
-        before = now
-        await asyncio.sleep(0.5)  # until it does not move any more
-    assert 0 < now < 16 * 1024 * 1024
+    seen = [0]
+    while seen[-1] == 0 or len(set(seen[-6:])) > 1:  # until it has begun, and moves no more
+        await asyncio.sleep(0.25)
+        seen.append(int(count.read_text() or 0) if count.exists() else 0)
+        assert seen[-1] < 16 * 1024 * 1024
     await answers.aclose()
 
 

@@ -36,7 +36,7 @@ export function Ranks(props: Props): JSX.Element | null {
               <td>{rank.index ?? 0}</td>
               <td>{rank.node}</td>
               <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
-              <td>{rank.exit_code === undefined ? '' : `exit ${rank.exit_code} ${rank.exit_meaning ?? ''}`}</td>
+              <td>{rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`)}</td>
               <td>
                 <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs')}>
                   {context.say('Logs')}

@@ -13,6 +13,7 @@ import { List } from './list';
 import { Empty, Status, Verbs, steer } from './parts';
 
 const ROW = 46;
+const ROW_WITH_MORE = 62;
 const QUICK: ReadonlyArray<readonly [string, string]> = [
   ['Mine', 'user:me'],
   ['Unfinished', 'state:running,waiting_init,suspended'],
@@ -37,6 +38,7 @@ export function Tasks(props: Props): JSX.Element {
   const [marks, setMarks] = React.useState<ReadonlySet<number>>(new Set());
   const me = context.me()?.user ?? '';
   const rows = React.useMemo(() => context.board.rows.filter(matcher(filter, me)), [turn, filter, me]);
+  const height = columns.length > 0 ? ROW_WITH_MORE : ROW;
   const uses = useUses(context, rows, columns);
   const pick = React.useCallback((id: number) => {
     setChosen(id);
@@ -61,6 +63,7 @@ export function Tasks(props: Props): JSX.Element {
       chosen={isChosen}
       marked={marks.has(rows[i]!.id)}
       top={style.top as number}
+      height={height}
       me={me}
       onChoose={pick}
       onMark={mark}
@@ -98,7 +101,7 @@ export function Tasks(props: Props): JSX.Element {
       ) : (
         <List
           count={rows.length}
-          rowHeight={ROW}
+          rowHeight={height}
           label={context.say('Tasks')}
           row={row}
           chosen={index}
@@ -143,6 +146,7 @@ interface RowProps {
   chosen: boolean;
   marked: boolean;
   top: number;
+  height: number;
   /** Decides about the buttons. */
   me: string;
   onChoose: (id: number) => void;
@@ -158,7 +162,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
   return (
     <div
       className={`hai-row hai-edge-${tone(status(task))} ${props.chosen ? 'hai-chosen' : ''} ${props.marked ? 'hai-picked' : ''}`}
-      style={{ position: 'absolute', left: 0, right: 0, top: props.top, height: ROW }}
+      style={{ position: 'absolute', left: 0, right: 0, top: props.top, height: props.height }}
       role="option"
       aria-selected={props.chosen}
       aria-checked={props.marked}
@@ -192,12 +196,12 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
         <span>
           {where} {level(task.priority)}
         </span>
-        {props.more && <span className="hai-more">{props.more}</span>}
         <span className="hai-lasting">
           {place}
           {props.lasts}
         </span>
       </div>
+      {props.more && <div className="hai-more">{props.more}</div>}
     </div>
   );
 });

@@ -8,10 +8,18 @@ import json
 from playwright.async_api import Browser, Page, expect
 
 from hai.client.client import Client
-from tests.jupyter.browsing import BROWSER, open_file, open_lab, row, submit, task
+from tests.jupyter.browsing import BROWSER, NB, notebook, open_file, open_lab, row, submit, task
 from tests.jupyter.conftest import Place
 
 pytestmark = BROWSER
+NO_EVENTS = """
+const Real = window.WebSocket;
+window.WebSocket = class extends Real {
+    constructor(url, protocols) {
+        super(String(url).includes('hai_jupyter/events') ? 'ws://127.0.0.1:1/' : url, protocols ?? []);
+    }
+};
+"""
 SETTINGS = "lab/api/settings/hai-jupyter:plugin"
 
 
@@ -57,6 +65,7 @@ async def test_the_form_shows_what_has_changed_since_it_was_submitted(
     await open_file(page, "differs.py")
     await submit(page)
     await expect(row(page, "differs.py")).to_contain_text("SUCCEEDED")
+    await expect(page.locator(".Toastify")).to_contain_text("differs.py has succeeded")
     await page.locator(".jp-FileEditor:visible .cm-content").click()
     await page.keyboard.press("Control+End")
     await page.keyboard.type("print('after')\n")
@@ -146,3 +155,35 @@ async def test_nodes_of_a_task_are_checked_from_its_page(page: Page, client: Cli
     await page.get_by_role("button", name="Check 1 nodes by a task").click()
     await expect(page.locator(".hai-page:visible h2")).to_contain_text("check of")
     await expect(page.locator(".hai-log")).to_contain_text('"healthy"', timeout=60_000)
+
+
+async def test_a_magic_shows_a_task_that_goes_on_living(
+    page: Page, lab: Place, client: Client
+) -> None:
+    made = await client.tasks.create(task("lives on", "exec sleep 600"))
+    cell = NB.v4.new_code_cell(f"%load_ext hai_jupyter\n%hai_status {made.id}")
+    NB.write(notebook(cell), lab.root / "magic.ipynb")
+    await open_file(page, "magic.ipynb")
+    await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
+    await page.locator(".jp-Notebook .jp-CodeCell .cm-content").click()
+    card = page.locator(".hai-live .hai-card")
+    for _ in range(20):  # idle is said a little before the kernel listens
+        await page.keyboard.press("Control+Enter")
+        await page.wait_for_timeout(1000)
+        if await card.count():
+            break
+    await expect(card).to_contain_text("RUNNING")
+    await card.get_by_role("button", name="Stop").click()
+    await page.locator(".jp-Dialog .jp-mod-accept").click()
+    await expect(card).to_contain_text("STOPPED")
+
+
+async def test_where_no_websocket_gets_through_the_page_asks_again_and_again(
+    page: Page, lab: Place, client: Client
+) -> None:
+    await page.add_init_script(NO_EVENTS)
+    await open_lab(page, lab)
+    await expect(page.locator(".hai-cluster")).to_contain_text("(polling)")
+    made = await client.tasks.create(task("seen by asking", "true"))
+    await expect(row(page, "seen by asking")).to_contain_text("SUCCEEDED")
+    await client.tasks.wait(made.id, timeout=60)

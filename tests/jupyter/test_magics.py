@@ -1,0 +1,86 @@
+"""The magics, in a real IPython against a real platform."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from hai.v1.task_pb2 import Task
+from hai_jupyter.task_view import MIME, TaskList, TaskView
+from tests.jupyter.browsing import EVIL
+from tests.jupyter.conftest import Place
+
+pytestmark = pytest.mark.xdist_group("jupyter")
+
+
+@pytest.fixture
+def shell(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("HAI_CONFIG", str(place.home / "config.toml"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.chdir(place.root)
+    made: Any = InteractiveShell.instance()
+    made.run_line_magic("load_ext", "hai_jupyter")
+    yield made
+    made.history_manager.end_session()
+    InteractiveShell.clear_instance()
+
+
+def ended(shell: Any, id: int) -> str:
+    """What is said of a task at its end."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        said = repr(shell.run_line_magic("hai_status", str(id)))
+        if any(word in said for word in ("SUCCEEDED", "FAILED")):
+            return said
+        time.sleep(0.2)
+    raise AssertionError(said)
+
+
+def test_a_cell_is_submitted_looked_at_and_its_log_printed(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = shell.run_cell_magic("hai_job", "mine -p 10", "print('the answer', 42)")
+    assert isinstance(made, TaskView)
+    assert f"task {made.id} mine SUCCEEDED" in ended(shell, made.id)
+    shell.run_line_magic("hai_logs", f"{made.id} -n 5 -r 0")
+    assert "[0] the answer 42" in capsys.readouterr().out
+    assert f"{made.id} mine" in repr(shell.run_line_magic("hai_status", ""))
+
+
+def test_a_file_is_submitted_with_values_and_options(
+    shell: Any, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place.root / "says.py").write_text("import sys\nprint('told', *sys.argv[1:])\n")
+    line = "says.py --name said -v rate=0.5 -o options.tags=[from-magic]"
+    made = shell.run_line_magic("hai_submit", line)
+    assert "said SUCCEEDED" in ended(shell, made.id)
+    shell.run_line_magic("hai_logs", str(made.id))
+    assert "told --rate=0.5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("magic", "line", "said"),
+    [
+        pytest.param("hai_status", "no-such-task", "no-such-task", id="no such task"),
+        pytest.param("hai_submit", "no-such-file.py", "no-such-file.py", id="no such file"),
+        pytest.param("hai_logs", "", "required", id="nothing named"),
+    ],
+)
+def test_a_mistake_is_a_sentence(shell: Any, magic: str, line: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        shell.run_line_magic(magic, line)
+
+
+def test_a_task_shows_itself_in_every_front_end_and_its_name_is_only_text() -> None:
+    view = TaskView(Task(id=7, name=EVIL))
+    bundle = view._repr_mimebundle_()
+    assert bundle[MIME] == {"id": 7}
+    assert "<img" not in bundle["text/html"]
+    assert "<img" not in TaskList([Task(id=7, name=EVIL)])._repr_html_()
+    assert repr(TaskList([])) == "no tasks"
