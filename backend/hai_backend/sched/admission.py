@@ -22,7 +22,7 @@ class Admission:
         if wrong := fault(task):
             self.refuse(task.id, wrong)
             return False
-        return not self.stopped(task)
+        return not (self.inactive_users or self.stops) or not self.stopped(task)
 
     def refuse(self, number: int, wrong: str) -> None:
         """Tell a task what is wrong with it."""

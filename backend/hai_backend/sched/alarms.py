@@ -28,9 +28,12 @@ class Alarms:
             self._once.add((at, task))
             self.set(at, task, now)
 
-    def set_all(self, alarms: Iterable[Alarm], now: float) -> None:
-        """Many at once."""
-        self._heap += [alarm for alarm in alarms if now < alarm[0] < inf]
+    def append(self, alarms: Iterable[Alarm]) -> None:
+        """Set some of many, all to come; `arrange` must follow before anything else is done with them."""
+        self._heap += alarms
+
+    def arrange(self) -> None:
+        """Put in order what was appended."""
         heapify(self._heap)
 
     def next(self) -> float:

@@ -164,7 +164,7 @@ def merit_at(task: SchedTask, age: float, weight: float, history: History, polic
     """The rank within a level of a task that asks for `weight` nodes and has run for `age`."""
     match policy.ranking:
         case Ranking.LEARNED:
-            return _step(history.curve(like(task)).index[bin_of(age)]) / weight
+            return _step(history.curve(like(task)).index(bin_of(age))) / weight
         case Ranking.ATTAINED:
             return 1.0 / (weight * STARTS[bin_of(age)] + 1.0)
         case Ranking.SUBMITTED:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from math import isfinite
 
 from hai_backend.domain.node import Node
@@ -10,7 +11,7 @@ from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.domain.words import counted
-from hai_backend.sched.amounts import covers, ranks_in, size_of
+from hai_backend.sched.amounts import Amount, covers, ranks_in, size_of
 from hai_backend.sched.pool import Pool
 from hai_backend.sched.spots import Need
 
@@ -27,9 +28,9 @@ def fault(task: SchedTask) -> str:
         return f"priority {task.priority!r} is none of {', '.join(p.name for p in Priority)}"
     if count <= 0 or gpu < 0 or cpu < 0 or memory < 0:
         return f"asks for {task.node_count} nodes with {task.gpu} gpus, {task.cpu} cpus, {task.memory} GB"
+    since, restart = task.waiting_since or 0.0, task.restart_seconds or 0.0
     times = task.created_at + task.not_before + task.custom_rank + task.run_seconds
-    times += (task.waiting_since or 0.0) + (task.restart_seconds or 0.0)
-    if not isfinite(times):
+    if not isfinite(times + since + restart):
         return "custom_rank or a time is not a finite number"
     if task.assigned_nodes and len(set(task.assigned_nodes)) != task.node_count:
         return f"asks for {counted(count, 'node')} but names {', '.join(task.assigned_nodes)}"
@@ -55,6 +56,7 @@ class Feasibility:
         self._group, self._exists, self._nodes, self._pool = group, exists, nodes, pool
         self._known: dict[Need, Verdict | None] = {}
         self._rooms: dict[Need, int] = {}
+        self._kinds = _kinds(nodes.values())
 
     def usable_changed(self) -> None:
         """Judge anew: some node may be used again, or not for now."""
@@ -85,15 +87,21 @@ class Feasibility:
     def _most(self, need: Need) -> int:
         if need not in self._rooms:
             named = (self._nodes[name] for name in need.only)
-            nodes = named if need.only else self._nodes.values()
-            self._rooms[need] = sum(self._ranks(node, need) for node in nodes)
+            kinds = _kinds(named) if need.only else self._kinds
+            ranks = (number * self._ranks(*kind, need) for kind, number in kinds.items())
+            self._rooms[need] = sum(ranks)
         return self._rooms[need]
 
     @staticmethod
-    def _ranks(node: Node, need: Need) -> int:
-        if need.zone not in ("", node.zone) or not covers(size_of(node), need.ask):
+    def _ranks(zone: str, size: Amount, need: Need) -> int:
+        if need.zone not in ("", zone) or not covers(size, need.ask):
             return 0
-        return 1 if need.whole or need.only else ranks_in(size_of(node), need.ask)
+        return 1 if need.whole or need.only else ranks_in(size, need.ask)
+
+
+def _kinds(nodes: Iterable[Node]) -> Counter[tuple[str, Amount]]:
+    """How many nodes there are of each zone and size."""
+    return Counter((node.zone, size_of(node)) for node in nodes)
 
 
 def wanted(need: Need) -> str:

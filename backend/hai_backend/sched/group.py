@@ -42,7 +42,8 @@ _CLASS = (
     "task_type",
 )
 _FACTS = attrgetter(*_CLASS)
-_ALIKE = attrgetter(*_CLASS, "priority", "run_seconds")
+ALIKE = attrgetter(*_CLASS, "priority", "run_seconds", "custom_rank", "held", "not_before")
+"""Equal for tasks of a group that differ only in who they are and since when they wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +161,7 @@ class Group:
 
     def _settle(self, holder: Holder) -> None:
         for name in holder.task.placed:
-            spot = self.spot(name)
+            spot = self.pool.spots.get(name) or self.spot(name)
             if spot is not None:
                 places.put(spot, holder)
         self._enladder(holder)
@@ -186,38 +187,35 @@ class Group:
         change()
         self._enladder(holder)
 
-    def fill(self, tasks: Iterable[SchedTask], now: float) -> None:
-        """Like `enter` for many queued tasks, to a group that is new."""
-        classes: dict[object, list[SchedTask]] = {}
-        for task in tasks:
-            if not_yet(task, now):
-                self._set_aside(task, now)
-            elif (alike := classes.get(facts := _ALIKE(task))) is None:
-                classes[facts] = [task]
+    def fill(self, lots: Iterable[list[SchedTask]], now: float) -> None:
+        """Like `enter` for many queued tasks in lots that are alike, to a group that is new."""
+        for alike in lots:
+            if not_yet(alike[0], now):
+                for task in alike:
+                    self._set_aside(task, now)
             else:
-                alike.append(task)
-        for alike in classes.values():
-            self.queue.append(self._line_up(alike, now))
+                found = self._line_up(alike, now)
+                self.queue.append(found)
+                self.alarms.append([(w.until, w.task.id) for w in found if w.until < inf])
         self.queue.arrange()
-        self.alarms.set_all(((w.until, w.task.id) for w in self.waiting.values()), now)
+        self.alarms.arrange()
 
     def _set_aside(self, task: SchedTask, now: float) -> None:
         self.aside[task.id] = task
         self.alarms.set(inf if task.held else task.not_before, task.id, now)
 
     def _line_up(self, alike: list[SchedTask], now: float) -> list[Waiting]:
-        """Tasks that differ in their times only."""
         first, policy = alike[0], self.policy
         need, merit = self._class(first)
-        level = self.wishes.level(first)
-        share = self.shares.of(first.user)
+        level, share = self.wishes.level(first), self.shares.of(first.user)
         found: list[Waiting] = []
         for task in alike:
-            waiting = Waiting(task, need, level, *claim(task, level, merit, policy, now), share)
+            as_level, worth, until, lifted = claim(task, level, merit, policy, now)
+            waiting = Waiting(task, need, level, as_level, worth, until, lifted, share)
             waiting.key = natural_key(waiting)
             self.waiting[task.id] = waiting
             found.append(waiting)
-        self.wishes.remember(first.user, found)
+        self.wishes.remember(first, len(alike))
         return found
 
     def _class(self, task: SchedTask) -> tuple[Need, float]:

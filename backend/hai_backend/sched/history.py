@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, field
+from itertools import accumulate, repeat
 from math import inf
+from operator import add, mul, sub, truediv
 
 Like = tuple[str, str, int, int]
 """What tasks that are alike have in common: user, name, ranks, GPUs of each rank."""
@@ -29,6 +30,7 @@ STARTS: tuple[float, ...] = (0.0, *(FIRST * RATIO**i for i in range(BINS - 1)))
 """Where each bin begins, in seconds; the last one, from 103 days on, has no end."""
 
 _WIDTHS = tuple(b - a for a, b in zip(STARTS, (*STARTS[1:], 5 * STARTS[-1]), strict=True))
+_HALVES = tuple(width / 2 for width in _WIDTHS)
 _WEIGHT = 10.0  # what a coarser kind counts for, in endings
 _FEW = 3  # endings; of a kind with fewer nothing is known
 
@@ -53,9 +55,26 @@ class Curve:
 
     hazards: tuple[float, ...]
     beyond: tuple[float, ...]  # the share that gets beyond the end of the bin
-    index: tuple[float, ...]  # at the start of the bin, 1/s
     kind: Kind  # the finest that is known
     endings: int  # known of that kind
+    _indices: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+
+    def index(self, bin: int) -> float:
+        """The best odds of ending per second, 1/s, for a task at the start of the bin."""
+        found = self._indices.get(bin)
+        if found is None:
+            found = self._indices[bin] = self._steepest(bin)
+        return found
+
+    def _steepest(self, bin: int) -> float:
+        """Going on from the bin for some while is a chord in the curve of (seconds spent, share ended); its slope is
+        what is won per second.
+        """
+        alive, beyond = (1.0, *self.beyond)[bin:], self.beyond[bin:]
+        ended = map(sub, repeat(alive[0]), beyond)
+        spent = accumulate(map(mul, _HALVES[bin:], map(add, alive, beyond)))
+        steepest: float = max(map(truediv, ended, spent))
+        return steepest
 
     def remaining(self, age: float, share: float) -> float:
         """Within how many more seconds does this share end of those that have run for `age`?"""
@@ -155,31 +174,12 @@ def _mixed(kind: Kind, counts: _Counts, coarser: Curve) -> Curve:
 
 def _curve(hazards: Iterable[float], kind: Kind = (), endings: int = 0) -> Curve:
     given = tuple(hazards)
-    alive = tuple(accumulate(given, lambda share, hazard: share * (1 - hazard), initial=1.0))
-    return Curve(given, alive[1:], _indices(alive), kind, endings)
+    beyond = accumulate(map(_staying, given), mul)
+    return Curve(given, tuple(beyond), kind, endings)
 
 
-def _indices(alive: tuple[float, ...]) -> tuple[float, ...]:
-    """The index at the start of each bin.
-
-    Draw the curve of (seconds spent, share ended). Going on from a point for some while is a chord; its slope is what
-    is won per second. The steepest chord ends on the upper hull of what lies to the right, found from right to left.
-    """
-    halves = (w * (a + b) / 2 for w, a, b in zip(_WIDTHS, alive, alive[1:], strict=False))
-    spent = tuple(accumulate(halves, initial=0.0))
-    hull, slopes = [BINS], [0.0] * BINS
-    for i in range(BINS - 1, -1, -1):
-        x, y = spent[i], alive[i]
-        best = (y - alive[hull[-1]]) / (spent[hull[-1]] - x)
-        while len(hull) > 1:
-            further = (y - alive[hull[-2]]) / (spent[hull[-2]] - x)
-            if further < best:
-                break
-            hull.pop()
-            best = further
-        slopes[i] = best
-        hull.append(i)
-    return tuple(slopes)
+def _staying(hazard: float) -> float:
+    return 1 - hazard
 
 
 _PRIOR = _curve([1 - RATIO**-0.5] * BINS)

@@ -71,6 +71,9 @@ def regrip(spot: Spot) -> None:
 def _firmest(holders: list[Holder]) -> tuple[Grip, int]:
     if not holders:
         return Grip.EMPTY, 0
+    if len(holders) == 1:
+        (one,) = holders
+        return one.grip, 0 if one.grip is Grip.HELD else one.wanted_by
     grip = max(holder.grip for holder in holders)
     if grip is Grip.HELD:
         return grip, 0

@@ -80,9 +80,7 @@ class Line:
     heads: list[Waiting] = field(default_factory=list)  # the first of each lane, in order
 
     def add(self, waiting: Waiting) -> None:
-        lane = self.lanes.get(waiting.lane)
-        if lane is None:
-            lane = self.lanes[waiting.lane] = []
+        lane = self.lanes[waiting.lane]
         if not lane or waiting.key < lane[0].key:
             if lane:
                 self._behead(lane[0])
@@ -104,14 +102,21 @@ class Line:
                 del self.lanes[waiting.lane]
 
 
+_Own = dict[tuple[Line, LaneName], list[Waiting]]
+"""The lanes of one user."""
+
+
 class Queue:
-    """All lines of a group."""
+    """All lines of a group, and the lanes of each user in them."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[Need, str], Line] = {}
+        self._asked: dict[str, _Own] = {}
+        self._autos: dict[str, _Own] = {}
 
     def add(self, waiting: Waiting) -> None:
         """Its key must be set, and must not change while it stands here."""
+        self._lane(waiting)
         self._line(waiting).add(waiting)
 
     def _line(self, waiting: Waiting) -> Line:
@@ -122,13 +127,31 @@ class Queue:
         return line
 
     def append(self, alike: list[Waiting]) -> None:
-        """Add tasks of one line and lane to a queue that `arrange` will put in order at the end."""
-        first = alike[0]
-        lanes = self._line(first).lanes
-        if (lane := lanes.get(first.lane)) is None:
-            lanes[first.lane] = alike
-        else:
-            lane += alike
+        """Add tasks of one lane to a queue that `arrange` will put in order at the end."""
+        self._lane(alike[0]).extend(alike)
+
+    def _lane(self, waiting: Waiting) -> list[Waiting]:
+        line, name = self._line(waiting), waiting.lane
+        lane = line.lanes.get(name)
+        if lane is None:
+            lane = line.lanes[name] = []
+            self._of(waiting).setdefault(waiting.task.user, {})[line, name] = lane
+        return lane
+
+    def _of(self, waiting: Waiting) -> dict[str, _Own]:
+        return self._autos if waiting.task.priority is Priority.AUTO else self._asked
+
+    def users(self) -> Iterator[str]:
+        """Those who have waiting tasks; some twice."""
+        return chain(self._asked, self._autos)
+
+    def lanes_of(self, user: str) -> list[list[Waiting]]:
+        """The waiting tasks of a user."""
+        return [*self._asked.get(user, {}).values(), *self._autos.get(user, {}).values()]
+
+    def autos_of(self, user: str) -> list[Waiting]:
+        """The waiting AUTO tasks of a user, in no order."""
+        return [*chain.from_iterable(self._autos.get(user, {}).values())]
 
     def arrange(self) -> None:
         """Put in order what was appended."""
@@ -139,10 +162,18 @@ class Queue:
 
     def discard(self, waiting: Waiting) -> None:
         """Take a task out."""
-        line = self._line(waiting)
+        line, name = self._line(waiting), waiting.lane
         line.discard(waiting)
+        if name not in line.lanes:
+            self._disown(self._of(waiting), waiting.task.user, (line, name))
         if not line.heads:
             del self._lines[waiting.need, waiting.share]
+
+    def _disown(self, all_own: dict[str, _Own], user: str, lane: tuple[Line, LaneName]) -> None:
+        own = all_own[user]
+        del own[lane]
+        if not own:
+            del all_own[user]
 
     def in_order(self) -> Iterator[Waiting]:
         """Everybody, best first."""

@@ -7,7 +7,8 @@ tasks of a level take that user's places in the queue, in the order that the use
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,6 @@ class Wishes:
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._autos: dict[str, dict[int, Waiting]] = {}
-        self._queued: dict[str, dict[int, Waiting]] = {}
         self._ranks: dict[str, int] = {}  # how many ranks a user has set
         self._moved: set[str] = set()  # users whose tasks stand in one another's places
         self._turns: dict[str, Waiting] = {}  # the first task of a user who holds nothing
@@ -44,43 +43,36 @@ class Wishes:
 
     def touch_all(self) -> None:
         """What is feasible has changed."""
-        self._touched.update(dict.fromkeys(self._queued))
+        self._touched.update(dict.fromkeys(self._group.queue.users()))
 
     def touch(self, user: str) -> None:
         """Something has changed that this user's tasks may depend on."""
         self._touched[user] = None
 
-    def remember(self, user: str, many: Iterable[Waiting]) -> None:
-        """Tasks of a user have entered the queue."""
+    def remember(self, task: SchedTask, number: int) -> None:
+        """So many tasks like this one have entered the queue."""
+        user = task.user
         self._touched[user] = None
-        own = self._queued.setdefault(user, {})
-        for waiting in many:
-            task = waiting.task
-            own[task.id] = waiting
-            if task.priority is Priority.AUTO:
-                self._autos.setdefault(user, {})[task.id] = waiting
-            if task.custom_rank:
-                self._ranks[user] = self._ranks.get(user, 0) + 1
+        if task.custom_rank:
+            self._ranks[user] = self._ranks.get(user, 0) + number
 
     def forget(self, waiting: Waiting) -> None:
         """A task has left the queue."""
         user = waiting.task.user
         self.touch(user)
-        self._autos.get(user, {}).pop(waiting.task.id, None)
         if waiting.task.custom_rank:
             self._ranks[user] -= 1
-        del self._queued[user][waiting.task.id]
         if self._turns.get(user) is waiting:
             del self._turns[user]
 
     def fulfil(self, now: float) -> None:
         """Bring the levels and places of all touched users up to date."""
         for user in self._touched:
-            if autos := self._autos.get(user):
-                self._resolve(user, autos.values(), now)
+            if autos := self._group.queue.autos_of(user):
+                self._resolve(user, autos, now)
             self._give_turn(user, now)
             if self._ranks.get(user) or user in self._moved:
-                self._reorder(self._queued[user].values())
+                self._reorder([*chain.from_iterable(self._group.queue.lanes_of(user))])
                 (self._moved.add if self._ranks.get(user) else self._moved.discard)(user)
         self._touched.clear()
 
@@ -89,29 +81,22 @@ class Wishes:
         return self._turns.get(waiting.task.user) is waiting
 
     def _give_turn(self, user: str, now: float) -> None:
-        before, first = self._turns.pop(user, None), None
+        before = self._turns.pop(user, None)
         if before is not None and now >= turn_at(before.task, self._group.policy):
             self._group.rate(before, now)
-        if not self._group.quotas.holds(user):
-            place = natural_key if user in self._moved else _KEY
-            own = self._queued.get(user, {}).values()
-            first = min(own, key=place, default=None)
-            if first is not None and not self._could_start(first):
-                first = min(self._startable(own), key=place, default=None)
+        if self._group.quotas.holds(user):
+            return
+        first = next(filter(self._could_start, self._heads(user)), None)
         if first is not None:
             self._turns[user] = first
             self._await_turn(first, now)
 
-    def _startable(self, tasks: Iterable[Waiting]) -> Iterator[Waiting]:
-        """Those of a user that could start. Of thousands of tasks most are equal, and equals share their need."""
-        known: dict[tuple[Priority, int], bool] = {}
-        for waiting in tasks:
-            kind = (waiting.own_level, id(waiting.need))
-            could = known.get(kind)
-            if could is None:
-                could = known[kind] = self._could_start(waiting)
-            if could:
-                yield waiting
+    def _heads(self, user: str) -> list[Waiting]:
+        """The first of each lane of a user, in order: where one can not start, nobody else of its lane can."""
+        lanes = self._group.queue.lanes_of(user)
+        if user in self._moved:
+            return sorted((min(lane, key=natural_key) for lane in lanes), key=natural_key)
+        return sorted((lane[0] for lane in lanes), key=_KEY)
 
     def _could_start(self, waiting: Waiting) -> bool:
         """Were nobody else there: a task that can not does not take its user's turn."""
@@ -126,7 +111,7 @@ class Wishes:
         else:
             self._group.alarms.set_once(at, waiting.task.id, now)
 
-    def _resolve(self, user: str, autos: Iterable[Waiting], now: float) -> None:
+    def _resolve(self, user: str, autos: list[Waiting], now: float) -> None:
         for waiting, level in auto_levels(user, autos, self._group.quotas):
             if level is not waiting.own_level:
                 self._group.rate(waiting, now, level)

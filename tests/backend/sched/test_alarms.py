@@ -13,7 +13,6 @@ NOW = 5.0
 SETTERS: dict[str, Callable[[Alarms, float], None]] = {
     "one": lambda alarms, at: alarms.set(at, 1, NOW),
     "once": lambda alarms, at: alarms.set_once(at, 1, NOW),
-    "many": lambda alarms, at: alarms.set_all([(at, 1)], NOW),
 }
 
 
@@ -35,7 +34,8 @@ def test_what_is_past_or_never_is_not_set(how: str, at: float, expected: float) 
 
 def test_they_come_in_order_each_once() -> None:
     alarms = Alarms()
-    alarms.set_all([(9.0, 3), (7.0, 1)], NOW)
+    alarms.append([(9.0, 3), (7.0, 1)])
+    alarms.arrange()
     alarms.set(8.0, 2, NOW)
     assert list(alarms.due(6.0)) == []
     assert list(alarms.due(8.0)) == [1, 2]

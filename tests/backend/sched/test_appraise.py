@@ -189,7 +189,7 @@ def test_a_worth_holds_until_it_says_and_then_changes(
 def test_learned_merits_are_indices_in_steps_of_9_percent() -> None:
     history, task = History(), queued(1)
     for age in STARTS[:-1]:
-        index = history.curve(like(task)).index[STARTS.index(age)]
+        index = history.curve(like(task)).index(STARTS.index(age))
         merit = merit_at(task, age, 2.0, history, POLICY) * 2.0
         assert merit == pytest.approx(index, rel=2 ** (1 / 16) - 1)
         assert log2(merit) * 8 == pytest.approx(round(log2(merit) * 8))
