@@ -226,6 +226,26 @@ async def test_a_file_is_saved_and_read(server, drive, submit, tmp_path) -> None
         await tui.shows("name: other")
 
 
+async def test_what_was_written_is_not_lost_unasked(server, drive, submit) -> None:
+    await submit("train", "sleep", "60")
+    async with drive(server.profile, size=(140, 40)) as tui:
+        await tui.shows("1 task")
+        await tui.press("n")
+        await tui.shows("✓ ")
+        await tui.press("escape")
+        await tui.until(lambda: "› submit" not in tui.screen())  # nothing was
+        await tui.press("n")
+        await tui.shows("✓ ")
+        await tui.press("x", "escape")
+        await tui.shows("Leave? What was written here is not kept")
+        await tui.press("n", "y")
+        await tui.shows("name: train-2xy")
+        await tui.press("escape")
+        await tui.shows("Leave?")
+        await tui.press("y")
+        await tui.until(lambda: "› submit" not in tui.screen())
+
+
 async def test_readonly_submits_nothing(server, drive, submit, client) -> None:
     await submit("train", "sleep", "60")
     async with drive(server.profile, start="submit", size=(140, 40), readonly=True) as tui:

@@ -8,6 +8,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "a new task: form, yaml, and what the server says of it",
         "新任务：表单、yaml 与服务端检查",
     ),
+    "submit.leave": (
+        "Leave? What was written here is not kept (f5 saves it as a file).",
+        "离开？已填写的内容不会保留（f5 可保存为文件）。",
+    ),
     "submit.send": ("submit", "提交"),
     "submit.yaml": ("form or yaml", "表单或 yaml"),
     "submit.reset": ("begin again", "重新开始"),

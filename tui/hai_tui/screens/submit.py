@@ -94,9 +94,19 @@ class SubmitPage(DraftFiles):
         )
 
     def all_actions(self) -> list[Action]:
-        """A letter is none of them here; the palette has those still."""
+        """A letter is none of them here, the palette has those still; and nothing that was written is lost unasked."""
         found = super().all_actions()
-        return [replace(each, key="") if len(each.key) == 1 else each for each in found]
+        return [
+            replace(
+                each,
+                key="" if len(each.key) == 1 else each.key,
+                confirm=self._unsaved if each.name == "back" and each.shown else each.confirm,
+            )
+            for each in found
+        ]
+
+    def _unsaved(self) -> str:
+        return "" if self.draft.text == self._start.text else text("submit.leave")
 
     def opened(self) -> None:
         """Begin with the last task, or the one that was named."""

@@ -168,7 +168,9 @@ class LogPane(Vertical):
         if self.only:
             parts.append(text("logs.status.only", only=self.only))
         if self.wanted is not None:
-            parts.append(text("logs.status.hits", hits=f"{self.hits:,}", wanted=self.wanted.pattern))
+            parts.append(
+                text("logs.status.hits", hits=f"{self.hits:,}", wanted=self.wanted.pattern)
+            )
         return " · ".join(parts)
 
     def head(self) -> None:
