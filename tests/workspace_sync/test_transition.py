@@ -14,7 +14,9 @@ from hai_sync.hashing import hash_files
 from hai_sync.kept import Kept
 from hai_sync.scan import Filter, Known, scan
 from hai_sync.signatures import signature
-from hai_sync.transition import Transition
+from hai_sync.transition.applying import Transition
+from hai_sync.transition.folders import Folders
+from hai_sync.transition.versions import Fault, Versions
 
 NEW = Entry(Kind.FILE, b"n" * 32, 3)
 
@@ -31,7 +33,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def transition(root: Path, **more) -> Transition:
+def transition(root: Path, fault: Fault = lambda step: None) -> Transition:
     """With contents at hand for every file."""
     found = scan(root, Known(), Filter())
     hold = root.parent / "hold"
@@ -44,7 +46,8 @@ def transition(root: Path, **more) -> Transition:
         return str(path)
 
     kept = Kept(root.parent / "kept", "1")
-    return Transition(root, found.signatures, staged, kept, hold, **more)
+    versions = Versions(found.signatures, kept, hold, fault)
+    return Transition(Folders(root), versions, staged)
 
 
 def entries(root: Path) -> dict[str, Entry]:

@@ -23,7 +23,10 @@ from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.fetching import Download, Progress, fetch
 from hai_sync.signatures import Signature
-from hai_sync.transition import Fault, Result, Transition
+from hai_sync.transition.applying import Transition
+from hai_sync.transition.folders import Folders
+from hai_sync.transition.results import Result
+from hai_sync.transition.versions import Fault, Versions
 
 
 @dataclass(slots=True)
@@ -108,9 +111,8 @@ class Arrival:
         """Make the changes."""
         self.folder.mkdir(exist_ok=True)
         kept = Kept(self.place.state / "kept")
-        work = Transition(
-            self.place.root, self.seen, self._staged, kept, self.folder, fault=self.fault
-        )
+        versions = Versions(self.seen, kept, self.folder, self.fault)
+        work = Transition(Folders(self.place.root), versions, self._staged)
         return work.apply(self.changes)
 
     def _staged(self, change: Change) -> str | None:

@@ -14,7 +14,7 @@ from hai_sync.kept import Kept
 from hai_sync.place import Place
 from hai_sync.session.sides import Sides, looked_at
 from hai_sync.session.wish import Report, Wish
-from hai_sync.transition import Result
+from hai_sync.transition.results import Result
 
 if TYPE_CHECKING:
     from hai_sync.remote.sending import Sent

@@ -28,7 +28,8 @@ from hai_sync.session.deciding import decide, guard
 from hai_sync.session.remembering import Done, remember
 from hai_sync.session.sides import Sides, count, report_of, with_sent
 from hai_sync.session.wish import Listener, Report, Silent, Wish, sizes
-from hai_sync.transition import Fault, Result
+from hai_sync.transition.results import Result
+from hai_sync.transition.versions import Fault
 
 if TYPE_CHECKING:
     from hai_sync.remote.sending import Sent

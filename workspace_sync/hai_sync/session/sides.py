@@ -10,7 +10,7 @@ from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below
 from hai_sync.core.rules import Outcome
 from hai_sync.scan import Scan
 from hai_sync.session.wish import Report
-from hai_sync.transition import Result
+from hai_sync.transition.results import Result
 
 if TYPE_CHECKING:
     from hai_sync.remote.sending import Sent
