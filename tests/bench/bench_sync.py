@@ -1,4 +1,4 @@
-"""Workspaces side by side with rsync and unison: first push, nothing changed, changes, latency, memory.
+"""Workspaces side by side with rsync, unison and Syncthing: first push, nothing changed, changes, latency, memory.
 
 20 000 files of 200 MB (half text, half random), one file of 1 GiB, a save under `watch`, and a push of
 200 000 files for its memory. Runs of all peers alternate, in fresh folders; every result is compared with
@@ -18,17 +18,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from hai_backend.testing.server import server_process
 from tests.bench.figures import Figure, environment
 from tests.bench.sync_peers import PROGRAM, Peer, installed, lsyncd, ours, rsync, unison
+from tests.bench.syncthing_peer import syncthing
 
 REPS = int(os.environ.get("HAI_BENCH_REPS", "5"))
 SCALE = float(os.environ.get("HAI_BENCH_SCALE", "1"))
 FILES, TREE_BYTES, BIG_BYTES = int(20_000 * SCALE), int(200e6 * SCALE), int((1 << 30) * SCALE)
 MANY = int(200_000 * SCALE)
 CHANGED = 100
+DURABLE = "rsync to disk"
 Opener = Callable[[Path, Path], AbstractContextManager[Peer]]
 Times = dict[str, dict[str, list[float]]]
 
@@ -36,7 +39,13 @@ Times = dict[str, dict[str, list[float]]]
 def figures() -> Iterator[Figure]:
     """All of them; a peer that is missing has none."""
     peers: dict[str, Opener] = {"ours": ours}
-    peers |= {name: p for name, p in (("rsync", rsync), ("unison", unison)) if installed(name)}
+    known = (("rsync", rsync), ("unison", unison), ("syncthing", syncthing))
+    peers |= {name: peer for name, peer in known if installed(name)}
+    for name, _ in known:
+        if name not in peers:
+            print(f"{name} is left out: it is not installed", file=sys.stderr)
+    if "rsync" in peers:
+        peers[DURABLE] = partial(rsync, durable=True)
     with tempfile.TemporaryDirectory(prefix="hai-bench-sync-") as folder:
         work = Path(folder)
         make_tree(work / "tree", FILES, TREE_BYTES)
@@ -165,9 +174,10 @@ def _side_by_side(
         for name, mine in medians.items():
             yield Figure(f"{what} {words}, {name}, wall", mine[phase], "s")
             yield Figure(f"{what} {words}, {name}, CPU of both sides", mine[f"{phase} cpu"], "s")
-        if "rsync" in medians:
-            ratio = medians["ours"][phase] / medians["rsync"][phase]
-            yield Figure(f"{what} {words}, ours / rsync, wall", ratio, "x", bar)
+        for name, most in (("rsync", bar), (DURABLE, None)):
+            if name in medians:
+                ratio = medians["ours"][phase] / medians[name][phase]
+                yield Figure(f"{what} {words}, ours / {name}, wall", ratio, "x", most)
 
 
 def _tree_figures(times: Times) -> Iterator[Figure]:
@@ -180,7 +190,9 @@ def _tree_figures(times: Times) -> Iterator[Figure]:
 
 
 def _big_figures(work: Path, peers: dict[str, Opener]) -> Iterator[Figure]:
-    chosen = {name: peer for name, peer in peers.items() if name != "unison"}  # takes minutes
+    chosen = {
+        name: peers[name] for name in ("ours", "rsync") if name in peers
+    }  # minutes for others
     times = _runs(work, work / "big", chosen, change_big)
     phases: dict[str, tuple[str, float | None]] = {
         "first": ("first push", 1.5),

@@ -1,4 +1,5 @@
-"""Programs that sync a directory over loopback, driven alike: ours, rsync's daemon, unison, lsyncd.
+"""Programs that sync a directory over loopback, driven alike: ours, rsync's daemon, unison, lsyncd
+(Syncthing has a module of its own).
 
 A peer that is not installed is left out. Each starts its own processes and ends them; CPU counts those
 of both sides. Directories are fresh for each run: on ext4 creating 20 000 files right after removing as
@@ -106,8 +107,9 @@ def void(answer: object) -> None:
 
 
 @contextmanager
-def rsync(source: Path, work: Path) -> Iterator[Peer]:
-    """Its daemon, so that no shell costs anything."""
+def rsync(source: Path, work: Path, durable: bool = False) -> Iterator[Peer]:
+    """Its daemon, so that no shell costs anything. It leaves files in the memory of the kernel; ours are on disk when a
+    push is acknowledged, and so are its own if `durable`."""
     port, target, config = free_port(), work / "there", work / "rsyncd.conf"
     target.mkdir()
     config.write_text(
@@ -115,11 +117,18 @@ def rsync(source: Path, work: Path) -> Iterator[Peer]:
         f"lock file = {work}/lock\n[m]\npath = {target}\nread only = no\n"
     )
     command = ["rsync", "--daemon", "--no-detach", f"--port={port}", f"--config={config}"]
-    with _running(command, work) as process:
+    with running(command, work) as process:
         wait_for(port)
         client = ["rsync", "-a", "--delete", "--exclude=/.hfai", f"{source}/"]
         client.append(f"rsync://127.0.0.1:{port}/m/")
-        yield Peer("rsync", lambda: _call(client), target, [process.pid])
+        flush = ["sync", "--file-system", str(target)]
+
+        def sync() -> None:
+            _call(client)
+            if durable:
+                _call(flush)
+
+        yield Peer("rsync", sync, target, [process.pid])
 
 
 @contextmanager
@@ -129,7 +138,7 @@ def unison(source: Path, work: Path) -> Iterator[Peer]:
     target.mkdir()
     server = {"UNISON": str(work / "us"), "UNISONLOCALHOSTNAME": "server"}
     client = {"UNISON": str(work / "uc"), "UNISONLOCALHOSTNAME": "client"}
-    with _running(["unison", "-socket", str(port), "-host", "127.0.0.1"], work, server) as process:
+    with running(["unison", "-socket", str(port), "-host", "127.0.0.1"], work, server) as process:
         wait_for(port)
         command = [
             "unison",
@@ -154,7 +163,7 @@ def lsyncd(source: Path, work: Path) -> Iterator[Peer]:
             f'sync {{ default.rsync, source = "{source}", target = "{address}", delay = 1, '
             "rsync = { archive = true } }\n"
         )
-        with _running(["lsyncd", str(config)], work):
+        with running(["lsyncd", str(config)], work):
             time.sleep(4)
             yield Peer("lsyncd", lambda: None, inner.target, inner.pids)
 
@@ -166,9 +175,10 @@ def _address(peer: Peer) -> str:
 
 
 @contextmanager
-def _running(
+def running(
     command: list[str], work: Path, env: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
+    """A process for as long as it is needed."""
     with (work / "peer.log").open("ab") as log:
         process = subprocess.Popen(
             command,
