@@ -11,12 +11,15 @@ from pathlib import Path
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task
-from hai.v1.user_pb2 import ROLE_ADMIN, ROLE_USER, Quota, User
+from hai.v1.user_pb2 import Quota, User
 from hai_backend.domain.node import Node
 from hai_backend.testing import ManualClock
+from hai_backend.testing.environments import as_parent, make_environment
 from hai_backend.testing.played import PlayedLauncher
 from hai_backend.testing.server import running_server
+from hai_backend.testing.workspaces import Pusher
 from hai_tui.demo import TRACE, loss_line, training
+from hai_tui.demo_things import PEOPLE, TREES, VENVS, Tree, Venv, furnish
 from hai_tui.status import status_of
 
 _GIB = 1 << 30
@@ -25,7 +28,6 @@ _NODES = [
       for n in range(16)),
     *(Node(f"cpu-{n:02}", "cpu", cpus=128, memory_bytes=256 * _GIB) for n in range(2)),
 ]  # fmt: skip
-_PEOPLE = ("alice", "bob", "carol", "dave", "erin")
 
 
 @dataclass
@@ -87,24 +89,26 @@ async def the_story(home: Path) -> AsyncIterator[tuple[Profile, ManualClock]]:
     async with running_server(home, launcher=launcher, clock=clock) as server:
         launcher.address = lambda: server.app.address
         async with Client(server.profile) as admin:
-            tokens = {name: await _person(admin, name) for name in _PEOPLE}
+            tokens = {user.name: await _person(admin, user) for user in PEOPLE}
             profiles = {n: replace(server.profile, name="lab", token=t) for n, t in tokens.items()}
             people = {name: Client(profile) for name, profile in profiles.items()}
             try:
+                for venv in VENVS:
+                    _install(server.app.settings.environment_root, venv)
                 await _day(Story(admin, people, clock, launcher))
+                await _belongings(people, clock.now())
                 yield profiles["alice"], clock
             finally:
                 for client in people.values():
                     await client.close()
 
 
-async def _person(admin: Client, name: str) -> str:
-    role = ROLE_ADMIN if name == "alice" else ROLE_USER
-    await admin.users.create(User(name=name, role=role, groups=["lab"], active=True))
+async def _person(admin: Client, user: User) -> str:
+    await admin.users.create(user)
     for priority, nodes in ((-1, 24), (30, 16), (20, 8), (10, 8), (0, 8)):
-        quota = Quota(subject=name, group="train", priority=priority, nodes=nodes)
+        quota = Quota(subject=user.name, group="train", priority=priority, nodes=nodes)
         await admin.users.set_quota(quota)
-    return (await admin.users.create_token(user=name)).secret
+    return (await admin.users.create_token(user=user.name)).secret
 
 
 async def _day(day: Story) -> None:
@@ -140,3 +144,44 @@ async def _day(day: Story) -> None:
     await day.people["alice"].tasks.star(2)
     day.print(2, 4)
     day.clock.advance(90)
+
+
+async def _belongings(people: dict[str, Client], now: float) -> None:
+    await furnish(people.__getitem__, now)
+    for tree in TREES:
+        await _push(people["alice"], tree)
+
+
+def _install(root: Path, venv: Venv) -> None:
+    """Put an environment on the storage, as haienv leaves it."""
+    name, _, owner = venv.parent.rstrip("]").partition("[")
+    gone = {"name": name, "owner": owner, "layer": "5" * 24, "lock_hash": "5" * 64}
+    parents = [gone if venv.broken else as_parent(root, owner, name)] if venv.parent else []
+    label = {"visibility": venv.visibility, "group": venv.group}
+    make_environment(
+        root,
+        venv.owner,
+        venv.name,
+        lock=venv.lock,
+        parents=parents,
+        facts={"python": venv.python, "packages": venv.packages, "size_bytes": venv.size_bytes},
+        description=venv.description,
+        deprecated=venv.deprecated,
+        **label,
+    )
+
+
+async def _push(client: Client, tree: Tree) -> None:
+    """All files at first, then one of them anew with each revision."""
+    pusher = await Pusher(client, tree.name).create()
+    for revision in range(tree.revisions):
+        files = range(1 if revision else tree.files)
+        await pusher.push({f"{n}.py": _content(n, revision, tree.bytes_each) for n in files})
+    if tree.holder:
+        await client.workspaces.lease(tree.name, tree.holder, force=True)
+    else:
+        await client.workspaces.release(tree.name, pusher.token)
+
+
+def _content(file: int, revision: int, size: int) -> bytes:
+    return f"{file} {revision}".encode().ljust(size)

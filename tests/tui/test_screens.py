@@ -11,19 +11,25 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from textual.screen import Screen
 
+import hai_tui
 from hai_tui.app import Options
 from hai_tui.i18n import TABLES, known
 from hai_tui.pages import PAGES
 from hai_tui.pictures import PICTURES, Picture, shot, taken
+from hai_tui.screens.task import TABS
 from tests.tui.story import the_story
 
 HERE = Path(__file__).parent / "screens"
+DOCS = Path(__file__).parents[2] / "docs"
 SIZES = [(80, 24), (200, 50)]
 OTHERWISE: Mapping[str, Mapping[str, Any]] = {
     "ranks": {"shows": "gpu-0"},
@@ -35,6 +41,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
     "queue": {"shows": "6 in all"},
     "quotas": {"shows": "25 in all"},
     "users": {"shows": "6 in all"},
+    "tokens": {"shows": "5 in all"},
 }
 """What a real server shows otherwise than the made-up cluster."""
 OVER_TIME = (
@@ -83,6 +90,41 @@ async def test_without_a_server_the_screen_is_as_it_was(
     text, _ = await shot(picture, size)
     text = re.sub(r"in \d+s · ctrl", "in 1s · ctrl", text)  # waits before a retry are drawn
     keep_or_compare(text, picture.name, size)
+
+
+def screens_of_the_app() -> dict[str, type[Screen[Any]]]:
+    """Every class of a screen that is written somewhere in hai_tui, and not only built on."""
+    for module in walk_packages(hai_tui.__path__, "hai_tui."):
+        if not module.name.startswith("hai_tui.cli"):
+            import_module(module.name)
+    found, new = {}, {Screen}
+    while new:
+        new = {below for above in new for below in above.__subclasses__()}
+        found |= {each.__name__: each for each in new if each.__module__.startswith("hai_tui.")}
+    return found
+
+
+def test_every_screen_that_one_can_go_to_has_its_picture() -> None:
+    pages = {page.name: page.home.partition(":")[2] for page in PAGES}
+    plain = {picture.page for picture in PICTURES if not picture.over}
+    assert sorted(pages.keys() - plain) == []
+    shown = {picture.over for picture in PICTURES} | {pages[name] for name in plain}
+    built_on = {base.__name__ for cls in screens_of_the_app().values() for base in cls.__bases__}
+    assert sorted(screens_of_the_app().keys() - shown - built_on) == []
+    tabs = {picture.start.split()[2] for picture in PICTURES if picture.start.count(" ") == 2}
+    assert set(TABS) - tabs - {"overview"} == set()
+
+
+async def test_a_picture_that_shows_something_else_is_no_picture() -> None:
+    with pytest.raises(ValueError, match="shows tasks, not Results"):
+        await shot(Picture("results", shows="12 tasks", over="Results"), SIZES[0])
+
+
+def test_every_picture_is_drawn_and_stands_in_the_manual() -> None:
+    wanted = {f"{picture.name}.svg" for picture in PICTURES}
+    assert {path.name for path in (DOCS / "tui").iterdir()} == wanted
+    manual = "".join(path.read_text("utf-8") for path in DOCS.glob("*.md"))
+    assert sorted(name for name in wanted if f"](tui/{name})" not in manual) == []
 
 
 def test_every_kept_screen_has_its_picture() -> None:

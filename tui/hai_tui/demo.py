@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hai.client.fake import FakeClient
+from hai.client.fake_world import copy
 from hai.client.tasks import Tasks
 from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
@@ -32,7 +33,9 @@ from hai.v1.task_spec_pb2 import (
     ServiceSpec,
     TaskSpec,
 )
-from hai.v1.user_pb2 import ROLE_USER, Quota, User
+from hai.v1.user_pb2 import Quota
+from hai_tui.demo_store import stock
+from hai_tui.demo_things import PEOPLE, RUNS_IN, furnish
 from hai_tui.demo_usage import measure, measure_now
 
 _HOUR = 3600.0
@@ -51,6 +54,11 @@ _TASKS: tuple[tuple[str, str, int, int, str], ...] = (
     ("segment-anything-ft", "bob", 2, 10, "vision"),
     ("notebook-erin", "erin", 1, 10, ""),
 )  # name, user, nodes, priority, tags: ids from 1 on
+_QUOTAS = (
+    *(("alice", priority, nodes) for priority, nodes in ((-1, 24), (30, 16), (20, 8), (10, 8))),
+    ("bob", 20, 4),
+    ("bob", 10, 2),
+)
 _BESIDE = {
     "bert-base-pretrain": [
         ServiceSpec(name="tensorboard", type="http", port=6006, startup_script="tensorboard …"),
@@ -110,7 +118,9 @@ def training(name: str, nodes: int, priority: int, tags: str = "") -> TaskSpec:
         priority=priority,
         spec=ProgramSpec(workspace="/ws/train", entrypoint="train.py", parameters=["--fp16"]),
         resource=ResourceSpec(group="train", node_count=nodes),
-        options=OptionsSpec(tags=[tag for tag in tags.split(",") if tag]),
+        options=OptionsSpec(
+            tags=[tag for tag in tags.split(",") if tag], py_venv=RUNS_IN.get(name, "")
+        ),
         task_type="jupyter" if notebook else "",
         services=[ServiceSpec(name="jupyter")] if notebook else _BESIDE.get(name, ()),
     )
@@ -129,6 +139,11 @@ class DemoClient(FakeClient):
         super().__init__(user="alice")
         self.tasks = _Explaining(self._transport)
 
+    def acting(self, user: str) -> DemoClient:
+        """From now on it is this user who calls."""
+        self.world.user = user
+        return self
+
 
 async def demo() -> DemoClient:
     """A cluster of sixteen nodes in the middle of a day."""
@@ -140,6 +155,8 @@ async def demo() -> DemoClient:
         client.add_node(f"cpu-{number:02}", "cpu", gpus=0)
     for node in list(client.world.nodes.values())[:16]:
         node.zone = "a" if node.name < "gpu-08" else "b"
+    for node in client.world.nodes.values():
+        node.cpus, node.memory_bytes = (64, 512 << 30) if node.gpus else (128, 256 << 30)
     await client.nodes.cordon("gpu-15", "fan replaced")
     await client.nodes.label("gpu-08", {"fabric": "ib", "rack": "r3"})
     await _people(client)
@@ -147,6 +164,8 @@ async def demo() -> DemoClient:
         await _submit(client, name, user, nodes, priority, tags)
         client.world.now += 240.0
     await _live(client)
+    await furnish(client.acting, client.world.now)
+    stock(client.acting("alice").world)
     measure(client)
     for task, shares in ((7, (0.82, 0.79, 0.31, 0.8)), (8, (0.04, 0.05, 0.03, 0.04))):
         measure_now(client, task, shares)
@@ -154,19 +173,19 @@ async def demo() -> DemoClient:
 
 
 async def _people(client: DemoClient) -> None:
-    for name in ("bob", "carol", "dave", "erin"):
-        await client.users.create(User(name=name, role=ROLE_USER, groups=["lab"], active=True))
-    for priority, nodes in ((-1, 24), (30, 16), (20, 8), (10, 8)):
-        quota = Quota(subject="alice", group="train", priority=priority, nodes=nodes)
+    for user in PEOPLE:
+        known = client.world.users[user.name] = copy(user)
+        known.create_time.CopyFrom(client.world.time())
+    for user_name, priority, nodes in _QUOTAS:
+        quota = Quota(subject=user_name, group="train", priority=priority, nodes=nodes)
         await client.users.set_quota(quota)
 
 
 async def _submit(
     client: DemoClient, name: str, user: str, nodes: int, priority: int, tags: str
 ) -> None:
-    client.world.user, me = user, client.world.user
-    await client.tasks.create(training(name, nodes, priority, tags))
-    client.world.user = me
+    await client.acting(user).tasks.create(training(name, nodes, priority, tags))
+    client.acting("alice")
 
 
 async def _live(client: DemoClient) -> None:

@@ -21,7 +21,7 @@ def measure(client: FakeClient) -> None:
             _measure_ranks(client, _MINUTES - ago)
         _measure_cluster(client, _MINUTES - ago)
     client.world.now = now - 900.0
-    client.audited("CordonNode", "gpu-15", actor="olga", what="name='gpu-15' reason='fan replaced'")
+    client.audited("CordonNode", "gpu-15", actor="dave", what="name='gpu-15' reason='fan replaced'")
     client.world.now = now - 300.0
     client.audited("StopTask", "7", "PERMISSION_DENIED", actor="bob", what="id=7")
     client.world.now = now

@@ -1,24 +1,26 @@
-"""`python -m hai_tui.pictures DIRECTORY`: a picture (SVG) of every screen, always the same. `make docs` runs it.
+"""`python -m hai_tui.pictures DIRECTORY [NAME]...`: a picture (SVG) of every screen, the same each time.
 
-The table below is also what the snapshot tests walk through, so that no screen is without either.
+`make docs` runs it. The table below is also what the snapshot tests walk through, so that no screen is without either.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hai.client import profile as profiles
 from hai.client.profile import Profile
 from hai_tui.app import HaiApp, Options
 from hai_tui.demo import demo
+from hai_tui.screens.page import Page
+from hai_tui.svg import picture as picture_of
 
 WIDE = (110, 30)
 _READY, _LIVE = "12 tasks", "● live"
@@ -30,23 +32,35 @@ class Picture:
 
     name: str
     start: str = "tasks"
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # `shows TEXT` is no key: what follows waits for it
     shows: str = ""  # wait for it
     begins: str = ""  # wait for it before any key is pressed
     theme: str = ""
+    over: str = ""  # the class of the dialog over the page; it is looked whether that is so
     reachable: bool = True
     profile: bool = True
+    before: Callable[[], object] = str  # what else must be there
+
+    @property
+    def page(self) -> str:
+        """The name of the page that it begins with."""
+        return self.start.split()[0]
+
+
+def _store_profiles() -> None:
+    for name in ("lab", "cloud"):
+        profiles.save(Profile(name, f"{name}.example.org:7450"), make_current=name == "lab")
 
 
 PICTURES: tuple[Picture, ...] = (
     Picture("tasks", shows="12 tasks"),
     Picture("filter", keys=("/", *"status:queued", "space", *"user:alice,carol"), shows="2 of 12"),
-    Picture("views", keys=("v",), shows="user:me"),
-    Picture("marked", keys=("space", "space", "ctrl+d"), shows="can not be undone"),
-    Picture("priority", keys=("down", "p"), shows="EXTREME_HIGH"),
-    Picture("columns", keys=("C",), shows="WHY"),
-    Picture("palette", keys=("ctrl+p",), shows="Search"),
-    Picture("help", keys=("?",), shows="on this page"),
+    Picture("views", keys=("v",), shows="user:me", over="Choose"),
+    Picture("marked", keys=("space", "space", "ctrl+d"), shows="can not be undone", over="Choose"),
+    Picture("priority", keys=("down", "p"), shows="EXTREME_HIGH", over="Choose"),
+    Picture("columns", keys=("C",), shows="WHY", over="ColumnScreen"),
+    Picture("palette", keys=("ctrl+p",), shows="Search", over="CommandPalette"),
+    Picture("help", keys=("?",), shows="on this page", over="HelpScreen"),
     Picture("task", "task 2", shows="goodput"),
     Picture("failure", "task 4", shows="likely cause"),
     Picture("ranks", "task 2 ranks", shows="gpu-03"),
@@ -59,7 +73,7 @@ PICTURES: tuple[Picture, ...] = (
     Picture("audit", "audit", shows="2 in all"),
     Picture("diff", "diff 4 5", shows="gpt-125m"),
     Picture("lost", shows="no server answers", reachable=False),
-    Picture("wizard", shows="Welcome", profile=False),
+    Picture("wizard", shows="Welcome", profile=False, over="WizardScreen"),
     Picture("light", shows="12 tasks", theme="hai-light"),
     Picture("contrast", shows="12 tasks", theme="hai-contrast"),
     Picture("logs", "logs 2", shows="step  400"),
@@ -76,10 +90,33 @@ PICTURES: tuple[Picture, ...] = (
     Picture("containers", "containers", shows="1 in all"),
     Picture("services", "services 2", shows="2 in all"),
     Picture("submit", "submit 9", shows="would wait"),
-    Picture("quotas", "quotas", shows="4 in all"),
-    Picture("quotas-form", "quotas", ("a",), shows="add: a quota"),
+    Picture("quotas", "quotas", shows="6 in all"),
+    Picture("quotas-form", "quotas", ("a",), shows="add: a quota", over="FormScreen"),
+    Picture("environments", "environments", shows="5 in all"),
+    Picture("workspaces", "workspaces", shows="3 in all"),
+    Picture("images", "images", shows="4 in all"),
+    Picture("registries", "registries", shows="3 in all"),
+    Picture("artifacts", "artifacts", shows="4 in all"),
+    Picture("datasets", "datasets", shows="4 in all"),
+    Picture("mounts", "mounts", shows="4 in all"),
+    Picture("ports", "ports", shows="2 in all"),
+    Picture("tokens", "tokens", shows="4 in all"),
+    Picture("messages", "messages", shows="3 in all"),
     Picture("users", "users", shows="5 in all"),
-    Picture("policy", "groups", ("v",), shows="preview a policy"),
+    Picture("rights", "rights", shows="5 in all"),
+    Picture("shares", "shares", shows="4 in all"),
+    Picture("rules", "rules", shows="5 in all"),
+    Picture("groups", "groups", shows="2 in all"),
+    Picture("policy", "groups", ("v",), shows="preview a policy", over="FormScreen"),
+    Picture("item", "datasets", ("G", "k", "enter"), "owner: dave", "4 in all", over="ToldScreen"),
+    Picture("erase", "containers", ("ctrl+d",), "type notebook", "1 in all", over="Confirm"),
+    Picture(
+        "results",
+        keys=("/", *"status:running,failed", "enter", "ctrl+a", "r"),
+        shows="1 refused",
+        over="Results",
+    ),
+    Picture("profiles", keys=("P",), shows="cloud", over="ProfileScreen", before=_store_profiles),
     Picture("cluster-light", "cluster", shows="train#a", theme="hai-light"),
 )
 """Every screen. A page of its own gets a line here; snapshot tests and the manual follow."""
@@ -111,6 +148,7 @@ async def taken(
     picture: Picture, size: tuple[int, int], options: Options, lose: Callable[[], object] = str
 ) -> tuple[str, str]:
     """The same of whatever the app speaks to; `lose` takes the server away."""
+    picture.before()
     app = HaiApp(replace(options, start=picture.start))
     if picture.theme:
         app.state.values["theme"] = picture.theme
@@ -118,15 +156,34 @@ async def taken(
         if picture.profile:
             begins = _READY if picture.start == "tasks" else _LIVE
             await _until(app, pilot, picture.begins or begins)
-        await pilot.press(*picture.keys)
+        await _press(app, pilot, picture.keys)
         if not picture.reachable:
             lose()
         await _until(app, pilot, picture.shows)
         await _at_rest(app, pilot)
-        found = screen_text(app), _same_names(app.export_screenshot(title="hai tui"))
+        _require_top(picture, app)
+        found = screen_text(app), picture_of(app, title="hai tui")
         await app.hang_up()
         app.clear_notifications()
     return found
+
+
+async def _press(app: HaiApp, pilot: Any, keys: Sequence[str]) -> None:
+    for key in keys:
+        if key.startswith("shows "):
+            await _until(app, pilot, key.removeprefix("shows "))
+        else:
+            await pilot.press(key)
+
+
+def _require_top(picture: Picture, app: HaiApp) -> None:
+    """It shows the page, or the dialog, that it says it shows."""
+    top = app.screen
+    found = top.entry.name if isinstance(top, Page) else type(top).__name__
+    if found != (picture.over or picture.page):
+        raise ValueError(
+            f"picture {picture.name} shows {found}, not {picture.over or picture.page}"
+        )
 
 
 async def _until(app: HaiApp, pilot: Any, text: str, patience: float = 40.0) -> None:
@@ -146,20 +203,15 @@ async def _at_rest(app: HaiApp, pilot: Any) -> None:
         same, last = (same + 1 if now == last else 0), now
 
 
-def _same_names(svg: str) -> str:
-    """Rich names its classes by a hash of the whole; a change of one cell shall be one line of a diff."""
-    return re.sub(r"terminal-\d+", "terminal", svg)
-
-
-def main(directory: str) -> int:
-    """Draw them all."""
+def main(directory: str, *names: str) -> int:
+    """Draw them all, or those that are named."""
     os.environ |= {"TEXTUAL_ANIMATIONS": "none", "TZ": "UTC", "HAI_LANG": "en"}
     time.tzset()
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="hai-pictures-") as home:
-        os.environ["HAI_CONFIG"] = f"{home}/config.toml"
-        for picture in PICTURES:
+        for picture in (p for p in PICTURES if not names or p.name in names):
+            os.environ["HAI_CONFIG"] = f"{home}/{picture.name}/config.toml"
             _, svg = asyncio.run(shot(picture, WIDE))
             (target / f"{picture.name}.svg").write_text(svg, "utf-8")
             print(f"{target / picture.name}.svg")

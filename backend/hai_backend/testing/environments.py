@@ -36,14 +36,17 @@ def make_environment(
     lock: str = "",
     parents: list[dict[str, str]] | None = None,
     config: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
     **label: str,
 ) -> str:
-    """Make it, or replace what it is. Its lock hash."""
+    """Make it, or replace what it is; `facts` stand in layer.toml instead of the usual ones. Its lock hash."""
     text = lock or lock_of(f"# of {name}")
     lock_hash = hashlib.sha256(text.encode()).hexdigest()
     layer = root / owner / ".layers" / lock_hash[:24]
     if not layer.exists():
-        _make_layer(layer, text, lock_hash, parents or [])
+        _make_layer(
+            layer, text, {"lock_hash": lock_hash, "parents": parents or [], **(facts or {})}
+        )
     _make_label(root / owner / name, config or {}, label)
     _point(root / owner / name, layer)
     return lock_hash
@@ -80,17 +83,16 @@ def _member(member: tarfile.TarInfo | tuple[str, bytes]) -> tuple[tarfile.TarInf
     return info, member[1]
 
 
-def _make_layer(layer: Path, lock: str, lock_hash: str, parents: list[dict[str, str]]) -> None:
+def _make_layer(layer: Path, lock: str, facts: Mapping[str, Any]) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     table = {
         "schema": 1,
-        "lock_hash": lock_hash,
         "python": version,
         "interpreter": sys.executable,
         "wanted": ["pandas>=2"],
         "packages": 3,
         "size_bytes": 123,
-        "parents": parents,
+        **facts,
     }
     (layer / "bin").mkdir(parents=True)
     for program in ("python", "python3"):

@@ -17,11 +17,12 @@ from hai.client.fake_containers import FakeContainerService, FakeTunnelService
 from hai.client.fake_environments import FakeEnvironmentService
 from hai.client.fake_images import FakeImageService
 from hai.client.fake_lists import FakeDatasetService, FakeMessageService
-from hai.client.fake_others import FakeNodeService, FakeServerService, FakeUserService
+from hai.client.fake_others import FakeNodeService, FakeServerService
 from hai.client.fake_ports import FakePortService
 from hai.client.fake_storage import FakeStorageService
 from hai.client.fake_tasks import FakeLogService, FakeTaskService
 from hai.client.fake_usage import FakeAuditService, FakeUsageService
+from hai.client.fake_users import FakeUserService
 from hai.client.fake_watches import FakeWatchService
 from hai.client.fake_workspaces import FakeWorkspaceService
 from hai.client.fake_world import World, finish, make_node, start_run, suspend_run

@@ -1,4 +1,4 @@
-"""The storage service of the fake server: plain paths only; it fills in no templates and knows no conditions."""
+"""The storage service of the fake server: of templates it fills in {user.name}, and it knows no conditions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class FakeStorageService:
         self._world = world
 
     async def ListMounts(self, request: pb.ListMountsRequest) -> pb.ListMountsResponse:
-        user = self._world.task(request.task_id).user if request.task_id else request.user
-        mine = {user or self._world.user, "public"}
+        named = self._world.task(request.task_id).user if request.task_id else request.user
+        user = self._world.users[named or self._world.user]
+        mine = {user.name, *user.groups, "public"}
         rules = [r for r in self._world.mount_rules.values() if mine & set(r.owners)]
         gone = {r.mount_path for r in rules if r.action == MOUNT_ACTION_REMOVE}
         kept = [r for r in rules if r.action == MOUNT_ACTION_ADD and r.mount_path not in gone]
         return pb.ListMountsResponse(
-            mounts=[_mount(rule) for rule in sorted(kept, key=lambda r: r.mount_path)]
+            mounts=[_mount(rule, user.name) for rule in sorted(kept, key=lambda r: r.mount_path)]
         )
 
     async def ListMountRules(self, request: pb.ListMountRulesRequest) -> pb.ListMountRulesResponse:
@@ -62,7 +63,10 @@ def _clash(one: MountRule, other: MountRule) -> bool:
     return both and one.mount_path == other.mount_path and bool(set(one.owners) & set(other.owners))
 
 
-def _mount(rule: MountRule) -> Mount:
+def _mount(rule: MountRule, user: str) -> Mount:
     return Mount(
-        mount_path=rule.mount_path, kind=rule.kind, source=rule.source, writable=rule.writable
+        mount_path=rule.mount_path.replace("{user.name}", user),
+        kind=rule.kind,
+        source=rule.source.replace("{user.name}", user),
+        writable=rule.writable,
     )

@@ -16,6 +16,7 @@ from hai.v1.task_pb2 import (
     TASK_STATE_RUNNING,
     TASK_STATE_WAITING_INIT,
     Task,
+    TaskOutcome,
     Waiting,
 )
 from hai.v1.task_spec_pb2 import TaskSpec
@@ -184,7 +185,8 @@ class FakeTaskService:
     def _unfinished(self, id: int) -> Task:
         task = self._world.task(id)
         if task.state == TASK_STATE_FINISHED:
-            raise Conflict(f"task {id} is finished")
+            told = f"task {id} ({task.name}) is finished ({TaskOutcome.Name(task.outcome)[13:]})"
+            raise Conflict(f"{told}; submit it again with `hai describe ID | hai run -`")
         return task
 
 

@@ -30,6 +30,7 @@ from hai.v1.task_pb2 import (
     TASK_STATE_FINISHED,
     TASK_STATE_RUNNING,
     TASK_STATE_SUSPENDED,
+    TASK_STATE_WAITING_INIT,
     Rank,
     Run,
     Task,
@@ -151,6 +152,11 @@ def copy(message: Kept) -> Kept:
     result = type(message)()
     result.CopyFrom(message)
     return result
+
+
+def is_waiting(task: Task) -> bool:
+    """It is neither on nodes nor at its end."""
+    return task.state in (TASK_STATE_WAITING_INIT, TASK_STATE_SUSPENDED)
 
 
 def make_node(name: str, group: str = "default", gpus: int = 8) -> Node:

@@ -96,8 +96,8 @@ TOKENS = View(
         Column("holder", lambda t, now: t.holder or t.user, wide=True),
         Column("scope", lambda t, now: TokenScope.Name(t.scope).removeprefix("TOKEN_SCOPE_")),
         Column("state", _token_state),
-        Column("created", lambda t, now: local(t.create_time)),
         Column("expires", lambda t, now: until(t.expire_time)),
+        Column("created", lambda t, now: local(t.create_time)),
         Column("description", lambda t, now: t.description or "-", folds=True),
     ),
 )

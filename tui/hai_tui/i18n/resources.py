@@ -67,10 +67,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "do.detail": ("all of it", "详情"),
     "do.filter": ("filter", "过滤"),
     "do.reload": ("reload", "刷新"),
-    "do.wide": ("all columns", "全部列"),
+    "do.wide": ("all columns, scroll sideways", "显示全部列"),
     "do.copy": ("copy the name", "复制名称"),
     "done.verb": ("done · {title}", "已完成 · {title}"),
-    "list.count": ("{all} in all", "共 {all} 项"),
+    "list.count": ("{all} in all · {about}", "共 {all} 项 · {about}"),
     "list.filtered": ("{shown} of {all} with {filter!r}", "{shown}/{all} 项包含 {filter!r}"),
     "refused.nothing": ("there is nothing under the cursor", "光标处没有内容"),
     "refused.role": (
@@ -180,6 +180,53 @@ TEXTS: dict[str, tuple[str, str]] = {
         "learned、attained、submitted；server 为沿用服务端",
     ),
     "field.demotion.hint": ("LEVEL:LOWER:TIME,… or none", "LEVEL:LOWER:TIME,… 或 none"),
+    "field.packed.hint": ("yes: tasks smaller than a node", "yes：小于一个节点的任务"),
+    "field.time_slices.hint": ("yes or no: equals take turns", "yes 或 no：同级轮流"),
+    "field.staying.hint": (
+        "1 to 1000: a run ranks so many times as high as its merit",
+        "1 到 1000：运行中的任务排名放大倍数",
+    ),
+    "field.overhead_share.hint": (
+        "a number below 1: of a slice, what suspending may cost at most",
+        "小于 1：挂起开销占时间片的上限",
+    ),
+    "field.minimum_seconds.hint": (
+        "15m: no run leaves for an equal level before it has run so long",
+        "15m：未运行这么久，不为同级让出",
+    ),
+    "field.urgent.hint": (
+        "a level: from it up, protection after suspensions does not count",
+        "级别：不低于它时，不受挂起后保护的限制",
+    ),
+    "field.daily_suspensions.hint": (
+        "a number: after so many in a day, only urgent tasks suspend a run",
+        "次数：一天内超过后，仅紧急任务可挂起它",
+    ),
+    "field.patience_seconds.hint": (
+        "1d: who has waited so long is lifted to the level below",
+        "1d：等待这么久后提升到下面的级别",
+    ),
+    "field.lifted_to.hint": ("a level; they come first there", "级别；并在该级别排首位"),
+    "field.default_quota.hint": (
+        "nodes, or unlimited: for users and levels without a quota",
+        "节点数或 unlimited：未设配额者",
+    ),
+    "field.auto_level_when_unlimited.hint": (
+        "the level that AUTO may use without a quota",
+        "未设配额时 AUTO 可用的级别",
+    ),
+    "field.restart_seconds.hint": (
+        "1m5s: cost of suspending and starting again where it was never measured",
+        "1m5s：未测得时，挂起并重启的开销",
+    ),
+    "field.relearn_seconds.hint": (
+        "30m: how often endings change the learned ranking",
+        "30m：学习排名的更新间隔",
+    ),
+    "field.ahead_limit.hint": (
+        "how many of the tasks before it a waiting task is told",
+        "告知等待任务前方的任务数",
+    ),
     "col.use": ("USE", "使用率"),
     "col.user": ("USER", "用户"),
     "col.role": ("ROLE", "角色"),

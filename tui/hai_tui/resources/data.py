@@ -90,14 +90,12 @@ WORKSPACES = View(
     empty="none.workspaces",
     columns=(
         Column("workspace", lambda w, now: w.name),
-        Column("user", lambda w, now: w.user),
         Column("revision", lambda w, now: str(w.revision), right=True),
         Column("files", lambda w, now: f"{w.files:,}", right=True),
         Column("size", lambda w, now: size(w.size_bytes), right=True),
         Column("stored", lambda w, now: _full(w), right=True),
-        Column("written_by", lambda w, now: _lease(w)),
         Column("updated", lambda w, now: local(w.update_time)),
-        Column("path", lambda w, now: w.path, folds=True),
+        Column("written_by", lambda w, now: _lease(w), folds=True),
     ),
 )
 

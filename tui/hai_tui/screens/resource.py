@@ -23,7 +23,7 @@ from hai_tui.widgets.columns import Cell, Column
 from hai_tui.widgets.prompt import Question
 from hai_tui.widgets.virtual_table import VirtualTable
 
-_WIDEST = 42
+_NARROWEST, _WIDEST = 16, 42
 _LIVE_SECONDS = 1.0
 _TONES = {
     "green": "good",
@@ -44,7 +44,6 @@ class ResourcePage(Page):
         self._items: dict[str, Item] = {}
         self._filter = " ".join(words)
         self._loaded = False
-        self._all_columns = False
         self._soon = Gathered(lambda ids: self.reload(), _LIVE_SECONDS, self._later)
 
     @property
@@ -134,7 +133,7 @@ class ResourcePage(Page):
         self.table.show(keys)
         facts = {"shown": len(keys), "all": len(self._items)}
         told = text("list.filtered", filter=self._filter, **facts) if words else ""
-        self.status(told or self.remark() or text("list.count", **facts))
+        self.status(told or self.remark() or text("list.count", about=self.entry.about, **facts))
         self.reframe()
 
     def remark(self) -> str:
@@ -147,22 +146,31 @@ class ResourcePage(Page):
         return all(word in line for word in words)
 
     def _columns(self) -> list[Column]:
-        chosen = [c for c in self.resource.columns if self._all_columns or not c.wide]
-        folding = [c.key for c in chosen if c.folds]
-        last = folding[-1] if folding else chosen[-1].key
+        """All of them; those that a command shows only when asked come where there is room."""
+        columns = self.resource.columns
+        usual = [column for column in columns if not column.wide]
+        last = [column for column in usual if column.folds] or usual
         return [
-            self._column(column, place, flex=column.key == last)
-            for place, column in enumerate(chosen)
+            self._column(column, place, least=_NARROWEST if column is last[-1] else _WIDEST)
+            for place, column in enumerate(columns)
         ]
 
-    def _column(self, column: ViewColumn, place: int, *, flex: bool) -> Column:
+    def _column(self, column: ViewColumn, place: int, *, least: int) -> Column:
         title = text(f"col.{column.key}") if known(f"col.{column.key}") else column.key.upper()
         now = self.hai.now()
         cells = [printable(column.value(item, now)) for item in self._items.values()]
         widest = max([width(title), *map(width, cells)])
-        drop = 0 if place == 0 or flex else place
-        size = min(widest, _WIDEST) if not flex else min(widest, 16)
-        return Column(column.key, title, size, partial(_cell, column), column.right, flex, drop)
+        return Column(
+            column.key,
+            title,
+            min(widest, least),
+            partial(_cell, column),
+            column.right,
+            flex=column.wide or least == _NARROWEST,
+            drop=0 if least == _NARROWEST else place,
+            most=widest,
+            spare=column.wide,
+        )
 
     # What can be done.
 
@@ -248,7 +256,7 @@ class ResourcePage(Page):
         self._filtered()
 
     def _wide(self) -> None:
-        self._all_columns = not self._all_columns
+        self.table.all_columns = not self.table.all_columns
         self.table.set_columns(self._columns())
 
 

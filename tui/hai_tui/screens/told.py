@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.syntax import Syntax
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -50,10 +51,10 @@ class ToldScreen(ModalScreen[None]):
         """By a line."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
-    def _content(self) -> Syntax | str:
+    def _content(self) -> Text | str:
         if not self._language:
             return self._told
         theme = "ansi_dark" if self.app.current_theme.dark else "ansi_light"
-        return Syntax(
-            self._told, self._language, theme=theme, background_color="default", word_wrap=True
-        )
+        told = Syntax("", self._language, theme=theme).highlight(self._told)
+        told.style = ""  # else it stands on patches of its own
+        return told

@@ -21,7 +21,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of fixed width. With `flex` it takes what is left; a larger `drop` leaves a narrow screen first."""
+    """A column of fixed width. With `flex` it takes what is left; a larger `drop` leaves a narrow screen first.
+
+    `most`: how wide a flexible one grows (0: as there is room). `spare`: it comes only where all others have that.
+    """
 
     key: str
     title: str
@@ -32,6 +35,8 @@ class Column:
     drop: int = 0  # 0: never left out
     sort: Callable[[Any], Any] | None = None  # None: it can not be sorted by
     optional: bool = False  # only shown when it is chosen
+    most: int = 0
+    spare: bool = False
 
 
 GAP = 2
@@ -40,6 +45,10 @@ GAP = 2
 def fitting(columns: Sequence[Column], width: int, *, all: bool = False) -> tuple[Column, ...]:
     """The columns for that width, the flexible one widened to fill it; with `all` none is left out."""
     kept = list(columns)
+    if all:
+        kept = [replace(column, width=max(column.width, column.most)) for column in kept]
+    while not all and _total(kept, _full) > width and any(c.spare for c in kept):
+        kept.remove(next(c for c in reversed(kept) if c.spare))
     while not all and _total(kept) > width and any(c.drop for c in kept):
         kept.remove(max(reversed(kept), key=lambda c: c.drop))
     return tuple(_widened(kept, max(0, width - _total(kept))))
@@ -47,17 +56,30 @@ def fitting(columns: Sequence[Column], width: int, *, all: bool = False) -> tupl
 
 def _widened(columns: Sequence[Column], spare: int) -> Iterator[Column]:
     """The spare cells go to the flexible columns, more to the last (it tells the longest story)."""
-    left = sum(c.flex for c in columns)
+    grown = {}
+    for column in sorted((c for c in columns if c.flex and c.most), key=lambda c: c.spare):
+        grown[column.key] = min(spare, max(0, column.most - column.width))
+        spare -= grown[column.key]
+    left = sum(c.flex and not c.most for c in columns)
     for column in columns:
-        if column.flex:
+        extra = grown.get(column.key, 0)
+        if column.flex and not column.most:
             extra = spare if left == 1 else spare // 4
             spare, left = spare - extra, left - 1
-            column = replace(column, width=column.width + extra)
-        yield column
+        yield replace(column, width=column.width + extra) if extra else column
 
 
-def _total(columns: Sequence[Column]) -> int:
-    return sum(c.width + GAP for c in columns) - GAP
+def _full(column: Column) -> int:
+    """What it wants before a spare column comes; that one is content with less."""
+    return column.width if column.spare else max(column.width, column.most)
+
+
+def _as_it_is(column: Column) -> int:
+    return column.width
+
+
+def _total(columns: Sequence[Column], of: Callable[[Column], int] = _as_it_is) -> int:
+    return sum(map(of, columns)) + GAP * (len(columns) - 1)
 
 
 def total(columns: Sequence[Column]) -> int:

@@ -17,6 +17,13 @@ from hai_tui.cli.table import Column, View
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+    from hai.v1.message_service_pb2 import Message
+
+
+def _whom(message: Message) -> str:
+    group = " (group)" if message.subject_is_group else ""
+    return f"{message.subject or 'everybody'}{group}"
+
 
 MESSAGES = View(
     key="messages",
@@ -26,7 +33,7 @@ MESSAGES = View(
         Column("id", lambda m, now: str(m.id), right=True),
         Column("created", lambda m, now: local(m.create_time)),
         Column("author", lambda m, now: m.author),
-        Column("for", lambda m, now: m.subject or "everybody"),
+        Column("for", lambda m, now: _whom(m)),
         Column("text", lambda m, now: m.text, folds=True),
         Column("expires", lambda m, now: until(m.expire_time), wide=True),
     ),
