@@ -9,6 +9,7 @@ from hai_tui.cli.human import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
 from hai_tui.look import look
 from hai_tui.status import status_of
+from hai_tui.task_use import TaskUse
 from hai_tui.widgets.columns import Cell, Column
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ def _place_key(task: Task) -> int:
     return task.waiting.queue_place or 1 << 30
 
 
-def columns(waiting: Callable[[Task], Waiting]) -> tuple[Column, ...]:
+def columns(waiting: Callable[[Task], Waiting], use: TaskUse | None = None) -> tuple[Column, ...]:
     """All columns in the user's language; those that are optional come when they are chosen."""
-    own = _cells_of(waiting)
+    own = _cells_of(waiting) | (use or TaskUse()).cells()
     return tuple(
         Column(key, text(f"col.{key}"), width, own.get(key, cell), sort=sort, **more)
         for key, width, cell, sort, more in _TABLE
@@ -99,6 +100,10 @@ _TABLE: tuple[tuple[str, int, Callable[[Any, float], Cell | str], Any, dict[str,
     ("suspends", 8, lambda t, now: str(t.suspend_count), _is("suspend_count"), _LATER | _RIGHT),
     ("created", 19, lambda t, now: local(t.create_time), lambda t: t.create_time.seconds, _LATER),
     ("finished", 19, lambda t, now: local(t.finish_time), lambda t: t.finish_time.seconds, _LATER),
+    ("gpu_use", 5, _empty, None, _LATER | _RIGHT),
+    ("gpu_memory", 9, _empty, None, _LATER | _RIGHT),
+    ("cpu_use", 6, _empty, None, _LATER | _RIGHT),
+    ("memory_use", 9, _empty, None, _LATER | _RIGHT),
     ("hosts", 24, lambda t, now: ",".join(r.node for r in t.run.ranks), None, _LATER),
 )
 """Key, width, cell, what it is sorted by, and more (see Column)."""

@@ -16,11 +16,13 @@ from hai_tui.i18n import text
 from hai_tui.screens.column_choice import chosen
 from hai_tui.screens.steering import TaskPageBase
 from hai_tui.screens.task_columns import columns
+from hai_tui.task_use import TaskUse
 from hai_tui.theme import tones
 from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
+    from hai.v1.usage_service_pb2 import ListNodeUsageResponse
     from hai_tui.feed.facts import Facts
 
 _OLDER = 1000
@@ -43,6 +45,7 @@ class TaskListPage(TaskPageBase):
         self._versions: dict[int, int] = {}
         self._sort = ("id", True)
         self._shown: Shown[Facts] = Shown()
+        self._use = TaskUse()
 
     @property
     def table(self) -> VirtualTable:
@@ -58,7 +61,7 @@ class TaskListPage(TaskPageBase):
         return self.entry.title
 
     def _columns(self) -> list:  # type: ignore[type-arg]
-        return chosen(columns(self.hai.waiting), self.hai.state.words("columns"))
+        return chosen(columns(self.hai.waiting, self._use), self.hai.state.words("columns"))
 
     def _row(self, id: int) -> Task | None:
         model = self.hai.session.tasks
@@ -71,6 +74,16 @@ class TaskListPage(TaskPageBase):
             return
         self._show(self._shown.look_at(model.facts, ids))
         self._flash(ids)
+
+    def look_at_use(self) -> None:
+        """Ask what is used, as long as a column shows it."""
+        if self.is_current and any(self.table.shows(key) for key in self._use.cells()):
+            self.fetch(lambda client: client.usage.of_nodes(), self._take_use, group="use")
+
+    def _take_use(self, answer: ListNodeUsageResponse) -> None:
+        model = self.hai.session.tasks
+        self._use.take(answer.nodes, model.tasks.values() if model else ())
+        self.table.draw_anew()
 
     def _flash(self, ids: set[int]) -> None:
         """What changed under the reader's eyes stands out for a moment, unless most of the table does."""

@@ -16,6 +16,9 @@ from hai_tui.widgets.export import write_csv
 from hai_tui.widgets.prompt import Question
 from hai_tui.widgets.virtual_table import VirtualTable
 
+USE_SECONDS = 20.0
+"""How often columns of use ask anew."""
+
 
 class TasksPage(TaskListPage):
     """The list that people keep open all day."""
@@ -51,6 +54,8 @@ class TasksPage(TaskListPage):
         self._sort = _sort_of(self.hai.state.text("sort", "id-"))
         self.sort_again()
         self.apply_filter(self._begin_with)
+        self.set_interval(USE_SECONDS, self.look_at_use)
+        self.call_after_refresh(self.look_at_use)
 
     # Filter and views.
 
@@ -142,6 +147,7 @@ class TasksPage(TaskListPage):
         if keys:
             self.hai.state.put("columns", keys)
             self.table.set_columns(self._columns())
+            self.call_after_refresh(self.look_at_use)
 
     def _wide(self) -> None:
         self.table.all_columns = not self.table.all_columns
