@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from hai.client.profile import Profile
+from hai_tui.later import later
 
 
 async def test_a_task_shows_up_by_itself(server, drive, submit) -> None:
@@ -43,6 +46,24 @@ async def test_a_line_to_type_in_takes_the_place_of_the_keys_and_nothing_else_mo
         assert tui.app.screen.query_one("#content").size.height == height
         await tui.press("escape")
         assert "? keys" in tui.screen().splitlines()[-1]
+
+
+async def test_what_waits_a_little_comes_also_where_the_machine_stood_still(
+    drive, monkeypatch
+) -> None:
+    async with drive(Profile("lab", "127.0.0.1:1", "t")) as tui:
+        came, clock = [], itertools.count(1000)
+        monkeypatch.setattr("textual.timer._time.get_time", lambda: float(next(clock)))
+        later(tui.app, 0.01, lambda: came.append(1))
+        await tui.until(lambda: came)
+
+
+async def test_whoever_asks_after_the_end_is_not_answered(server, drive) -> None:
+    async with drive(server.profile, start="tokens") as tui:
+        await tui.shows("1 in all")
+        await tui.app.hang_up()
+        tui.app.screen.reload()
+        await tui.pilot.pause(0.1)
 
 
 @pytest.mark.parametrize(

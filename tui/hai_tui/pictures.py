@@ -24,6 +24,7 @@ from hai_tui.svg import picture as picture_of
 
 WIDE = (110, 30)
 _READY, _LIVE = "12 tasks", "● live"
+_PATIENCE = 90.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ async def taken(
         if not picture.reachable:
             lose()
         await _until(app, pilot, picture.shows)
-        await _at_rest(app, pilot)
+        await _at_rest(app, pilot, picture)
         _require_top(picture, app)
         found = screen_text(app), picture_of(app, title="hai tui")
         await app.hang_up()
@@ -186,21 +187,24 @@ def _require_top(picture: Picture, app: HaiApp) -> None:
         )
 
 
-async def _until(app: HaiApp, pilot: Any, text: str, patience: float = 40.0) -> None:
-    ends = time.monotonic() + patience
+async def _until(app: HaiApp, pilot: Any, text: str) -> None:
+    ends = time.monotonic() + _PATIENCE
     while text not in screen_text(app):
         if time.monotonic() > ends:
             raise TimeoutError(f"{text!r} is not shown:\n{screen_text(app)}")
         await pilot.pause(0.02)
 
 
-async def _at_rest(app: HaiApp, pilot: Any) -> None:
-    """Until three looks in a row show the same."""
-    same, last = 0, ""
+async def _at_rest(app: HaiApp, pilot: Any, picture: Picture) -> None:
+    """Until every answer is there, and three looks in a row show the same."""
+    same, last, ends = 0, "", time.monotonic() + _PATIENCE
+    answers = picture.reachable and picture.profile
     while same < 3:
+        if time.monotonic() > ends:
+            raise TimeoutError(f"it does not come to rest:\n{last}")
         await pilot.pause(0.1)
-        now = screen_text(app)
-        same, last = (same + 1 if now == last else 0), now
+        now, all_there = screen_text(app), not (answers and app.asking)
+        same, last = (same + 1 if now == last and all_there else 0), now
 
 
 def main(directory: str, *names: str) -> int:

@@ -97,7 +97,8 @@ class Session:
             self._failed(error)
 
     async def close(self) -> None:
-        """End every stream and the connection."""
+        """End every stream and the connection. Who asks from now on waits, and ends with the page."""
+        self._ready.clear()
         jobs = list(self._jobs)
         for job in jobs:
             job.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hai.client import profile as profiles
@@ -11,9 +11,11 @@ from hai.client.profile import Profile
 from hai_tui.actions import Caller
 from hai_tui.feed.link import LinkState
 from hai_tui.feed.ticks import Gathered
+from hai_tui.later import later
 from hai_tui.options import Options
 from hai_tui.pages import find
 from hai_tui.places import Places
+from hai_tui.screens.page import ASKS
 from hai_tui.session import Session
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Speaking(Places):
         super().__init__()
         self.options = options or Options()
         self.session = Session(Profile(), self.options.clock)
-        self._gathered = Gathered(self._tasks_changed, REPAINT_SECONDS, self.call_later_in)
+        self._gathered = Gathered(self._tasks_changed, REPAINT_SECONDS, partial(later, self))
 
     # What pages ask of it.
 
@@ -61,6 +63,12 @@ class Speaking(Places):
     def retry_now(self) -> None:
         """End the wait before the next try."""
         self.session.link.retry_now()
+
+    @property
+    def asking(self) -> bool:
+        """True while an answer is awaited: what is shown is not all yet."""
+        unknown = self.session.info is None
+        return unknown or any(w.name == ASKS and not w.is_finished for w in self.workers)
 
     # Which server.
 
@@ -118,10 +126,6 @@ class Speaking(Places):
         await self.use(profile)
 
     # What pages hear.
-
-    def call_later_in(self, seconds: float, callback: Callable[[], None]) -> None:
-        """A timer of the app."""
-        self.set_timer(seconds, callback)
 
     def _tasks_changed(self, ids: set[int]) -> None:
         for page in self._pages():

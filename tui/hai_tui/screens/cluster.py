@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -20,6 +21,7 @@ from hai_tui.cluster.use import legend, look_of, numbers
 from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import text
 from hai_tui.labels import told
+from hai_tui.later import later
 from hai_tui.look import Look
 from hai_tui.screens.node_actions import NodeSteering
 from hai_tui.spark import spark
@@ -63,7 +65,7 @@ class ClusterPage(NodeSteering):
         super().__init__()
         self._model = NodeModel()
         self._branches: dict[str, Branch] = {}
-        self._soon = Gathered(self._draw, REPAINT_SECONDS, self._later)
+        self._soon = Gathered(self._draw, REPAINT_SECONDS, partial(later, self))
         self._wanted = " ".join(words)
         self._uses: dict[str, NodeUsage] = {}
         self._shows_use = False
@@ -152,9 +154,6 @@ class ClusterPage(NodeSteering):
     def _sample(self) -> None:
         self._model.sample(self.hai.now())
         self._soon.add(set())
-
-    def _later(self, seconds: float, callback: Callable[[], None]) -> None:
-        self.set_timer(seconds, callback)
 
     def _ask_use(self) -> None:
         if self.is_current:

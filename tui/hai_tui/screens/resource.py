@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from hai_tui.cli.table import Column as ViewColumn
 from hai_tui.cli.table import printable, width
 from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import known, text
+from hai_tui.later import later
 from hai_tui.resources import resources
 from hai_tui.resources.kind import Answers, Item, Resource, Verb
 from hai_tui.screens.form import Done, FormScreen
@@ -44,7 +45,7 @@ class ResourcePage(Page):
         self._items: dict[str, Item] = {}
         self._filter = " ".join(words)
         self._loaded = False
-        self._soon = Gathered(lambda ids: self.reload(), _LIVE_SECONDS, self._later)
+        self._soon = Gathered(lambda ids: self.reload(), _LIVE_SECONDS, partial(later, self))
 
     @property
     def resource(self) -> Resource:
@@ -93,9 +94,6 @@ class ResourcePage(Page):
         """A live list follows the tasks."""
         if self.resource.live and self._loaded:
             self._soon.add(ids)
-
-    def _later(self, seconds: float, callback: Callable[[], None]) -> None:
-        self.set_timer(seconds, callback)
 
     def reload(self) -> None:
         """Ask again; the table stays until the answer is there."""

@@ -13,6 +13,7 @@ from hai_tui.cli.table import printable
 from hai_tui.feed.shown import Shown
 from hai_tui.filter import Filter, FilterError, parse
 from hai_tui.i18n import text
+from hai_tui.later import later
 from hai_tui.screens.column_choice import chosen
 from hai_tui.screens.steering import TaskPageBase
 from hai_tui.screens.task_columns import columns
@@ -93,7 +94,7 @@ class TaskListPage(TaskPageBase):
         table.changed(ids)
         if seen and len(seen) <= _FLASH_MOST:
             table.fresh |= seen
-            self.set_timer(_FLASH_SECONDS, lambda: self._calm(seen))
+            later(self, _FLASH_SECONDS, lambda: self._calm(seen))
 
     def _version(self, id: int) -> int:
         task = self._row(id)
@@ -211,7 +212,7 @@ class TaskListPage(TaskPageBase):
         """Other actions may be allowed on another task; it is enough to say so when the cursor rests."""
         if not self._restless:
             self._restless = True
-            self.set_timer(_REST_SECONDS, self._rests)
+            later(self, _REST_SECONDS, self._rests)
 
     def _rests(self) -> None:
         self._restless = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -16,6 +17,7 @@ from textual.widget import Widget
 from hai_tui.cli.table import printable
 from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import text
+from hai_tui.later import later
 from hai_tui.logs.reader import Reader, Source
 from hai_tui.logs.runs import separator
 from hai_tui.logs.search import matches, pattern
@@ -79,7 +81,7 @@ class LogPane(Vertical):
         self.hits = 0  # lines of the window that had what is looked for
         self._pending: list[Change | None] = []
         self.view = LogView(self.window, self._describe, labels=source.labelled)
-        self._soon = Gathered(self._flush, REPAINT_SECONDS, self._after)
+        self._soon = Gathered(self._flush, REPAINT_SECONDS, partial(later, self))
 
     def compose(self) -> ComposeResult:
         """Heading and lines."""
@@ -191,9 +193,6 @@ class LogPane(Vertical):
 
     def _describe(self, run: int) -> str:
         return separator(self.runs, run)
-
-    def _after(self, seconds: float, callback: Callable[[], None]) -> None:
-        self.set_timer(seconds, callback)
 
     def _flush(self, _: set[int]) -> None:
         pending, self._pending = self._pending, []
