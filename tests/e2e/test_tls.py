@@ -26,7 +26,7 @@ from hai_backend.launch.process import sweep
 from hai_backend.testing.here import pod_table
 from hai_backend.testing.pods import pods_as_processes
 from hai_backend.testing.server import RunningServer, ServerProcess, running_server
-from hai_sync.quick.calling import Call
+from hai_sync.quick.calling import Line
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl makes the certificates"
@@ -108,13 +108,14 @@ async def test_a_task_runs_over_tls_and_plaintext_gets_no_answer(
 async def test_a_bare_call_checks_the_server_too(
     ours: Authority, theirs: Authority, tmp_path: Path
 ) -> None:
-    def ask(server: str, ca: Path) -> bytes | None:
-        with closing(Call(server, HEALTH, b"", "", str(ca), 5.0)) as call:
-            return call.answer()
+    def ask(server: str, ca: Path) -> list[bytes]:
+        with closing(Line(server, "", str(ca), 5.0)) as line:
+            line.call(HEALTH, [b""])
+            return line.answers()
 
     async with running_server(tmp_path / "home", nodes=0, **ours.sign("server", HERE)) as server:
         address = server.profile.server
-        assert await asyncio.to_thread(ask, address, ours.file) == b"\x08\x01"  # SERVING
+        assert await asyncio.to_thread(ask, address, ours.file) == [b"\x08\x01"]  # SERVING
         with pytest.raises(OSError, match="certificate verify failed"):
             await asyncio.to_thread(ask, address, theirs.file)
 

@@ -6,11 +6,12 @@ import fcntl
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -22,9 +23,9 @@ from hai_sync.cli.main import main
 from hai_sync.core import ignore, names
 from hai_sync.index import Index
 from hai_sync.place import find
-from hai_sync.quick.calling import Call
-from hai_sync.quick.nothing import DEFAULT_FILTER, nothing_to_push
+from hai_sync.quick.calling import Line
 from hai_sync.quick.same import OWN, RULES
+from hai_sync.quick.syncing import DEFAULT_FILTER, quick_push
 from hai_sync.scan import Filter
 
 GET = "/hai.v1.WorkspaceService/GetWorkspace"
@@ -49,16 +50,23 @@ def root(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return root
 
 
+NOTHING = {"revision": 1, "files": 4, "ignored": 2, "uploaded": 0, "wire_bytes": 0}
+
+
 def push() -> None:
     """As the whole program does it; and then some time goes by."""
     assert main(["push", "-q"]) == 0
+    time_goes_by()
+
+
+def time_goes_by() -> None:
     index = Index(find().state / "index.sqlite")
     index.set_facts(looked_ns=str(time.time_ns() + 10**10))
     index.close()
 
 
 def test_it_says_what_the_whole_program_says(root: Path, capsys) -> None:
-    assert nothing_to_push(str(root)) == {"revision": 1, "files": 4, "ignored": 2}
+    assert quick_push(str(root), only_look=True) == NOTHING
     capsys.readouterr()
     for options in ([], ["--json"]):
         said = [_said(["push", *options, *more], capsys) for more in ((), ("--jobs", "2"))]
@@ -108,30 +116,119 @@ CHANGES = [
 def test_what_is_different_is_left_to_the_whole_program(
     root: Path, change: Callable[[Path], object]
 ) -> None:
-    assert nothing_to_push(str(root)) is not None
+    assert quick_push(str(root), only_look=True) is not None
     change(root)
-    assert nothing_to_push(str(root)) is None
+    assert quick_push(str(root), only_look=True) is None
+
+
+EDITS = [
+    pytest.param(lambda root: (root / "a.py").write_text("two, longer"), id="another content"),
+    pytest.param(_same_size, id="another content of the same size and time"),
+    pytest.param(lambda root: (root / "a.py").chmod(0o755), id="another mode"),
+    pytest.param(lambda root: (root / "a.py").write_text(""), id="an empty file"),
+    pytest.param(lambda root: (root / "a.py").touch(), id="another time"),
+    pytest.param(
+        lambda root: (root / "folder/b").write_bytes(os.urandom(1 << 20)), id="a megabyte"
+    ),
+    pytest.param(
+        lambda root: [(root / name).write_text("same") for name in ("a.py", "folder/b")],
+        id="two of one content",
+    ),
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edited_files_are_pushed_and_remembered_as_the_whole_program_does(
+    root: Path, edit: Callable[[Path], object], capsys
+) -> None:
+    cluster = _cluster(capsys)
+    edit(root)
+    before = _remembered()
+    facts = quick_push(str(root))
+    assert facts is not None
+    quickly = _remembered()
+    _restore(before)  # as if it had been killed before it could remember
+    push()
+    assert _remembered() == quickly
+    capsys.readouterr()
+    assert main(["diff"]) == 0
+    assert capsys.readouterr().out == ""
+    assert _here(cluster) == _here(root)
+
+
+def _cluster(capsys) -> Path:
+    """Where the server has the files."""
+    main(["list", "--json"])
+    mine = json.loads(capsys.readouterr().out.splitlines()[-1])["workspaces"]
+    return next(Path(each["remote"]) for each in mine if each["name"] == find().name)
+
+
+def _remembered() -> dict[str, list[tuple[object, ...]]]:
+    tables = ("seen", "base", "theirs", "left_out")
+    with closing(sqlite3.connect(find().state / "index.sqlite")) as db:
+        found = {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+        query = "SELECT * FROM facts WHERE name IN ('revision', 'clean', 'filter', 'made')"
+        return {**found, "facts": db.execute(query).fetchall()}
+
+
+def _restore(tables: dict[str, list[tuple[object, ...]]]) -> None:
+    with closing(sqlite3.connect(find().state / "index.sqlite")) as db, db:
+        for table, rows in tables.items():
+            for row in rows:
+                marks = ", ".join("?" * len(row))
+                db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+
+
+def _here(root: Path) -> dict[str, tuple[bytes, bool]]:
+    names = ("a.py", "folder/b", ".gitignore")
+    return {n: ((root / n).read_bytes(), os.access(root / n, os.X_OK)) for n in names}
+
+
+def test_what_the_server_has_meanwhile_is_never_overwritten(root: Path, capsys) -> None:
+    files = _cluster(capsys)
+    (files / "a.py").write_text("written by a task")
+    (root / "a.py").write_text("written here")
+    assert quick_push(str(root)) is None
+    assert (files / "a.py").read_text() == "written by a task"
+    assert main(["push"]) == 1
+    assert "both sides have changed" in capsys.readouterr().err
+
+
+def test_the_right_to_write_is_given_back(root: Path, profile: Profile) -> None:
+    for number in range(3):
+        (root / "a.py").write_text(f"{number}")
+        facts = quick_push(str(root))
+        assert facts is not None
+        assert facts["revision"] == number + 2
+        time_goes_by()
+
+
+def test_what_is_too_much_for_it_is_left_to_the_whole_program(root: Path) -> None:
+    (root / "a.py").write_bytes(bytes(1 << 20) + b"x")
+    assert quick_push(str(root)) is None
+    push()
+    assert quick_push(str(root)) is not None
 
 
 def test_what_is_left_out_is_known_once_the_whole_program_has_seen_it(root: Path) -> None:
     (root / "new.log").write_text("1")
-    assert nothing_to_push(str(root)) is None
+    assert quick_push(str(root), only_look=True) is None
     push()
-    assert nothing_to_push(str(root)) == {"revision": 1, "files": 4, "ignored": 3}
+    assert quick_push(str(root), only_look=True) == {**NOTHING, "ignored": 3}
 
 
 def test_a_look_with_other_rules_hides_nothing(root: Path) -> None:
     (root / "new").write_text("1")
     main(["status", "--exclude", "new"])
     main(["push", "--dry-run", "--exclude", "new"])
-    assert nothing_to_push(str(root)) is None
+    assert quick_push(str(root), only_look=True) is None
 
 
 def test_files_that_changed_a_moment_before_the_look_are_looked_at_again(root: Path) -> None:
     index = Index(find().state / "index.sqlite")
     index.set_facts(looked_ns=str((root / "a.py").stat().st_ctime_ns + 10**9))
     index.close()
-    assert nothing_to_push(str(root)) is None
+    assert quick_push(str(root), only_look=True) is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +244,7 @@ def test_other_surroundings_are_left_to_the_whole_program(
     root: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert nothing_to_push(str(root)) is None
+    assert quick_push(str(root), only_look=True) is None
 
 
 def test_the_token_of_a_profile_is_read_where_it_stands(
@@ -157,9 +254,9 @@ def test_the_token_of_a_profile_is_read_where_it_stands(
     monkeypatch.delenv("HAI_TOKEN")
     save(Profile("lab", profile.server, profile.token))
     push()
-    assert nothing_to_push(str(root)) is not None
+    assert quick_push(str(root), only_look=True) is not None
     save(Profile("lab", profile.server, "another"))
-    assert nothing_to_push(str(root)) is None
+    assert quick_push(str(root), only_look=True) is None
 
 
 def test_another_laptops_revision_is_seen(root: Path, profile: Profile) -> None:
@@ -171,13 +268,13 @@ def test_another_laptops_revision_is_seen(root: Path, profile: Profile) -> None:
         (other / "more").write_text("1")
         command = [sys.executable, "-m", "hai_sync.cli.main", *words]
         subprocess.run(command, cwd=other, env=env, check=True, capture_output=True)
-    assert nothing_to_push(str(root)) is None
+    assert quick_push(str(root), only_look=True) is None
 
 
 def test_while_another_process_syncs_nothing_is_said(root: Path) -> None:
     with (find().state / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert nothing_to_push(str(root)) is None
+        assert quick_push(str(root), only_look=True) is None
 
 
 def test_a_profile_named_on_purpose_is_not_the_one_of_the_next_push(
@@ -186,7 +283,7 @@ def test_a_profile_named_on_purpose_is_not_the_one_of_the_next_push(
     save(Profile("lab", profile.server, profile.token), make_current=False)
     push()
     assert main(["push", "--profile", "lab", "-q"]) == 0
-    assert nothing_to_push(str(root)) is not None
+    assert quick_push(str(root), only_look=True) is not None
 
 
 def test_the_filter_of_a_push_without_options_is_the_one_that_is_expected() -> None:
@@ -195,7 +292,7 @@ def test_the_filter_of_a_push_without_options_is_the_one_that_is_expected() -> N
 
 
 def test_it_loads_next_to_nothing() -> None:
-    script = "import sys, hai_sync.cli.main, hai_sync.quick.nothing; print(*sys.modules)"
+    script = "import sys, hai_sync.cli.main, hai_sync.quick.syncing, hai_sync.quick.pushing; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     heavy = {"click", "grpc", "google", "asyncio", "dataclasses", "typing", "pathlib", "json"}
     assert not heavy & set(done.stdout.split()) - set(_bare())
@@ -210,14 +307,17 @@ def _bare() -> list[str]:
 
 def test_a_refused_call_has_no_answer(profile: Profile) -> None:
     name = b"\x0a\x07no-such"
-    assert _answer(profile.server, GET, name, profile.token) is None
-    assert _answer(profile.server, GET, name, "wrong") is None
-    assert _answer(profile.server, "/no.such/Call", b"", profile.token) is None
+    assert _answers(profile.server, GET, [name], profile.token) == []
+    assert _answers(profile.server, GET, [name], "wrong") == []
+    assert _answers(profile.server, "/no.such/Call", [b""], profile.token) == []
 
 
-def _answer(server: str, method: str = GET, request: bytes = b"", token: str = "") -> bytes | None:
-    with closing(Call(server, method, request, token, None, 5.0)) as call:
-        return call.answer()
+def _answers(
+    server: str, method: str = GET, messages: Sequence[bytes] = (b"",), token: str = ""
+) -> list[bytes]:
+    with closing(Line(server, token, None, 5.0)) as line:
+        line.call(method, messages)
+        return line.answers()
 
 
 @pytest.fixture
@@ -258,10 +358,10 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     ],
 )
 def test_a_server_that_speaks_nonsense_has_no_answer(liar, words: bytes) -> None:
-    with suppress(ConnectionError):  # it closes while we speak
-        assert _answer(liar(words)) is None
+    with suppress(OSError):
+        assert _answers(liar(words)) == []
 
 
 def test_an_answer_in_parts_is_one(liar) -> None:
     words = _frame(4, 0, 0, b"") + _frame(0, 0, 1, b"\0\0\0") + _frame(0, 1, 1, b"\0\2hi")
-    assert _answer(liar(words)) == b"hi"
+    assert _answers(liar(words)) == [b"hi"]

@@ -11,7 +11,8 @@ import click
 
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import common, filter_of, filters, note_unused
-from hai_sync.cli.telling import change_facts, event, size_of
+from hai_sync.cli.sizes import size_of
+from hai_sync.cli.telling import change_facts, event
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
 from hai_sync.core.rules import Mode, Rules

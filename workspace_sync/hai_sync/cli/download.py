@@ -13,7 +13,8 @@ from hai.client.errors import NotFound
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.remove import matching
-from hai_sync.cli.telling import Progress, event, size_of
+from hai_sync.cli.sizes import size_of
+from hai_sync.cli.telling import Progress, event
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.remote.fetching import Download, fetch
 from hai_sync.session.session import Session

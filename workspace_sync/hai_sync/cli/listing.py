@@ -11,7 +11,8 @@ from hai.client.errors import NotFound
 from hai.v1.workspace_pb2 import Workspace
 from hai_sync.cli.opening import with_connection
 from hai_sync.cli.options import common
-from hai_sync.cli.telling import event, size_of
+from hai_sync.cli.sizes import size_of
+from hai_sync.cli.telling import event
 from hai_sync.place import Place, find
 from hai_sync.remote.endpoint import list_workspaces
 

@@ -1,7 +1,7 @@
 """`haiworkspace`, and the group that `hai workspace` loads by name.
 
-`push` with nothing else asks a running daemon before anything is imported, or looks by itself whether there is anything
-to do: the answer takes as long as starting Python does, and a walk.
+`push` with nothing else asks a running daemon before anything is imported, or looks by itself and
+pushes a few edited files: that takes as long as starting Python does, and a walk.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json = "--json" in arguments
     if root and (answer := _ask_daemon(root)) is not None:
         return _tell(answer, as_json)
-    if root and arguments in _PUSH and (facts := _nothing_to_push(root)) is not None:
-        return _tell_nothing(facts, as_json)
+    if root and arguments in _PUSH and (facts := _push(root, as_json)) is not None:
+        return _tell_push(facts, as_json)
     from hai_sync.cli.failures import run
 
     return run(group(), arguments)
@@ -60,23 +60,28 @@ def _ask_daemon(root: str) -> dict[str, object] | None:
     return answer
 
 
-def _nothing_to_push(root: str) -> Mapping[str, int] | None:
-    from hai_sync.quick.nothing import nothing_to_push
+def _push(root: str, as_json: bool) -> Mapping[str, int] | None:
+    """With --json the whole program tells of each stage, if there is anything to do."""
+    from hai_sync.quick.syncing import quick_push
 
-    return nothing_to_push(root)
+    return quick_push(root, only_look=as_json)
 
 
-def _tell_nothing(facts: Mapping[str, int], as_json: bool) -> int:
+def _tell_push(facts: Mapping[str, int], as_json: bool) -> int:
     """As the whole program says it."""
     if as_json:
         import json
 
-        none = dict.fromkeys(("bytes", "uploaded", "downloaded", "wire_bytes"), 0)
-        event = {"event": "done", **facts, **none, "refused": "", "problems": {}}
-        print(json.dumps({**event, "held": [], "conflicts": []}))
+        none = {"bytes": 0, "downloaded": 0, "held": [], "conflicts": []}
+        print(json.dumps({"event": "done", **facts, **none, "problems": {}, "refused": ""}))
         return 0
-    ignored = f", {facts['ignored']} ignored" if facts["ignored"] else ""
-    print(f"in sync at revision {facts['revision']}{ignored}")
+    from hai_sync.cli.sizes import size_of
+
+    up, sent = facts["uploaded"], size_of(facts["wire_bytes"])
+    parts = [f"in sync at revision {facts['revision']}"]
+    parts += [f"{up} paths up ({sent} sent)"] if up else []
+    parts += [f"{facts['ignored']} ignored"] if facts["ignored"] else []
+    print(", ".join(parts))
     return 0
 
 

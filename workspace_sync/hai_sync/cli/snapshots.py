@@ -10,7 +10,8 @@ import click
 from hai.v1.workspace_pb2 import WorkspaceRevision
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import common
-from hai_sync.cli.telling import event, size_of
+from hai_sync.cli.sizes import size_of
+from hai_sync.cli.telling import event
 from hai_sync.kept import Kept, Version
 from hai_sync.session.session import Session
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from hai_sync.cli.sizes import size_of
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Conflict
@@ -19,15 +20,6 @@ _SIGNS = {"create": "+", "modify": "~", "remove": "-"}
 _TOP = 10
 _LARGE_BYTES = 1 << 30
 _SHOWN_EVERY = 0.1
-
-
-def size_of(bytes_: float) -> str:
-    """For people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if bytes_ < 1024 or unit == "GiB":
-            return f"{bytes_:.0f} {unit}" if unit == "B" else f"{bytes_:.1f} {unit}"
-        bytes_ /= 1024
-    raise AssertionError("units end with GiB")
 
 
 def event(kind: str, /, **facts: Any) -> None:

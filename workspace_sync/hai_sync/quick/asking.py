@@ -1,4 +1,4 @@
-"""The server's revision of a workspace, over a bare connection.
+"""A bare connection to the server of a workspace, and the question of its revision.
 
 How to reach it was noted by a sync of the whole program (`note`), with everything that it depends on; where any of
 that is different now (a variable, the file of profiles), nobody is asked. Tokens are never noted.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from hai_sync.quick.calling import Call
+from hai_sync.quick.calling import Line
+from hai_sync.quick.wire import fields, message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,12 +17,11 @@ if TYPE_CHECKING:
 
 _GET = "/hai.v1.WorkspaceService/GetWorkspace"
 _REVISION, _CREATED = 4, 9  # fields of Workspace
-_SECONDS = 5.0
+_SECONDS = 10.0
 _TOKENS = ("HAI_TOKEN", "MARSV2_USER_TOKEN")
 _CHOICE = ("HAI_SERVER", "MARSV2_SERVER", "HAI_PROFILE", "HAI_CONFIG", "XDG_CONFIG_HOME", "HOME")
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _PLAIN = "-"  # in place of a file with authorities
-_NAME_BYTES = 100
 
 
 def note(profile: str, server: str, ca: str | None, config: str) -> str:
@@ -30,23 +30,25 @@ def note(profile: str, server: str, ca: str | None, config: str) -> str:
     return "\n".join(lines)
 
 
-def asked(name: str, facts: Mapping[str, str]) -> Call | None:
-    """A question under way; None: the whole program must ask. Raises OSError."""
+def connected(facts: Mapping[str, str]) -> Line | None:
+    """None: the whole program must connect. Raises OSError."""
     profile, server, ca, config, surroundings = facts["asking"].split("\n", 4)
-    if surroundings != _surroundings(config) or len(name) > _NAME_BYTES:
+    if surroundings != _surroundings(config):
         return None
-    request = b"\x0a" + bytes([len(name)]) + name.encode()
-    return Call(
-        server, _GET, request, _token(profile, config), None if ca == _PLAIN else ca, _SECONDS
-    )
+    return Line(server, _token(profile, config), None if ca == _PLAIN else ca, _SECONDS)
 
 
-def told(call: Call, facts: Mapping[str, str]) -> bool:
+def ask(line: Line, name: str) -> None:
+    """Which revision a workspace has; `told` hears the answer."""
+    line.call(_GET, [message((1, name))])
+
+
+def told(line: Line, facts: Mapping[str, str]) -> bool:
     """Whether the workspace is the one that we know, at the revision that we know. Raises OSError."""
-    answer = call.answer()
-    if answer is None:
+    answers = line.answers()
+    if len(answers) != 1:
         return False
-    found = dict(_fields(answer))
+    found = dict(fields(answers[0]))
     revision, created = found.get(_REVISION, 0), found.get(_CREATED, b"")
     return str(revision) == facts["revision"] and created == bytes.fromhex(facts["made"])
 
@@ -75,30 +77,3 @@ def _token(profile: str, config: str) -> str:
 
     with open(config, "rb") as file:
         return str(tomllib.load(file)["profiles"][profile].get("token", ""))
-
-
-def _fields(message: bytes) -> list[tuple[int, int | bytes]]:
-    """Numbers and strings of a message of protobuf. Raises ValueError for anything else."""
-    found: list[tuple[int, int | bytes]] = []
-    place = 0
-    while place < len(message):
-        tag, place = _number(message, place)
-        value, place = _number(message, place)
-        if tag & 7 == 0:
-            found.append((tag >> 3, value))
-        elif tag & 7 == 2 and place + value <= len(message):
-            found.append((tag >> 3, message[place : place + value]))
-            place += value
-        else:
-            raise ValueError("a field of an unexpected kind")
-    return found
-
-
-def _number(message: bytes, place: int) -> tuple[int, int]:
-    number = shift = 0
-    while place < len(message):
-        byte = message[place]
-        number, shift, place = number | (byte & 127) << shift, shift + 7, place + 1
-        if byte < 128:
-            return number, place
-    raise ValueError("the message ends early")

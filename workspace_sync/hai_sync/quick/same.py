@@ -1,7 +1,7 @@
-"""Is a directory as it was when it was last looked at? One walk, which ends at the first doubt.
+"""Which files of a directory are not as they were when it was last looked at? One walk, which ends at the first doubt.
 
-The same question as `scan` answers, without an answer for what differs. Rules need not be read: files of rules are
-files of the tree themselves, and paths that they left out the last time are known.
+The same question as `scan` answers, but only for the usual case that files were edited. Rules need not be read: files
+of rules are files of the tree themselves, and paths that they left out the last time are known.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ OWN = ".hfai"
 RULES = (".gitignore", ".haiignore", ".hfignore")
 """Files of rules; later ones win."""
 
+_TYPE, _REGULAR = 0o170000, 0o100000
 _WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
-def unchanged(root: str, seen: Mapping[str, bytes], left_out: Set[str], looked_ns: int) -> bool:
-    """True when all is as it was; False when it is not, or may not be."""
+def edited(
+    root: str, seen: Mapping[str, bytes], left_out: Set[str], looked_ns: int
+) -> dict[str, bytes] | None:
+    """Files that have another signature than the one that was seen, with that; None: something else is different."""
     latest, pack = looked_ns - RACY_NS, PACK.pack
+    found: dict[str, bytes] = {}
     todo, left = [""], len(seen)
     while todo:
         prefix = todo.pop()
@@ -35,23 +39,29 @@ def unchanged(root: str, seen: Mapping[str, bytes], left_out: Set[str], looked_n
                     before = seen.get(path)
                     if before is None:
                         if not _is_left_out(path, item, left_out):
-                            return False
+                            return None
                         continue
                     left -= 1
                     if before == DIRECTORY_SIGNATURE:
                         if not item.is_dir(follow_symlinks=False):
-                            return False
+                            return None
                         todo.append(path + "/")
                         continue
-                    now = item.stat(follow_symlinks=False)
-                    changed, moved = now.st_mtime_ns, now.st_ctime_ns
-                    if changed >= latest or moved >= latest:
-                        return False
-                    if before != pack(now.st_size, changed, moved, now.st_ino, now.st_mode):
-                        return False
+                    status = item.stat(follow_symlinks=False)
+                    changed, moved = status.st_mtime_ns, status.st_ctime_ns
+                    now = pack(status.st_size, changed, moved, status.st_ino, status.st_mode)
+                    if before != now or changed >= latest or moved >= latest:
+                        if not _are_files(before, now) or item.name in RULES:
+                            return None
+                        found[path] = now
         finally:
             os.close(folder)
-    return left == 0
+    return None if left else found
+
+
+def _are_files(*signatures: bytes) -> bool:
+    modes = (PACK.unpack(each)[-1] for each in signatures)
+    return all(mode & _TYPE == _REGULAR for mode in modes)
 
 
 def _is_left_out(path: str, item: os.DirEntry[str], left_out: Set[str]) -> bool:
