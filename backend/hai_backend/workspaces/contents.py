@@ -20,6 +20,7 @@ from blake3 import blake3
 from hai_backend.workspaces.folders import DIRECTORY
 
 PIECE = 1 << 20
+_LARGE_BYTES, _LARGE_PIECE = 64 << 20, 8 << 20
 _CLONE = 0x40049409  # FICLONE: share blocks, where the file system can
 _CANNOT = frozenset(
     {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.EPERM}
@@ -206,11 +207,18 @@ def write_back(file: int, place: int, size: int) -> None:
 
 
 def digest_of(file: int) -> bytes:
-    """Of all that can be read, from the beginning."""
-    hasher, place = blake3(), 0
-    while piece := os.pread(file, PIECE, place):
-        hasher.update(piece)
-        place += len(piece)
+    """Of all that can be read, from the beginning; of a large file on all cores, for somebody waits."""
+    size = os.fstat(file).st_size
+    if size < _LARGE_BYTES:
+        return _hashed(file, blake3(), min(PIECE, size + 1))
+    return _hashed(file, blake3(max_threads=blake3.AUTO), _LARGE_PIECE)
+
+
+def _hashed(file: int, hasher: blake3, size: int) -> bytes:
+    piece, place = memoryview(bytearray(size)), 0
+    while read := os.preadv(file, [piece], place):
+        hasher.update(piece[:read])
+        place += read
     return hasher.digest()
 
 
