@@ -19,10 +19,10 @@ export class Pages {
   ) {}
 
   /** Show the page of a task, on one of its tabs. */
-  open(id: number, tab = 'overview'): void {
+  open(id: number, tab = 'overview', rank = ''): void {
     const page = this.tracker.find(one => one.content.task === id) ?? this.made(id, tab);
     this.attach(page, {});
-    page.content.open(tab);
+    page.content.turnTo(id, tab, rank);
     this.lab.app.shell.activateById(page.id);
   }
 

@@ -19,7 +19,7 @@ export function shellOf(lab: Lab, say: Say, options: Options, pages: Pages, fail
   };
   return {
     fail,
-    openTask: (id, tab) => pages.open(id, tab),
+    openTask: (id, tab, rank) => pages.open(id, tab, rank),
     chose: id => options.followSelection && pages.follow(id),
     submit: () => submit(current(lab.app, lab.documents)),
     run: id => void lab.app.commands.execute(id),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from playwright.async_api import Locator, Page, expect
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.conftest import Place
@@ -59,6 +61,17 @@ async def submit(page: Page) -> None:
     button = page.get_by_role("button", name="Submit task")
     await expect(button).to_be_enabled()
     await button.click()
+
+
+async def execute(page: Page, shown: Locator) -> None:
+    """Run the cell that is edited until it shows this: idle is said a little before the kernel listens."""
+    await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first.wait_for()
+    for _ in range(30):
+        await page.keyboard.press("Control+Enter")
+        with suppress(PlaywrightTimeout):
+            await shown.wait_for(timeout=4_000)
+            return
+    raise AssertionError("the cell shows nothing")
 
 
 def notebook(*cells: Any) -> Any:

@@ -10,10 +10,10 @@ from playwright.async_api import async_playwright, expect
 from hai.client.client import Client
 from hai.client.container_spec import Wish, container_spec
 from hai_backend.testing.server import ServerProcess
-from tests.jupyter.browsing import CHROMIUM, FLAGS, READABLE
+from tests.jupyter.browsing import CHROMIUM, FLAGS, READABLE, execute
 
 pytestmark = [
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=f"{CHROMIUM} is not installed"),
     pytest.mark.xdist_group("browser"),
 ]
@@ -43,10 +43,9 @@ async def _work(server: ServerProcess) -> None:
         assert f"/t/{task.id}/main/lab" in page.url
         await page.locator(".jp-Notebook .cm-content").first.click()
         await page.keyboard.type("print(6 * 7)")
-        await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
-        await page.wait_for_timeout(2000)  # idle is said a little before the kernel listens
-        await page.keyboard.press("Control+Enter")
-        await expect(page.locator(".jp-OutputArea-output")).to_have_text("42\n", timeout=60_000)
+        output = page.locator(".jp-OutputArea-output")
+        await execute(page, output)
+        await expect(output).to_have_text("42\n")
         await page.locator('[data-id="hai-panel"]').click()
         await expect(page.locator(".hai-dot-good")).to_be_visible(timeout=30_000)
         await expect(page.locator(".hai-row")).to_have_count(1)

@@ -9,8 +9,8 @@ import { Feed } from '../model/feed';
 import { Say } from '../model/language';
 
 export interface Shell {
-  /** Open the page of a task, on one of its tabs. */
-  openTask(id: number, tab?: string): void;
+  /** Open the page of a task, on one of its tabs; of the log only this rank. */
+  openTask(id: number, tab?: string, rank?: string): void;
   /** A task was chosen in the list; whether its log is shown is a setting. */
   chose(id: number): void;
   /** Open the submit dialog for what is on the screen. */

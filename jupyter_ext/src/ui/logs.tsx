@@ -19,9 +19,9 @@ interface Tail {
 }
 
 /** The whole log from its beginning, followed while the task lives. */
-export default function Logs(props: { context: Context; row: TaskRow }): JSX.Element {
+export default function Logs(props: { context: Context; row: TaskRow; first: string }): JSX.Element {
   const { context, row } = props;
-  const [rank, setRank] = React.useState('');
+  const [rank, setRank] = React.useState(props.first);
   const [wrap, setWrap] = React.useState(false);
   const [times, setTimes] = React.useState(false);
   const [text, setText] = React.useState('');

@@ -24,7 +24,8 @@ export class TaskPage extends ReactWidget {
   constructor(
     private context: Context,
     private number: number,
-    private tab: string
+    private tab: string,
+    private rank = ''
   ) {
     super();
     this.addClass('hai-page');
@@ -35,25 +36,21 @@ export class TaskPage extends ReactWidget {
     return this.number;
   }
 
-  /** Show a tab. */
-  open(tab: string): void {
-    this.turnTo(this.number, tab);
-  }
-
-  /** Show another task. */
-  turnTo(id: number, tab: string): void {
+  /** Show a tab of a task; of its log only one rank. */
+  turnTo(id: number, tab: string, rank = ''): void {
     this.number = id;
     this.tab = tab;
+    this.rank = rank;
     this.update();
   }
 
   protected override render(): JSX.Element {
-    return <Page key={this.number} context={this.context} id={this.number} tab={this.tab} onTab={tab => this.open(tab)} />;
+    return <Page key={this.number} context={this.context} id={this.number} tab={this.tab} rank={this.rank} onTab={tab => this.turnTo(this.number, tab)} />;
   }
 }
 
-function Page(props: { context: Context; id: number; tab: string; onTab: (tab: string) => void }): JSX.Element {
-  const { context, id, tab, onTab } = props;
+function Page(props: { context: Context; id: number; tab: string; rank: string; onTab: (tab: string) => void }): JSX.Element {
+  const { context, id, tab, rank, onTab } = props;
   useBoard(context);
   const known = context.board.tasks.get(id);
   const detail = useLoaded(() => context.api.task(id), [id, known?.version, context.board.link.up]);
@@ -73,7 +70,7 @@ function Page(props: { context: Context; id: number; tab: string; onTab: (tab: s
       </div>
       <React.Suspense fallback={<Empty>{context.say('Loading …')}</Empty>}>
         {tab === 'overview' && <Overview context={context} row={row} detail={detail.value} error={detail.error} />}
-        {tab === 'logs' && <Logs context={context} row={row} />}
+        {tab === 'logs' && <Logs key={rank} context={context} row={row} first={rank} />}
         {tab === 'charts' && <Charts context={context} row={row} detail={detail.value} />}
         {tab === 'timeline' && <Timeline events={detail.value?.events ?? []} />}
         {tab === 'file' && <pre className="hai-text">{detail.value?.yaml ?? ''}</pre>}

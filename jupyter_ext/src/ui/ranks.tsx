@@ -38,7 +38,7 @@ export function Ranks(props: Props): JSX.Element | null {
               <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
               <td>{rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`)}</td>
               <td>
-                <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs')}>
+                <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs', String(rank.index ?? 0))}>
                   {context.say('Logs')}
                 </button>
               </td>

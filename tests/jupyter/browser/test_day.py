@@ -58,6 +58,17 @@ async def test_a_log_is_shown_to_its_last_line(page: Page, client: Client) -> No
     await expect(page.locator(".hai-line").first).to_have_text("1")
 
 
+async def test_a_rank_leads_to_its_own_lines(page: Page, client: Client) -> None:
+    made = await client.tasks.create(task("two ranks", "echo I am rank $RANK; sleep 600", nodes=2))
+    await client.tasks.wait(made.id, until="running", timeout=60)
+    await row(page, "two ranks").locator(".hai-name").click()
+    await page.locator(".hai-table tr", has_text="node").nth(1).get_by_role("button").click()
+    await expect(page.locator(".hai-log")).to_contain_text("I am rank 1")
+    await expect(page.locator(".hai-log")).not_to_contain_text("I am rank 0")
+    await client.tasks.stop(made.id)
+    await client.tasks.wait(made.id, timeout=60)
+
+
 async def test_charts_show_what_ranks_use(page: Page, client: Client) -> None:
     made = await client.tasks.create(task("uses much", "exec sleep 120", nodes=2))
     await client.tasks.wait(made.id, until="running", timeout=60)

@@ -8,7 +8,17 @@ import json
 from playwright.async_api import Browser, Page, expect
 
 from hai.client.client import Client
-from tests.jupyter.browsing import BROWSER, NB, notebook, open_file, open_lab, row, submit, task
+from tests.jupyter.browsing import (
+    BROWSER,
+    NB,
+    execute,
+    notebook,
+    open_file,
+    open_lab,
+    row,
+    submit,
+    task,
+)
 from tests.jupyter.conftest import Place
 
 pytestmark = BROWSER
@@ -164,14 +174,9 @@ async def test_a_magic_shows_a_task_that_goes_on_living(
     cell = NB.v4.new_code_cell(f"%load_ext hai_jupyter\n%hai_status {made.id}")
     NB.write(notebook(cell), lab.root / "magic.ipynb")
     await open_file(page, "magic.ipynb")
-    await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
     await page.locator(".jp-Notebook .jp-CodeCell .cm-content").click()
     card = page.locator(".hai-live .hai-card")
-    for _ in range(20):  # idle is said a little before the kernel listens
-        await page.keyboard.press("Control+Enter")
-        await page.wait_for_timeout(1000)
-        if await card.count():
-            break
+    await execute(page, card)
     await expect(card).to_contain_text("RUNNING")
     await card.get_by_role("button", name="Stop").click()
     await page.locator(".jp-Dialog .jp-mod-accept").click()
