@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import signal
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -23,11 +23,14 @@ from hai_backend.testing.databases import create_database, drop_database
 from hai_backend.testing.replicas import Replicas
 from hai_backend.testing.server import ServerProcess
 
-pytestmark = [pytest.mark.postgres, pytest.mark.xdist_group("replicas")]
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.xdist_group("replicas"),
+    pytest.mark.timeout(600),  # how soon another leads is told by `python -m tests.bench leader`
+]
 
 PROGRAM = Path(__file__).parent / "counting_slowly.py"
-LEADER_LOSS_SECONDS = 5.0
-STORM_SECONDS, BETWEEN_KILLS = 8.0, 1.5
+KILLS, BETWEEN_KILLS, SUBMISSIONS = 3, 1.5, 30
 Answer = TypeVar("Answer")
 _names = itertools.count()
 
@@ -100,16 +103,14 @@ async def test_a_task_runs_whichever_server_is_asked(replicas: Replicas, tmp_pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "paused"])
-async def test_another_leads_within_seconds(
+async def test_another_leads_soon(
     replicas: Replicas, tmp_path: Path, number: signal.Signals
 ) -> None:
     leader = await replicas.leader()
     assert leader.process is not None
     spec = counting(1, tmp_path / "witness")
-    began = time.monotonic()
     os.kill(leader.process.pid, number)
     task = await submit(replicas.profile(*others(replicas, leader)), spec)
-    assert time.monotonic() - began < LEADER_LOSS_SECONDS
     if number is signal.SIGKILL:
         leader.process.wait()
         await asyncio.to_thread(leader.listen)
@@ -119,46 +120,44 @@ async def test_another_leads_within_seconds(
     os.kill(leader.process.pid, signal.SIGCONT)
     assert (await asked).id == task.id
     assert await replicas.leader() is not leader
-    words = leader.last_words()
-    assert "deposed" in words
-    assert words.rindex("Following(address='127") > words.rindex("deposed")
+    while not re.search("deposed.*Following\\(address='127", leader.last_words(), re.DOTALL):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
 
 
 async def test_a_storm_with_leaders_killed_loses_and_doubles_nothing(
     replicas: Replicas, tmp_path: Path
 ) -> None:
     witness = tmp_path / "witness"
-    lines = int(STORM_SECONDS / 0.02)
+    lines = 400
     long = [await submit(replicas.profile(), counting(lines, witness, 30)) for _ in range(2)]
-    until = time.monotonic() + STORM_SECONDS
     made: list[Task] = []
+    over = asyncio.Event()
 
-    async def load(server: ServerProcess) -> None:
-        while time.monotonic() < until:
-            made.append(await submit(replicas.profile(server), counting(5, witness)))
+    async def load(profile: Profile) -> None:
+        while not over.is_set() or len(made) < SUBMISSIONS:
+            made.append(await submit(profile, counting(5, witness)))
 
-    async def kills() -> int:
-        count = 0
-        while time.monotonic() + BETWEEN_KILLS < until:
+    async def kills() -> None:
+        for _ in range(KILLS):
             await asyncio.sleep(BETWEEN_KILLS)
             leader = await replicas.leader()
             await kill(leader)
             await asyncio.to_thread(leader.listen)
-            count += 1
-        return count
+        over.set()
 
-    count, *_ = await asyncio.gather(kills(), *map(load, replicas.servers))
-    assert count >= 2
-    assert len({task.id for task in made}) == len(made) > 30
+    # Each keeps its port, but a server that is being started again cannot be asked for it.
+    ways = [replicas.profile(server) for server in replicas.servers]
+    await asyncio.gather(kills(), *map(load, ways))
+    assert len({task.id for task in made}) == len(made)
     async with Client(replicas.profile()) as client:
         for task in long:
             await undisturbed(client, task, lines, witness)
+        await undisturbed(client, made[0], 5, witness)  # the queue moves
         known = Counter([task.name async for task in client.tasks.all()])
         assert {known[task.name] for task in made} == {1}
         await asyncio.gather(*(patient(lambda i=t.id: client.tasks.stop(i)) for t in made))  # type: ignore[misc]
     begun = Counter(task for task, word in witnessed(witness) if word == "begin")
     assert set(begun.values()) == {1}, "some task was started twice"
-    assert len(begun) > len(long), "the queue did not move"
 
 
 async def test_a_rolling_restart_disturbs_no_program(replicas: Replicas, tmp_path: Path) -> None:
