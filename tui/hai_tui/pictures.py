@@ -203,7 +203,7 @@ async def _at_rest(app: HaiApp, pilot: Any, picture: Picture) -> None:
         if time.monotonic() > ends:
             raise TimeoutError(f"it does not come to rest:\n{last}")
         await pilot.pause(0.1)
-        now, all_there = screen_text(app), not (answers and app.asking)
+        now, all_there = screen_text(app), not (answers and app.session.asking)
         same, last = (same + 1 if now == last and all_there else 0), now
 
 

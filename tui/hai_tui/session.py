@@ -67,6 +67,8 @@ class Session:
         self._jobs: set[asyncio.Task[None]] = set()
         self._ready = asyncio.Event()
         self._queue_moved = asyncio.Event()
+        self._queue_known = False
+        self._questions = 0  # that wait for an answer
 
     @property
     def tasks(self) -> TaskModel | None:
@@ -175,6 +177,7 @@ class Session:
                 assert self._model is not None
                 if changed := self._model.take_queue(queue):
                     self._changed(changed)
+                self._queue_known = True
                 await asyncio.sleep(QUEUE_SECONDS)
 
     async def _heartbeat(self) -> None:
@@ -188,8 +191,20 @@ class Session:
             self._known()
             await self.link.wait(HEARTBEAT_SECONDS)
 
+    @property
+    def asking(self) -> bool:
+        """True while an answer is awaited, or one that every page needs has never come."""
+        return self._questions > 0 or self.info is None or not self._queue_known
+
     async def insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Ask until there is an answer; the link says how it goes. Raises what asking again can not mend."""
+        self._questions += 1
+        try:
+            return await self._insist(ask)
+        finally:
+            self._questions -= 1
+
+    async def _insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         from hai.client.backoff import delays
         from hai.client.errors import Denied, HaiError
         from hai_tui.feed.stream import FINAL, pause

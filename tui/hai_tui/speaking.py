@@ -15,7 +15,6 @@ from hai_tui.later import later
 from hai_tui.options import Options
 from hai_tui.pages import find
 from hai_tui.places import Places
-from hai_tui.screens.page import ASKS
 from hai_tui.session import Session
 
 if TYPE_CHECKING:
@@ -63,12 +62,6 @@ class Speaking(Places):
     def retry_now(self) -> None:
         """End the wait before the next try."""
         self.session.link.retry_now()
-
-    @property
-    def asking(self) -> bool:
-        """True while an answer is awaited: what is shown is not all yet."""
-        unknown = self.session.info is None
-        return unknown or any(w.name == ASKS and not w.is_finished for w in self.workers)
 
     # Which server.
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from hai_tui.pages import PageEntry
 
 Answer = TypeVar("Answer")
-ASKS = "asks"
-"""The name of a worker that ends as soon as the server has answered."""
 
 
 class Page(Screen[None]):
@@ -249,7 +247,7 @@ class Page(Screen[None]):
         begin: Callable[[], Awaitable[None]] = (
             work  # not begun yet: it may be replaced before it is
         )
-        self.run_worker(begin, name=ASKS, group=group, exclusive=True)
+        self.run_worker(begin, group=group, exclusive=True)
 
     async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:
         """One request of an action, within its deadline. Raises HaiError, which is shown if nobody catches it."""
