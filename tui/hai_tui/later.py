@@ -9,9 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from textual.message_pump import MessagePump
+from textual.dom import DOMNode
 
 
-def later(pump: MessagePump, seconds: float, callback: Callable[[], None]) -> None:
-    """Call it on the pump (the app, a page, a widget) after so many seconds, if that is still there."""
-    asyncio.get_running_loop().call_later(seconds, pump.call_next, callback)
+def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
+    """Call it by the app, page or widget after so many seconds, unless that goes."""
+
+    def now() -> None:
+        if not (
+            node._closing or node._closed or node._pruning
+        ):  # its parts may have gone before it
+            callback()
+
+    asyncio.get_running_loop().call_later(seconds, node.call_next, now)

@@ -196,7 +196,7 @@ class LogPane(Vertical):
 
     def _flush(self, _: set[int]) -> None:
         pending, self._pending = self._pending, []
-        if not self.is_mounted:
+        if not self.is_mounted or not self.query(_Heading):  # it goes
             return
         if None in pending:
             self.view.apply(None)
