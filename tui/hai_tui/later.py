@@ -16,9 +16,8 @@ def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
     """Call it by the app, page or widget after so many seconds, unless that goes."""
 
     def now() -> None:
-        if not (
-            node._closing or node._closed or node._pruning
-        ):  # its parts may have gone before it
+        goes = node._closing or node._closed or node._pruning  # its parts may have gone before it
+        if not goes:
             callback()
 
     asyncio.get_running_loop().call_later(seconds, node.call_next, now)
