@@ -137,7 +137,7 @@ def test_a_variable_stands_there_once() -> None:
 async def test_variables_and_services_have_a_line_each(server, drive, submit, client) -> None:
     await submit("train", "sleep", "60")
     async with drive(server.profile, start="submit", size=(140, 40)) as tui:
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press(*["tab"] * 3, *"SEED=7")
         await tui.shows("SEED: '7'")
         await tui.press("tab", *"LR=1e-3")
@@ -152,7 +152,7 @@ async def test_variables_and_services_have_a_line_each(server, drive, submit, cl
         )
         await tui.until(lambda: tui.app.screen.form.value("services") == ["b http 6006 serve"])
         assert tui.app.screen.form.value("spec.environments") == ["LR=1e-3", "SEED=8"]
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press("ctrl+s")
         await tui.shows("› task 2")
     spec = (await client.tasks.get(2)).spec
@@ -190,13 +190,13 @@ async def test_the_server_says_when_it_would_start(server, drive, submit) -> Non
 async def test_what_is_wrong_stands_beside_its_line(server, drive, submit) -> None:
     await submit("train", "sleep", "60")
     async with drive(server.profile, start="submit", size=(140, 40)) as tui:
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press(*["tab"] * 6, "ctrl+u", *"x")
         await tui.shows("✗ ", "1 to correct")
         await tui.press("ctrl+s")
         await tui.shows("correct first what is marked")
         await tui.press("ctrl+u", *"1")
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press(*["shift+tab"], "ctrl+u", *"nowhere")
         await tui.shows("group: nowhere", "✗ ")
 
@@ -204,7 +204,7 @@ async def test_what_is_wrong_stands_beside_its_line(server, drive, submit) -> No
 async def test_the_yaml_fills_the_form(server, drive, submit) -> None:
     await submit("train", "sleep", "60")
     async with drive(server.profile, start="submit", size=(140, 40)) as tui:
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press("f2")
         area = tui.app.screen.area
         area.load_text(area.text.replace("train-2", "bert"))
@@ -218,7 +218,7 @@ async def test_a_file_is_saved_and_read(server, drive, submit, tmp_path) -> None
     await submit("train", "sleep", "60")
     path = tmp_path / "t.yml"
     async with drive(server.profile, start="submit", size=(140, 40)) as tui:
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press("f5", "ctrl+u", *str(path), "enter")
         await tui.until(path.exists)
         path.write_text(path.read_text().replace("train-2", "other"))
@@ -231,11 +231,11 @@ async def test_what_was_written_is_not_lost_unasked(server, drive, submit) -> No
     async with drive(server.profile, size=(140, 40)) as tui:
         await tui.shows("1 task")
         await tui.press("n")
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press("escape")
         await tui.until(lambda: "› submit" not in tui.screen())  # nothing was
         await tui.press("n")
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press("x", "escape")
         await tui.shows("Leave? What was written here is not kept")
         await tui.press("n", "y")
@@ -249,7 +249,7 @@ async def test_what_was_written_is_not_lost_unasked(server, drive, submit) -> No
 async def test_readonly_submits_nothing(server, drive, submit, client) -> None:
     await submit("train", "sleep", "60")
     async with drive(server.profile, start="submit", size=(140, 40), readonly=True) as tui:
-        await tui.shows("✓ ")
+        await tui.shows("train-2", "✓ ")
         await tui.press("ctrl+s")
         await tui.shows("--readonly")
     assert len((await client.tasks.list()).tasks) == 1

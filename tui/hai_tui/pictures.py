@@ -108,7 +108,7 @@ PICTURES: tuple[Picture, ...] = (
     Picture("shares", "shares", shows="4 in all"),
     Picture("rules", "rules", shows="5 in all"),
     Picture("groups", "groups", shows="2 in all"),
-    Picture("policy", "groups", ("v",), shows="preview a policy", over="FormScreen"),
+    Picture("policy", "groups", ("v",), "preview a policy", "2 in all", over="FormScreen"),
     Picture("item", "datasets", ("G", "k", "enter"), "owner: dave", "4 in all", over="ToldScreen"),
     Picture("erase", "containers", ("ctrl+d",), "type notebook", "1 in all", over="Confirm"),
     Picture(
