@@ -128,6 +128,7 @@ def check(low: Task, high: Task, extra: Task, lines: list[str], witness: Path) -
             assert end <= begin, f"two programs at once on node of rank {rank}: {alive}"
 
 
+@pytest.mark.timeout(600)  # ten starts of a server: on a busy machine they take a while
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("offset", range(1, STRIDE + 1))
 async def test_kills_at_write_boundaries_change_nothing(
