@@ -1,1 +1,1 @@
-"""A push with nothing to do, without what only others need: no grpc, no click, not even dataclasses."""
+"""A push with little to do, without what only others need: no grpc, no click, not even dataclasses."""
