@@ -47,7 +47,7 @@ class Leader(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     async def refuse(self, requests: AsyncIterator[bytes], context: Any) -> None:
         trailer = ((DETAILS, b"\x01\x02"), ("more", "x"))
-        await anext(requests)  # as real services do; see the two that take each other for the leader
+        await anext(requests)  # as real services do
         await context.abort(C.FAILED_PRECONDITION, "not so", trailer)
 
     async def wait(self, requests: AsyncIterator[bytes], context: Any) -> None:
