@@ -177,7 +177,7 @@ async def test_two_servers_that_each_take_the_other_for_the_leader_pass_nothing_
         board.to(back)
         channel = await stack.enter_async_context(aio.insecure_channel(first))
         # grpc.aio forgets a refusal that comes while the request is still being written.
-        with pytest.raises(aio.AioRpcError, match="does not lead any more|was lost") as caught:
+        with pytest.raises(aio.AioRpcError, match=r"does not lead any more|was lost") as caught:
             await channel.unary_unary("/hai.test/echo")(b"", timeout=10)
     assert refused(caught.value) == (C.UNAVAILABLE, "NO_LEADER", 1)
 
