@@ -17,15 +17,9 @@ from hai.client.errors import Conflict, Invalid
 from hai.v1.task_pb2 import TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.launch import processes
-from hai_backend.testing.here import (
-    Here,
-    Place,
-    on_a_real_cluster,
-    on_pods,
-    on_processes,
-    pod_table,
-)
+from hai_backend.testing.here import Here, Place, on_pods, on_processes, pod_table
 from hai_backend.testing.pods import pods_as_processes
+from hai_backend.testing.real import NEEDED, is_there, on_a_real_cluster
 from hai_backend.testing.server import ServerProcess
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
@@ -42,10 +36,7 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-REAL = pytest.mark.skipif(
-    not all(name in os.environ for name in ("KUBECONFIG", "HAI_E2E_IMAGE")),
-    reason="KUBECONFIG and HAI_E2E_IMAGE are not set",
-)
+REAL = pytest.mark.skipif(not is_there(), reason=f"{' and '.join(NEEDED)} are not set")
 PROCESSES = pytest.param(on_processes, id="processes")
 PODS = pytest.param(on_pods, id="pods")
 CLUSTER = pytest.param(on_a_real_cluster, id="cluster", marks=[pytest.mark.k8s, REAL])
@@ -155,7 +146,7 @@ async def test_one_failing_rank_ends_the_run_and_its_last_lines_are_kept(here: H
     assert task.outcome == FAILED
     assert "rank 1" in task.reason
     assert "out of luck" in task.run.ranks[1].last_lines
-    assert task.run.ranks[0].exit_meaning == "killed by SIGTERM"
+    assert task.run.ranks[0].exit_meaning == "ended by SIGTERM"
 
 
 async def test_a_missing_program_fails_at_once_with_its_path(here: Here) -> None:
@@ -183,7 +174,7 @@ async def test_a_killed_agent_is_a_node_failure_and_its_program_dies_with_it(her
 BLAMING = """
 import os, sys
 from hai.task.channel import current
-print("on", os.environ["HAI_NODE_NAME"], flush=True)
+print("ran on", os.environ["HAI_NODE_NAME"], flush=True)
 if os.environ["HAI_RUN"] == "1":
     current().tell("report_node", 10.0, healthy=False, error="xid 79")
     sys.exit(1)
@@ -192,7 +183,7 @@ if os.environ["HAI_RUN"] == "1":
 
 async def test_a_program_that_reports_its_node_runs_again_elsewhere(here: Here) -> None:
     task = await here.client.tasks.create(here.spec("blaming", BLAMING))
-    await here.until_printed(task.id, "on node")
+    await here.until_printed(task.id, "ran on")
     task = await here.client.tasks.wait(task.id, until="suspended", timeout=30)
     assert "xid 79" in task.reason
     await here.client.tasks.resume(task.id)  # now, not after the back-off
@@ -200,7 +191,7 @@ async def test_a_program_that_reports_its_node_runs_again_elsewhere(here: Here) 
     assert (task.outcome, task.failure_count, task.node_failure_count) == (SUCCEEDED, 0, 1)
     first, second = await here.lines(task.id)
     assert first != second
-    node = await here.client.nodes.get(first.removeprefix("on "))
+    node = await here.client.nodes.get(first.removeprefix("ran on "))
     assert (node.cordoned, node.reason) == (True, f"reported by task {task.id}: xid 79 (agent)")
 
 
@@ -272,7 +263,7 @@ async def test_every_violation_is_reported_at_once_and_nothing_is_created(here: 
     assert not (await here.client.tasks.list()).tasks
 
 
-MANY = "#!/bin/bash\nsetsid sleep 300 &\nsleep 300 &\necho started\nwait"
+MANY = "#!/bin/sh\nsetsid sleep 300 &\nsleep 300 &\necho started\nwait"
 
 
 async def test_stopping_ends_every_process(here: Here) -> None:

@@ -22,6 +22,7 @@ _STATES = {s: pb.TaskState.Value(f"TASK_STATE_{s.name}") for s in TaskState}
 _OUTCOMES = {o: pb.TaskOutcome.Value(f"TASK_OUTCOME_{o.name}") for o in Outcome}
 _RUN_STATES = {s: pb.RunState.Value(f"RUN_STATE_{s.name}") for s in RunState}
 _BY_SIGNAL = 128
+_TOLD = (RankState.STOPPED_TERMINATING, RankState.STOPPED)
 _RANK_STATES = {s: pb.RankState.Value(f"RANK_STATE_{s.name}") for s in RankState}
 OUTCOMES_BY_NUMBER: dict[int, Outcome] = {int(number): o for o, number in _OUTCOMES.items()}
 
@@ -149,4 +150,4 @@ def _ended(rank: Rank) -> tuple[int | None, str]:
         return None, ""
     if rank.started_at is None and rank.exit_code > _BY_SIGNAL:
         return None, "never started"
-    return rank.exit_code, meaning(rank.exit_code)
+    return rank.exit_code, meaning(rank.exit_code, told=rank.state in _TOLD)

@@ -22,6 +22,7 @@ _SIGNALS = {
     31: "SIGSYS",
 }
 _LAST_SIGNAL = 64  # codes beyond 128 + 64 are a program's own: exit(-1) leaves 255
+_ENDING = (9, 15)  # what the platform sends
 _HINTS = {
     9: "the kernel's out-of-memory killer sends it too",
     11: "invalid memory access",
@@ -30,8 +31,8 @@ _HINTS = {
 }
 
 
-def meaning(exit_code: int) -> str:
-    """Say what an exit code means: `meaning(137) == "killed by SIGKILL (…)"`."""
+def meaning(exit_code: int, *, told: bool = False) -> str:
+    """Say what an exit code means: `meaning(137) == "killed by SIGKILL (…)"`. `told` to end: the cause is known."""
     if exit_code == 0:
         return "succeeded"
     if exit_code == 126:
@@ -39,11 +40,13 @@ def meaning(exit_code: int) -> str:
     if exit_code == 127:
         return "exit code 127: the program was not found"
     if 128 < exit_code <= 128 + _LAST_SIGNAL:
-        return _killed_by(exit_code - 128)
+        return _killed_by(exit_code - 128, told)
     return f"exit code {exit_code}"
 
 
-def _killed_by(number: int) -> str:
+def _killed_by(number: int, told: bool) -> str:
     name = _SIGNALS.get(number, f"signal {number}")
+    if told and number in _ENDING:
+        return f"ended by {name}"
     hint = _HINTS.get(number)
     return f"killed by {name}" + (f" ({hint})" if hint else "")

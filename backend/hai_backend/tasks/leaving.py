@@ -32,19 +32,21 @@ def _give_way(task: Task, run: Run, code: StopCode, now: float, limits: Limits) 
 def exited(task: Task, run: Run, event: ev.ProgramExited, now: float, limits: Limits) -> Move:
     if not live(run.ranks[event.rank]):
         return Move(task)  # said again after a reconnect
+    state = _exit_state(task, run, event)
     run = with_rank(
         run,
         event.rank,
-        state=_exit_state(task, run, event),
+        state=state,
         exit_code=event.exit_code,
         last_lines=event.last_lines if event.exit_code else "",
         ended_at=now,
     )
-    return with_line(_exit_line(event), _after_exit(task, run, event, now, limits))
+    line = _exit_line(event, told=state is RankState.STOPPED_TERMINATING)
+    return with_line(line, _after_exit(task, run, event, now, limits))
 
 
-def _exit_line(event: ev.ProgramExited) -> Line:
-    return Line("ProgramExited", meaning(event.exit_code), "agent", event.rank)
+def _exit_line(event: ev.ProgramExited, *, told: bool) -> Line:
+    return Line("ProgramExited", meaning(event.exit_code, told=told), "agent", event.rank)
 
 
 def _exit_state(task: Task, run: Run, event: ev.ProgramExited) -> RankState:
@@ -85,7 +87,7 @@ def exited_when_told(
         exit_code=event.exit_code,
         ended_at=now,
     )
-    return Move(with_run(task, run), (), (_exit_line(event),))
+    return Move(with_run(task, run), (), (_exit_line(event, told=True),))
 
 
 def _failed(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Move:

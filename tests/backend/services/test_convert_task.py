@@ -18,7 +18,7 @@ GONE = RankState.STOPPED
         pytest.param(Rank(0, "n"), None, "", id="has not begun"),
         pytest.param(Rank(0, "n", GONE, exit_code=143), None, "never started", id="taken away"),
         pytest.param(
-            *(Rank(0, "n", GONE, exit_code=143, started_at=1.0), 143, "killed by SIGTERM"),
+            *(Rank(0, "n", GONE, exit_code=143, started_at=1.0), 143, "ended by SIGTERM"),
             id="ended",
         ),
         pytest.param(

@@ -502,6 +502,15 @@ def test_exit_codes_in_words(code: int, words: str) -> None:
     assert meaning(code).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(137, "ended by SIGKILL"), (143, "ended by SIGTERM"), (3, "exit code 3")]
+    + [(139, "killed by SIGSEGV (invalid memory access)")],
+)
+def test_of_who_was_told_to_end_no_cause_is_guessed(code: int, words: str) -> None:
+    assert meaning(code, told=True) == words
+
+
 def test_a_role_that_completes_at_once_does_not_restart_its_task_without_pause() -> None:
     roles = (RoleSpec("master", 1), RoleSpec("worker", 1))
     start = running(roles=roles, policies=PolicySpec(on_role_completed=OnEnd.RESTART))
