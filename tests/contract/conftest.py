@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-_NEEDED = ("KUBECONFIG", "HAI_E2E_IMAGE")
+from hai_backend.testing.real import NEEDED, is_there
 
 
 @contextmanager
@@ -35,9 +35,7 @@ def _real(home: Path) -> Iterator[tuple[Path, str]]:
     yield Path(os.environ["KUBECONFIG"]), os.environ["HAI_E2E_IMAGE"]
 
 
-_REAL = pytest.mark.skipif(
-    not all(name in os.environ for name in _NEEDED), reason=f"{' and '.join(_NEEDED)} are not set"
-)
+_REAL = pytest.mark.skipif(not is_there(), reason=f"{' and '.join(NEEDED)} are not set")
 Maker = Callable[[Path], AbstractContextManager[tuple[Path, str]]]
 
 

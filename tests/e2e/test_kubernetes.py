@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,57 +12,29 @@ import tomli_w
 
 from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
-from hai_backend.launch.manifests.names import TASK
-from hai_backend.testing.here import Here, on_a_real_cluster, on_pods, pod_table
-from hai_backend.testing.kube import FakeCluster
-from hai_backend.testing.kube.deletes import Options
+from hai_backend.testing.here import Here, Place, on_pods, pod_table
 from hai_backend.testing.pods import pods_as_processes
+from hai_backend.testing.real import NEEDED, is_there, on_a_real_cluster
 from hai_backend.testing.server import ServerProcess, running_server
 
 SUCCEEDED = TaskOutcome.TASK_OUTCOME_SUCCEEDED
-REAL = pytest.mark.skipif(
-    not all(name in os.environ for name in ("KUBECONFIG", "HAI_E2E_IMAGE")),
-    reason="KUBECONFIG and HAI_E2E_IMAGE are not set",
-)
+REAL = pytest.mark.skipif(not is_there(), reason=f"{' and '.join(NEEDED)} are not set")
 PLACES = [
     pytest.param(on_pods, id="pods"),
     pytest.param(on_a_real_cluster, id="cluster", marks=[pytest.mark.k8s, REAL]),
 ]
-OURS = ("pods", "configmaps", "secrets", "services", "ingresses", "networkpolicies")
 
 
 @pytest.fixture(params=PLACES)
-async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Here]:
-    async with request.param(tmp_path) as made:
+def place(request: pytest.FixtureRequest) -> Place:
+    made: Place = request.param
+    return made
+
+
+@pytest.fixture
+async def here(place: Place, tmp_path: Path) -> AsyncIterator[Here]:
+    async with place(tmp_path) as made:
         yield made
-
-
-@dataclass
-class Shaken(Here):
-    """A server and its fake cluster, which a test may shake."""
-
-    cluster: FakeCluster = None  # type: ignore[assignment]
-
-    def delete(self, pod: str) -> None:
-        """As `kubectl delete pod --wait=false` does it."""
-        api = self.cluster.api
-        api.deletes.delete(api.resources["pods"], "default", pod, Options())
-
-    def left(self) -> int:
-        """How many objects of ours are in the cluster."""
-        found = [body for plural in OURS for body in self.cluster.objects(plural, "default")]
-        return sum(TASK in (body["metadata"].get("labels") or {}) for body in found)
-
-
-@asynccontextmanager
-async def shaken(directory: Path, **more: object) -> AsyncIterator[Shaken]:
-    async with pods_as_processes(directory, 2, node_grace=0.5) as cluster:
-        table = pod_table(directory, cluster.kubeconfig(directory / "kubeconfig"), **more)
-        async with (
-            running_server(directory / "home", kubernetes=table) as server,
-            Client(server.profile) as client,
-        ):
-            yield Shaken(client, directory, directory / "home", directory / "pods", cluster=cluster)
 
 
 MEETING = """
@@ -115,6 +84,19 @@ async def test_ranks_meet_at_the_address_of_a_pod(here: Here) -> None:
     assert await here.lines(task.id) == ["heard rank 1"]
 
 
+async def test_the_way_to_a_real_cluster_is_tried_on_the_fake_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pods_as_processes(tmp_path, 2) as cluster:
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))
+        monkeypatch.setenv("HAI_E2E_IMAGE", "any/image:1")
+        async with on_a_real_cluster(tmp_path) as here:
+            task = await here.run(here.spec("meeting", MEETING, nodes=2))
+            assert task.outcome == SUCCEEDED
+            await here.client.tasks.create(here.spec("lasting", LASTING))
+        assert not cluster.objects("pods", "default")
+
+
 async def test_a_suspended_task_goes_on_from_its_checkpoint(here: Here) -> None:
     low = await here.client.tasks.create(here.spec("low", COUNTING, nodes=2, priority=0))
     await here.until_printed(low.id, "five 0")
@@ -135,60 +117,66 @@ async def test_the_log_is_whole_to_its_last_line(here: Here) -> None:
     assert await here.lines(task.id) == expected
 
 
-async def test_nothing_of_a_run_is_left_in_the_cluster(tmp_path: Path) -> None:
-    async with shaken(tmp_path) as here:
-        task = await here.run(here.spec("short", "print('done')", nodes=2))
-        assert task.outcome == SUCCEEDED
-        await here.cluster.until(lambda: here.left() == 0)
+async def test_nothing_of_a_run_is_left_in_the_cluster(here: Here) -> None:
+    task = await here.run(here.spec("short", "print('done')", nodes=2))
+    assert task.outcome == SUCCEEDED
+    await here.hands.nothing_left()
 
 
-async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(
-    tmp_path: Path,
-) -> None:
-    async with shaken(tmp_path) as here:
-        task = await here.client.tasks.create(here.spec("victim", COUNTING, nodes=2))
-        await here.until_printed(task.id, "five 0")
-        await here.until_printed(task.id, "five 1")
-        here.delete(f"hai-{task.id}-1-1")
-        task = await here.client.tasks.wait(task.id, timeout=60)
-        told = [event.reason for event in await here.client.tasks.events(task.id)]
-        assert "rank 1 on node2 is taken away: somebody deleted its pod" in told
-        assert (task.outcome, task.suspend_count, task.run_count) == (SUCCEEDED, 1, 2)
-        assert (task.failure_count, task.node_failure_count) == (0, 0)
+async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(here: Here) -> None:
+    task = await here.client.tasks.create(here.spec("victim", COUNTING, nodes=2))
+    await here.until_printed(task.id, "five 0")
+    await here.until_printed(task.id, "five 1")
+    node = await here.hands.node_of(f"hai-{task.id}-1-1")
+    await here.hands.delete(f"hai-{task.id}-1-1")
+    task = await here.client.tasks.wait(task.id, timeout=60)
+    told = [event.reason for event in await here.client.tasks.events(task.id)]
+    assert f"rank 1 on {node} is taken away: somebody deleted its pod" in told
+    assert (task.outcome, task.suspend_count, task.run_count) == (SUCCEEDED, 1, 2)
+    assert (task.failure_count, task.node_failure_count) == (0, 0)
 
 
-async def test_an_image_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
-    async with shaken(tmp_path, images={"default": "registry.invalid/none:1"}) as here:
+async def test_an_image_that_is_not_there_is_told_in_words(place: Place, tmp_path: Path) -> None:
+    images = {"default": "registry.invalid/none:1"}
+    async with place(tmp_path, {"images": images, "trouble_within": 1.0}) as here:
         task = await here.client.tasks.create(here.spec("imageless", "print('never')"))
-        task = await here.client.tasks.wait(task.id, until="suspended", timeout=40)
+        task = await here.client.tasks.wait(task.id, until="suspended", timeout=60)
         assert "image cannot be pulled" in task.reason
         assert "registry.invalid/none:1" in task.reason
-        await here.cluster.until(lambda: here.left() == 0)
+        await here.hands.nothing_left()
 
 
-async def test_a_mount_that_fails_is_told_in_words(tmp_path: Path) -> None:
-    async with shaken(tmp_path, agent_path=str(tmp_path / "nothing"), trouble_within=1.0) as here:
+async def test_a_mount_that_fails_is_told_in_words(place: Place, tmp_path: Path) -> None:
+    table = {"agent_path": str(tmp_path / "nothing"), "trouble_within": 1.0}
+    async with place(tmp_path, table) as here:
         task = await here.client.tasks.create(here.spec("mountless", "print('never')"))
-        task = await here.client.tasks.wait(task.id, until="suspended", timeout=40)
+        task = await here.client.tasks.wait(task.id, until="suspended", timeout=60)
         assert "a volume cannot be mounted" in task.reason
-        await here.cluster.until(lambda: here.left() == 0)
+        await here.hands.nothing_left()
 
 
 async def test_a_rank_on_a_lost_node_starts_elsewhere_after_the_fence_and_never_beside_itself(
     tmp_path: Path,
 ) -> None:
-    async with shaken(tmp_path, lost_after=0.5, fence_after=4.0) as here:
-        task = await here.client.tasks.create(here.spec("cut-off", ONCE))
-        await here.until_printed(task.id, "run 1")
-        node = here.cluster.objects("pods", "default")[0]["spec"]["nodeName"]
-        here.cluster.machines.partition(node)
-        before = asyncio.get_running_loop().time()
-        await here.until_printed(task.id, "run 2 on")
-        assert asyncio.get_running_loop().time() - before > 4.0
-        task = await here.client.tasks.wait(task.id, timeout=60)
-        assert (task.outcome, task.node_failure_count) == (SUCCEEDED, 1)
-        first, second = await here.lines(task.id)
-        assert first.split()[-1] == node != second.split()[-1]
+    async with pods_as_processes(tmp_path, 2, node_grace=0.5) as cluster:
+        kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+        table = pod_table(tmp_path, kubeconfig, lost_after=0.5, fence_after=4.0)
+        async with (
+            running_server(tmp_path / "home", kubernetes=table) as server,
+            Client(server.profile) as client,
+        ):
+            here = Here(client, tmp_path, tmp_path / "home", tmp_path / "pods")
+            task = await client.tasks.create(here.spec("cut-off", ONCE))
+            await here.until_printed(task.id, "run 1")
+            node = cluster.objects("pods", "default")[0]["spec"]["nodeName"]
+            cluster.machines.partition(node)
+            before = asyncio.get_running_loop().time()
+            await here.until_printed(task.id, "run 2 on")
+            assert asyncio.get_running_loop().time() - before > 4.0
+            task = await client.tasks.wait(task.id, timeout=60)
+            assert (task.outcome, task.node_failure_count) == (SUCCEEDED, 1)
+            first, second = await here.lines(task.id)
+            assert first.split()[-1] == node != second.split()[-1]
 
 
 async def test_an_agent_without_a_server_ends_its_program(tmp_path: Path) -> None:

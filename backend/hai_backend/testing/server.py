@@ -50,9 +50,8 @@ async def running_server(
         app = App(chosen, open_store, lambda: launcher or make_launcher(chosen, app.address), clock)
         await app.start()
         try:
-            yield RunningServer(
-                app, Profile("test", app.address, (chosen.common / "admin.token").read_text())
-            )
+            token = (chosen.common / "admin.token").read_text()
+            yield RunningServer(app, Profile("test", app.address, token, insecure=chosen.insecure))
         finally:
             await app.stop()
 
