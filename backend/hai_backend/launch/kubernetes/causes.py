@@ -101,6 +101,7 @@ _WARNINGS: Mapping[str, str] = {
     "Failed": "the container cannot be made",
     "InspectFailed": "the image on the node is broken",
 }
+_PULLS = ("Failed to pull image", "Error: ErrImagePull", "Error: ImagePullBackOff")
 
 
 def cause_of(status: Body) -> Cause | None:
@@ -110,10 +111,13 @@ def cause_of(status: Body) -> Cause | None:
 
 def cause_of_event(event: Body) -> Cause | None:
     """What a warning about a pod says; it may pass, so it counts only when the pod does not start for long."""
-    words = _WARNINGS.get(event.get("reason", ""))
+    reason, message = event.get("reason", ""), event.get("message", "")
+    words = _WARNINGS.get(reason)
     if words is None or event.get("type") != "Warning":
         return None
-    return Cause(Fault.LATER, _told(words)(event.get("message", "")))
+    if reason == "Failed" and message.startswith(_PULLS):  # a kubelet has one reason for both
+        words = "the image cannot be pulled"
+    return Cause(Fault.LATER, _told(words)(message))
 
 
 def _causes(status: Body) -> Iterator[Cause]:

@@ -148,6 +148,20 @@ def test_warnings(reason: str, kind: str, words: str | None) -> None:
     assert cause_of_event(event) == (words and Cause(LATER, words))
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        pytest.param('Failed to pull image "a:1": not found', "the image cannot be pulled", id="pull"),
+        pytest.param("Error: ErrImagePull", "the image cannot be pulled", id="pull again"),
+        pytest.param("Error: ImagePullBackOff", "the image cannot be pulled", id="pull later"),
+        pytest.param("Error: no such mount", "the container cannot be made", id="make"),
+    ],
+)  # fmt: skip
+def test_a_kubelet_has_one_reason_for_images_and_containers(message: str, words: str) -> None:
+    event = {"reason": "Failed", "type": "Warning", "message": message}
+    assert cause_of_event(event) == Cause(LATER, f"{words}: {message}")
+
+
 def test_a_page_of_words_is_cut() -> None:
     cause = cause_of(failed("Evicted", "x" * 1000))
     assert cause is not None

@@ -123,12 +123,13 @@ class Worker:
                 await self._wait_as(container, "ErrImageNeverPull", message, 300.0)
                 continue
             message = f'failed to pull and unpack image "{image}": not found'
-            self._recorder.warning(
-                self.local.pod, "Failed", f"Failed to pull image: {message}", "kubelet"
-            )
-            await self._wait_as(container, "ErrImagePull", message, min(wait, 10.0))
             backoff = f'Back-off pulling image "{image}"'
-            await self._wait_as(container, "ImagePullBackOff", backoff, wait)
+            self._warn(f'Failed to pull image "{image}": {message}')
+            self._warn("Error: ErrImagePull")
+            await self._wait_as(container, "ErrImagePull", message, min(wait, 10.0))
+            self._warn("Error: ImagePullBackOff")
+            told = f"{backoff}: ErrImagePull: {message}"
+            await self._wait_as(container, "ImagePullBackOff", told, wait)
             wait = min(wait * 2, 300.0)
 
     async def _once(self, container: Container) -> None:
@@ -183,6 +184,9 @@ class Worker:
         if str(found) != asked:
             found.mkdir(parents=True, exist_ok=True)
         return found
+
+    def _warn(self, message: str) -> None:
+        self._recorder.warning(self.local.pod, "Failed", message, "kubelet")
 
     async def _wait_as(
         self, container: Container, reason: str, message: str, seconds: float
