@@ -182,7 +182,6 @@ class Life:
 
     async def _start(self, go: pb.Go) -> Program:
         assert self._welcome is not None
-        argv = list(self._welcome.argv)
         workspace = await preparing.workspace_of(self._welcome, self._directory, self._reaper)
         active = await activating.activation(
             self._welcome, self._directory, self._me, self._reaper, self._output.say
@@ -191,6 +190,7 @@ class Life:
         variables = environment.for_program(
             os.environ, self._welcome, go, self._directory, self._me, workspace, active
         )
+        argv = preparing.with_a_shell(self._welcome.argv, variables)
         preparing.check_program(argv, workspace, variables)
         if self._ending is not None:
             raise CannotStart("it was ended before it started")

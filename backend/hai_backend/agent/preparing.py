@@ -38,6 +38,13 @@ def _existing(workspace: Path) -> Path:
     return workspace
 
 
+def with_a_shell(argv: Sequence[str], variables: Mapping[str, str]) -> Sequence[str]:
+    """`bash FILE` as `sh FILE` where there is no bash: small images have one shell only."""
+    path = variables.get("PATH", os.defpath)
+    asked = bool(argv) and argv[0] == "bash" and _script(argv) is not None
+    return ["sh", *argv[1:]] if asked and not _in_path("bash", path) else argv
+
+
 def check_program(argv: Sequence[str], workspace: Path, variables: Mapping[str, str]) -> None:
     """Raises CannotStart when the program, or the file that an interpreter shall run, is not there."""
     if not argv:
