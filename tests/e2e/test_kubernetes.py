@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import tomli_w
 
 from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
+from hai_backend.launch.kubernetes import launcher
 from hai_backend.testing.here import Here, Place, on_pods, pod_table
 from hai_backend.testing.pods import pods_as_processes
 from hai_backend.testing.real import NEEDED, is_there, on_a_real_cluster
@@ -68,6 +70,17 @@ while i < 150:
     if i == 5:
         print("five", os.environ["RANK"], flush=True)
     time.sleep(0.02)
+"""
+
+DEAF = """
+import os, pathlib, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+run, began = os.environ["HAI_RUN"], time.time()
+print("run", run, flush=True)
+with open(pathlib.Path(os.environ["HAI_CHECKPOINT_DIR"], run), "a") as ticks:
+    while time.time() < began + (60 if run == "1" else 0.5):
+        print(time.time(), file=ticks, flush=True)
+        time.sleep(0.05)
 """
 
 LASTING = "import time\nprint('running', flush=True)\ntime.sleep(60)"
@@ -134,6 +147,21 @@ async def test_a_pod_that_somebody_deletes_saves_and_the_task_goes_on_elsewhere(
     assert f"rank 1 on {node} is taken away: somebody deleted its pod" in told
     assert (task.outcome, task.suspend_count, task.run_count) == (SUCCEEDED, 1, 2)
     assert (task.failure_count, task.node_failure_count) == (0, 0)
+
+
+async def test_a_pod_that_somebody_deletes_by_force_never_runs_beside_its_successor(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "Patience", partial(launcher.Patience, vanished=10.0))
+    async with place(tmp_path) as here:
+        task = await here.client.tasks.create(here.spec("forced", DEAF))
+        await here.until_printed(task.id, "run 1")
+        await here.hands.delete(f"hai-{task.id}-1-0", "--force", "--grace-period=0")
+        task = await here.client.tasks.wait(task.id, timeout=60)
+        assert (task.outcome, task.run_count) == (SUCCEEDED, 2)
+        ticks = here.home / "checkpoints" / str(task.id)
+        first, second = ((ticks / run).read_text().split() for run in "12")
+        assert float(first[-1]) < float(second[0])
 
 
 async def test_an_image_that_is_not_there_is_told_in_words(place: Place, tmp_path: Path) -> None:

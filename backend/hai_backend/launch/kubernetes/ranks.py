@@ -65,7 +65,9 @@ class _Rank:
     trouble: Cause | None = None
     troubled_at: float = 0.0
     placed: bool = False  # the node has made room for it: warnings from before are settled
+    ran: bool = False
     over_at: float | None = None  # nothing of it is to be seen
+    vanished: bool = False  # and no kubelet said that it has ended: somebody deleted it by force
     why: str = ""
     forced_at: float = -math.inf
 
@@ -116,15 +118,16 @@ class Ranks:
         """A pod as it is now; None: it is gone."""
         if pod is None:
             rank = self._ranks.get(self._keys.pop(uid, RankKey(0, 0, 0)))
-            return self._over(rank, now) if rank is not None and rank.uid == uid else []
+            return self._vanish(rank, now) if rank is not None and rank.uid == uid else []
         if pod.key is None:
             return []
         rank = self._ranks.get(pod.key) or self._add(pod.key, pod.node)
         if rank.uid != pod.uid:
             self._keys[pod.uid] = rank.key
             rank.uid, rank.node, rank.over_at = pod.uid, pod.node or rank.node, None
+            rank.vanished = False
         taken = pod.leaving and not (rank.leaving or rank.killed or pod.over)
-        rank.leaving = rank.leaving or pod.leaving
+        rank.leaving, rank.ran = rank.leaving or pod.leaving, rank.ran or pod.started
         self._judge(rank, pod, now)
         if pod.over:
             return self._over(rank, now)
@@ -136,7 +139,7 @@ class Ranks:
     def missing(self, key: RankKey, now: float) -> list[Do]:
         """There is no pod of this rank."""
         rank = self._ranks.get(key)
-        return self._over(rank, now) if rank is not None else []
+        return self._vanish(rank, now) if rank is not None else []
 
     def warned(self, uid: str, cause: Cause, now: float) -> None:
         """The cluster warns about a pod; `pod` takes it back when the pod gets on."""
@@ -195,6 +198,12 @@ class Ranks:
         self._mind(rank)
         return [End(rank.key, rank.uid)]
 
+    def _vanish(self, rank: _Rank, now: float) -> list[Do]:
+        """Of pods that we end the API server keeps the object until the kubelet confirms it."""
+        if rank.over_at is None:
+            rank.vanished = rank.ran and not rank.killed
+        return self._over(rank, now)
+
     def _over(self, rank: _Rank, now: float) -> list[Do]:
         rank.over_at = now if rank.over_at is None else rank.over_at
         self._mind(rank)
@@ -210,7 +219,9 @@ class Ranks:
 
     def _due(self, rank: _Rank) -> float:
         if rank.over_at is not None:
-            return self._nodes.trusted_at(rank.node, rank.over_at)
+            doubted = rank.vanished and rank.node in self._nodes
+            known_at = rank.over_at + (self._patience.vanished if doubted else 0.0)
+            return max(known_at, self._nodes.trusted_at(rank.node, rank.over_at))
         if rank.trouble is not None:
             return rank.troubled_at + self._patience.trouble
         return max(self._nodes.trusted_at(rank.node, -math.inf), rank.forced_at + _FORCE_AGAIN)

@@ -18,7 +18,7 @@ from hai_backend.launch.kubernetes.ranks import Clean, Do, End, Ranks, Say
 from hai_backend.watch.nodes import NodeSeen
 
 KEY = RankKey(7, 1, 0)
-PATIENCE = Patience(lost_after=10.0, fence_after=100.0, settle=5.0, trouble=20.0)
+PATIENCE = Patience(lost_after=10.0, fence_after=100.0, settle=5.0, trouble=20.0, vanished=6.0)
 WELL, SILENT = NodeSeen(Node("n1")), NodeSeen(Node("n1"), "not ready: silent")
 POD = PodSeen(KEY, "u1", "hai-7-1-0", "n1", False, True, True, False, None)
 PENDING = replace(POD, placed=False, started=False)
@@ -40,9 +40,31 @@ def test_a_pod_that_is_over_is_a_rank_that_is_gone(ranks: Ranks) -> None:
     assert ranks.keys() == frozenset()
 
 
-def test_a_pod_that_vanishes_is_a_rank_that_is_gone(ranks: Ranks) -> None:
+def test_a_pod_that_we_ended_and_that_vanishes_is_a_rank_that_is_gone(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
+    ranks.kill(KEY, "n1", preempted=False)
     assert ranks.pod("u1", None, 2.0) == GONE
+
+
+def test_a_pod_that_never_ran_and_vanishes_is_a_rank_that_is_gone(ranks: Ranks) -> None:
+    ranks.pod("u1", PENDING, 1.0)
+    assert ranks.pod("u1", None, 2.0) == GONE
+
+
+def test_a_pod_that_vanishes_without_a_last_word_may_still_run(ranks: Ranks) -> None:
+    """A forced deletion: the object goes at once, its containers later."""
+    ranks.pod("u1", POD, 1.0)
+    assert ranks.pod("u1", None, 2.0) == []
+    assert ranks.kill(KEY, "n1", preempted=False) == []
+    assert ranks.due() == 8.0
+    assert ranks.tick(8.0) == GONE
+
+
+def test_and_a_node_that_falls_silent_meanwhile_is_waited_for(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.pod("u1", None, 2.0)
+    ranks.node("n1", SILENT, 7.0)
+    assert ranks.due() == 117.0
 
 
 def test_the_run_is_cleaned_with_its_last_rank_and_not_while_it_is_being_made(ranks: Ranks) -> None:
