@@ -112,7 +112,10 @@ class Wishes:
             self._group.alarms.set_once(at, waiting.task.id, now)
 
     def _resolve(self, user: str, autos: list[Waiting], now: float) -> None:
-        for waiting, level in auto_levels(user, autos, self._group.quotas):
+        possible = [w for w in autos if self._group.feasible.verdict(w.need) is None]
+        known = dict(auto_levels(user, possible, self._group.quotas))
+        for waiting in autos:
+            level = known.get(waiting, self.level(waiting.task))
             if level is not waiting.own_level:
                 self._group.rate(waiting, now, level)
 

@@ -395,3 +395,11 @@ def test_the_level_of_an_auto_task_that_is_gone_goes_to_the_next() -> None:
     board.see([], [1], NOW)
     board.decide(NOW)
     assert {wait.task: wait.priority for wait in board.waits()} == {2: HIGH}
+
+
+def test_an_auto_task_that_can_not_start_takes_no_level_from_the_next() -> None:
+    nowhere = queued(1, 1, Priority.AUTO, user="u", zone="nowhere")
+    auto = queued(2, 1, Priority.AUTO, user="u")
+    rows = quota("u", HIGH, 1), quota("u", NORMAL, 5)
+    board = board_of(snap(nodes(1), *busy(1), nowhere, auto, *rows))
+    assert {wait.task: wait.priority for wait in board.waits()}[2] is HIGH
