@@ -22,13 +22,13 @@ class FakeStorageService:
 
     async def ListMounts(self, request: pb.ListMountsRequest) -> pb.ListMountsResponse:
         named = self._world.task(request.task_id).user if request.task_id else request.user
-        user = self._world.users[named or self._world.user]
-        mine = {user.name, *user.groups, "public"}
+        user = named or self._world.user
+        mine = {user, *self._world.groups_of(user), "public"}
         rules = [r for r in self._world.mount_rules.values() if mine & set(r.owners)]
         gone = {r.mount_path for r in rules if r.action == MOUNT_ACTION_REMOVE}
         kept = [r for r in rules if r.action == MOUNT_ACTION_ADD and r.mount_path not in gone]
         return pb.ListMountsResponse(
-            mounts=[_mount(rule, user.name) for rule in sorted(kept, key=lambda r: r.mount_path)]
+            mounts=[_mount(rule, user) for rule in sorted(kept, key=lambda r: r.mount_path)]
         )
 
     async def ListMountRules(self, request: pb.ListMountRulesRequest) -> pb.ListMountRulesResponse:

@@ -121,7 +121,7 @@ def used(world: World, quota: Quota) -> int:
         task.node_count
         for task in _running(world, quota.group)
         if quota.priority in (-1, task.priority)
-        and quota.subject in (_groups(world, task.user) if quota.subject_is_group else [task.user])
+        and quota.subject in (world.groups_of(task.user) if quota.subject_is_group else [task.user])
     )
 
 
@@ -130,17 +130,13 @@ def held(world: World, share: Share) -> int:
     return sum(
         task.node_count
         for task in _running(world, share.group)
-        if _groups(world, task.user)[:1] == [share.user_group]
+        if world.groups_of(task.user)[:1] == [share.user_group]
     )
 
 
 def _running(world: World, group: str) -> list[Task]:
     tasks = world.tasks.values()
     return [t for t in tasks if t.state == TASK_STATE_RUNNING and t.group == group]
-
-
-def _groups(world: World, user: str) -> list[str]:
-    return list(world.users[user].groups) if user in world.users else []
 
 
 def _right(grant: Grant | users.RevokeRightRequest) -> tuple[str, bool, str]:

@@ -87,6 +87,10 @@ class World:
     audit: list[AuditRow] = field(default_factory=list)  # oldest first
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def groups_of(self, user: str) -> list[str]:
+        """Of a user; none of one who is not known."""
+        return list(self.users[user].groups) if user in self.users else []
+
     def time(self) -> Timestamp:
         """The scripted moment."""
         result = Timestamp()
