@@ -114,7 +114,8 @@ async def test_one_that_breaks_after_submission_ends_the_run_with_its_name_and_n
     assert run.environment_lock == ""
 
 
-async def test_a_task_may_go_on_without(local: Here) -> None:
+async def test_a_task_may_go_on_without(local: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)  # of who runs the tests
     user, root = await user_of(local), root_of(local)
     make_environment(root, user, "torch")
     (layer_of(root, user, "torch") / "lock.txt").write_text("changed by hand")

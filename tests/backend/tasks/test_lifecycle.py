@@ -504,8 +504,12 @@ def test_exit_codes_in_words(code: int, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(137, "ended by SIGKILL"), (143, "ended by SIGTERM"), (3, "exit code 3")]
-    + [(139, "killed by SIGSEGV (invalid memory access)")],
+    [
+        (137, "ended by SIGKILL"),
+        (143, "ended by SIGTERM"),
+        (139, "killed by SIGSEGV (invalid memory access)"),
+        (3, "exit code 3"),
+    ],
 )
 def test_of_who_was_told_to_end_no_cause_is_guessed(code: int, words: str) -> None:
     assert meaning(code, told=True) == words
