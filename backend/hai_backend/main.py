@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import structlog
-import uvloop
 
 from hai_backend import config, interpreter
 from hai_backend.app import App, OpenStore
@@ -41,8 +40,7 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
             return 0
         _log_as_json()
         claim(home)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, open_store))
+        asyncio.run(_serve(settings, open_store))
     except Invalid as error:
         lines = "".join(f"\n  {v.field}: {v.message}" for v in error.violations)
         print(f"hai-server: the settings are wrong:{lines}", file=sys.stderr)

@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +93,11 @@ class Guarded(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
         self.inner.connection_made(transport)
         if self._aborted:
-            self._transport.abort()
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
-import uvloop
 from aiohttp import web
 
 from hai_backend.proxy.connections import Connections, Limits
@@ -158,25 +157,3 @@ async def test_a_connection_that_never_came_to_be_is_not_counted() -> None:
     guarded.gone()
     guarded.gone()
     assert connections.count == 0
-
-
-def test_guards_stand_on_the_loop_of_a_real_server_too() -> None:
-    """Transports of uvloop inherit from nothing of asyncio."""
-
-    async def knock() -> None:
-        async with door(PATIENT) as here:
-            await here.knock("GET /ada HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert here.connections.count == 1
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(knock())
-
-
-def test_who_does_not_go_on_is_cut_on_that_loop_too() -> None:
-    async def wait() -> None:
-        async with door(LIMITS) as here:
-            reader, _ = await here.knock()
-            assert await asyncio.wait_for(reader.read(), 30) == b""
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(wait())
