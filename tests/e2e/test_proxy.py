@@ -250,7 +250,8 @@ async def test_an_answer_that_breaks_off_looks_cut(here: Reach, web: aiohttp.Cli
     netloc, cookie = urlsplit(url).netloc, cookie_of(web, url)
     head = f"GET /cut HTTP/1.1\r\nHost: {netloc}\r\nCookie: {cookie}\r\nAccept: text/html\r\n\r\n"
     answer = await raw(url, head.encode())
-    assert answer.endswith(b"\r\n\r\n4\r\nhalf\r\n")
+    assert b"transfer-encoding: chunked" in answer.lower()
+    assert not answer.endswith(b"0\r\n\r\n")  # what came before a reset may be lost with it
 
 
 async def test_paths_are_not_walked(here: Reach, web: aiohttp.ClientSession) -> None:
