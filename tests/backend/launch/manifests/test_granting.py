@@ -7,7 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -45,7 +47,7 @@ def spec(made: Made, request_of: RequestOf, cluster: ClusterSettings) -> Manifes
 def agent(tmp_path: Path) -> Path:
     """/hai/agent, whose agent says what it may."""
     tmp_path.chmod(0o755)
-    for above in tmp_path.parents[:2]:
+    for above in takewhile(lambda path: path != Path(gettempdir()), tmp_path.parents):
         above.chmod(0o755)
     directory = tmp_path / "agent"
     (directory / "bin").mkdir(parents=True)
