@@ -34,9 +34,8 @@ class Directory:
     ) -> None:
         self._store = store
         self.checking: list[Callable[[], None]] = []  # what lets people stay: some may not any more
-        self.expiring: Callable[[], None] = lambda: (
-            None
-        )  # who is told of what is new and may expire
+        # who is told of what is new and may expire
+        self.expiring: Callable[[], None] = lambda: None
         self._changed = changed  # who may run how much has changed: the scheduler looks again
         self._users: dict[str, User] = {}
         self._quotas = QuotaBook(self._users)

@@ -174,12 +174,8 @@ def _mixed(kind: Kind, counts: _Counts, coarser: Curve) -> Curve:
 
 def _curve(hazards: Iterable[float], kind: Kind = (), endings: int = 0) -> Curve:
     given = tuple(hazards)
-    beyond = accumulate(map(_staying, given), mul)
+    beyond = accumulate((1 - hazard for hazard in given), mul)
     return Curve(given, tuple(beyond), kind, endings)
-
-
-def _staying(hazard: float) -> float:
-    return 1 - hazard
 
 
 _PRIOR = _curve([1 - RATIO**-0.5] * BINS)

@@ -116,8 +116,9 @@ class Queue:
 
     def add(self, waiting: Waiting) -> None:
         """Its key must be set, and must not change while it stands here."""
-        self._lane(waiting)
-        self._line(waiting).add(waiting)
+        line = self._line(waiting)
+        self._lane(line, waiting)
+        line.add(waiting)
 
     def _line(self, waiting: Waiting) -> Line:
         name = (waiting.need, waiting.share)
@@ -128,10 +129,11 @@ class Queue:
 
     def append(self, alike: list[Waiting]) -> None:
         """Add tasks of one lane to a queue that `arrange` will put in order at the end."""
-        self._lane(alike[0]).extend(alike)
+        first = alike[0]
+        self._lane(self._line(first), first).extend(alike)
 
-    def _lane(self, waiting: Waiting) -> list[Waiting]:
-        line, name = self._line(waiting), waiting.lane
+    def _lane(self, line: Line, waiting: Waiting) -> list[Waiting]:
+        name = waiting.lane
         lane = line.lanes.get(name)
         if lane is None:
             lane = line.lanes[name] = []

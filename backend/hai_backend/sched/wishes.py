@@ -114,8 +114,9 @@ class Wishes:
     def _resolve(self, user: str, autos: list[Waiting], now: float) -> None:
         possible = [w for w in autos if self._group.feasible.verdict(w.need) is None]
         known = dict(auto_levels(user, possible, self._group.quotas))
+        lowest = self.level(autos[0].task)
         for waiting in autos:
-            level = known.get(waiting, self.level(waiting.task))
+            level = known.get(waiting, lowest)
             if level is not waiting.own_level:
                 self._group.rate(waiting, now, level)
 

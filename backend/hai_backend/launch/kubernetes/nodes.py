@@ -22,9 +22,7 @@ class Patience:
     lost_after: float = 30.0  # a node that is not ready for so long is lost
     fence_after: float = 600.0  # and so long after that nothing runs there any more
     settle: float = 15.0  # a node that is back ends what it should have ended before
-    vanished: float = (
-        60.0  # a pod that ran and is gone without a last word: its node may be dead, unnoticed yet
-    )
+    vanished: float = 60.0  # a pod that ran and is gone without a last word may run on for so long
     trouble: float = 30.0  # a mount, an image … that fails for so long has failed
 
 
