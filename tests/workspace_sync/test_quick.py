@@ -18,11 +18,13 @@ from uuid import uuid4
 
 import pytest
 
+from hai.client import profile as profiles
 from hai.client.profile import Profile, save
 from hai_sync.cli.main import main
 from hai_sync.core import ignore, names
 from hai_sync.index import Index
 from hai_sync.place import find
+from hai_sync.quick import asking
 from hai_sync.quick.calling import Line
 from hai_sync.quick.same import OWN, RULES
 from hai_sync.quick.syncing import DEFAULT_FILTER, quick_push
@@ -365,3 +367,9 @@ def test_a_server_that_speaks_nonsense_has_no_answer(liar, words: bytes) -> None
 def test_an_answer_in_parts_is_one(liar) -> None:
     words = _frame(4, 0, 0, b"") + _frame(0, 0, 1, b"\0\0\0") + _frame(0, 1, 1, b"\0\2hi")
     assert _answers(liar(words)) == [b"hi"]
+
+
+def test_it_knows_the_variables_that_choose_server_and_token() -> None:
+    """They are written twice, since importing the client takes longer than a quick push."""
+    assert asking._TOKENS == profiles.TOKEN_VARIABLES
+    assert {*profiles.SERVER_VARIABLES, profiles.PROFILE_VARIABLE} <= {*asking._CHOICE}
