@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from hai_backend.launch.base import (
     RankLaunch,
 )
 from hai_backend.launch.fake import FakeLauncher
+from hai_backend.launch.kubernetes import launcher as kubernetes
 from hai_backend.launch.process import ProcessLauncher, sweep
 from hai_backend.launch.request import RunRequest
 from hai_backend.testing.pods import launcher_of, pods_as_processes
@@ -47,7 +49,10 @@ async def _process(home: Path) -> AsyncIterator[Launcher]:
 @asynccontextmanager
 async def _kubernetes(home: Path) -> AsyncIterator[Launcher]:
     async with pods_as_processes(home, 2) as cluster:
-        yield launcher_of(cluster, home)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kubernetes, "Patience", partial(kubernetes.Patience, vanished=1.0))
+            made = launcher_of(cluster, home)
+        yield made
 
 
 @pytest.fixture(
@@ -119,6 +124,16 @@ async def test_killing_what_does_not_exist_says_that_it_is_gone(launcher: Launch
     watching = Watching(launcher)
     await watching.begun()
     await launcher.kill(RankKey(99, 1, 0))
+    assert await watching.next() == RankGone(RankKey(99, 1, 0))
+
+
+async def test_what_may_run_and_is_not_there_is_gone_in_the_end(
+    launcher: Launcher,
+) -> None:
+    """A server was started again, and its store knows more than the place where ranks run."""
+    watching = Watching(launcher)
+    await watching.begun()
+    await launcher.kill(RankKey(99, 1, 0), "node1", ran=True)
     assert await watching.next() == RankGone(RankKey(99, 1, 0))
 
 

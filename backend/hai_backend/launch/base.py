@@ -90,11 +90,13 @@ class Launcher(Protocol):
     async def start(self, ranks: Sequence[RankLaunch]) -> None:
         """Start agents. A rank that exists already is left alone. Failures come as LaunchFailed events."""
 
-    async def kill(self, key: RankKey, node: str = "", *, preempted: bool = False) -> None:
+    async def kill(
+        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+    ) -> None:
         """End a rank by force, with every process it made. RankGone follows; also for one that does not exist.
 
-        `node` is where it was to be: of a node that is away nothing is believed too early. `preempted`: for another
-        task.
+        `node` is where it was to be: of a node that is away nothing is believed too early. `ran`: its program may run,
+        also where nothing of it is to be seen. `preempted`: for another task.
         """
 
     def events(self) -> AsyncIterator[LauncherEvent]:

@@ -36,7 +36,9 @@ class FakeLauncher:
                 reason = f"there is no node {rank.node}"
                 self.say(LaunchFailed(rank.key, reason, unschedulable=True))
 
-    async def kill(self, key: RankKey, node: str = "", *, preempted: bool = False) -> None:
+    async def kill(
+        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+    ) -> None:
         self.end(key)
 
     def end(self, key: RankKey) -> None:

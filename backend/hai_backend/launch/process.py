@@ -61,8 +61,10 @@ class ProcessLauncher:
             if rank.key not in self._agents and not self._adopt(rank.key):
                 await self._start_or_say(rank)
 
-    async def kill(self, key: RankKey, node: str = "", *, preempted: bool = False) -> None:
-        """See Launcher."""
+    async def kill(
+        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+    ) -> None:
+        """See Launcher. What runs here is to be seen here."""
         if key not in self._agents and not self._adopt(key):
             self._clear(key)
         elif (pidfd := self._agents[key]) != _LEAVING:

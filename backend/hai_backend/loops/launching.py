@@ -24,6 +24,7 @@ from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import relaunch
+from hai_backend.tasks.instructions import KillRanks
 
 log = structlog.get_logger(__name__)
 
@@ -95,21 +96,20 @@ class Launching:
         wanted: set[RankKey] = set()
         for task in list(self._ledger.unfinished().values()):
             wanted.update(_keys(task))
-            await self._adopt_task(task, keys)
+            self._adopt_task(task, keys)
         for key in keys - wanted:
             log.warning("ending a rank that no task wants", rank=str(key))
             await self._launcher.kill(key)
 
-    async def _adopt_task(self, task: Task, keys: frozenset[RankKey]) -> None:
+    def _adopt_task(self, task: Task, keys: frozenset[RankKey]) -> None:
         launch = relaunch(task)
         if launch is not None:
             self._performer.perform(task, launch)
-        started_again = set(launch.ranks) if launch else set()
-        for key in _keys(task):
-            if (
-                key not in keys and key.rank not in started_again
-            ):  # the launcher says when it is sure
-                await self._launcher.kill(key, _node_of(task, key))
+        started_again = launch.ranks if launch else ()
+        missing = [key for key in _keys(task) if key not in keys and key.rank not in started_again]
+        if missing:  # the launcher says when it is sure
+            ranks = tuple(key.rank for key in missing)
+            self._performer.perform(task, KillRanks(missing[0].run, ranks))
 
     async def _lose(self, node: Node) -> None:
         for task in list(self._ledger.unfinished().values()):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -18,6 +19,7 @@ from hai_backend.loops.hub import Hub
 from hai_backend.loops.placing import gpus_of
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import instructions as do
+from hai_backend.tasks.moves import may_run
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +31,7 @@ class Applier(Protocol):
 
 Mint = Callable[[RankKey], str]  # makes the token of a rank
 FindNode = Callable[[str], Node | None]
+Work = Callable[[], Awaitable[None]]
 Describe = Callable[[Task], Awaitable[RunRequest]]  # raises HaiError when it may not be launched
 
 
@@ -60,9 +63,9 @@ class Performer:
         """Do it, or begin to; never blocks, never raises."""
         match instruction:
             case do.Launch(run=run, ranks=ranks):
-                self._begin(task.id, self._launch(task, run, ranks))
+                self._begin(task.id, partial(self._launch, task, run, ranks))
             case do.KillRanks(run=run, ranks=ranks):
-                self._begin(task.id, self._kill(task, run, ranks))
+                self._begin(task.id, partial(self._kill, task, run, ranks))
             case do.TellGo():
                 self._hub.tell(task.id, instruction.run, instruction.ranks, go(task))
             case do.TellSuspend():
@@ -85,15 +88,15 @@ class Performer:
     ) -> None:
         self._hub.tell(task.id, to.run, to.ranks, message)
 
-    def _begin(self, task_id: int, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, task_id: int, work: Work) -> None:
         running = asyncio.ensure_future(self._in_order(task_id, work))
         self._work.add(running)
         running.add_done_callback(self._work.discard)
 
-    async def _in_order(self, task_id: int, work: Coroutine[Any, Any, None]) -> None:
+    async def _in_order(self, task_id: int, work: Work) -> None:
         async with self._order.setdefault(task_id, asyncio.Lock()):
             try:
-                await work
+                await work()
             except Exception:
                 log.exception(
                     "an instruction failed; it is derived again after a restart", task=task_id
@@ -121,9 +124,11 @@ class Performer:
     async def _kill(self, task: Task, run: int, ranks: tuple[int, ...]) -> None:
         assert task.run is not None
         preempted = bool(task.run.suspended_for)
-        for rank in ranks:
-            node = task.run.ranks[rank].node
-            await self._launcher.kill(RankKey(task.id, run, rank), node, preempted=preempted)
+        for index in ranks:
+            rank, key = task.run.ranks[index], RankKey(task.id, run, index)
+            await self._launcher.kill(
+                key, rank.node, ran=may_run(task.run, rank), preempted=preempted
+            )
 
     def forget(self, task: Task) -> None:
         """The task is finished."""

@@ -6,17 +6,13 @@ from hai_backend.domain.task import RankState, RunState, Task, TaskState
 from hai_backend.tasks.instructions import Instruction, Launch, TellEnd, TellGo, TellSuspend
 from hai_backend.tasks.limits import DEFAULTS, Limits
 
-_UNATTACHED = (RankState.CREATED, RankState.BUILDING)
-
 
 def relaunch(task: Task) -> Launch | None:
-    """Ranks whose agents may never have been started. Starting one that exists changes nothing."""
+    """Ranks that may never have been made: their launch was interrupted. Starting one that exists changes nothing."""
     run = task.run
-    if task.state is not TaskState.RUNNING or run is None:
+    if task.state is not TaskState.RUNNING or run is None or run.state is not RunState.CREATED:
         return None
-    if run.state not in (RunState.CREATED, RunState.BUILDING):
-        return None
-    ranks = tuple(r.index for r in run.ranks if r.state in _UNATTACHED)
+    ranks = tuple(r.index for r in run.ranks if r.state is RankState.CREATED)
     return Launch(run.number, ranks) if ranks else None
 
 

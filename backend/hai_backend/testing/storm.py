@@ -34,6 +34,7 @@ from hai_backend.testing.virtual import LoopTimers, run_virtually
 _KINDS = ("pods", "configmaps", "secrets", "services", "ingresses", "networkpolicies")
 _STORM_SECONDS = 600.0
 _CALM_SECONDS = 3_000.0
+_HANDS = 4  # pods that are deleted by force while no server is there, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Weather:
     faults: float  # part of the requests that meet one
     mishap_seconds: float  # between losses of nodes, ends of streams …
     restart_seconds: float  # between deaths of the server
+    stop_seconds: float  # that pods take to end when they are deleted
+    linger_seconds: float  # that programs run on after their pod was deleted by force
 
     @staticmethod
     def of(seed: int) -> Weather:
@@ -56,6 +59,8 @@ class Weather:
             faults=random.uniform(0.0, 0.15),
             mishap_seconds=random.uniform(6.0, 40.0),
             restart_seconds=random.uniform(15.0, 200.0),
+            stop_seconds=random.uniform(0.0, 5.0),
+            linger_seconds=random.uniform(10.0, 50.0),
         )
 
 
@@ -82,24 +87,28 @@ class Storm:
         ) as cluster:
             crowd = Crowd(cluster, lambda: self._server, Random(self._seed + 1), self._tell)
             self._cluster, self._crowd = cluster, crowd
+            crowd.kubelet.stop_seconds = self._weather.stop_seconds
+            crowd.kubelet.linger_seconds = self._weather.linger_seconds
             await self._start()
             await self._submit()
             with Chaos(
                 cluster, self._seed, self._weather.faults, self._weather.mishap_seconds
             ) as chaos:
-                await self._storm()
+                await self._storm(chaos)
             self.story += [f"{at:.0f} {what}" for at, what in chaos.story]
             await self._calm()
             await crowd.close()
             await self._die()
 
-    async def _storm(self) -> None:
+    async def _storm(self, chaos: Chaos) -> None:
         until = self._now() + _STORM_SECONDS
         while (left := until - self._now()) > 0:
             wait = self._random.expovariate(1 / self._weather.restart_seconds)
             await asyncio.sleep(min(wait, left))
             await self._amid_something()
             await self._die()
+            for _ in range(self._random.randint(0, _HANDS)):
+                chaos.delete_by_force()
             await asyncio.sleep(self._random.uniform(0.0, 15.0))
             await self._start()
 
@@ -173,7 +182,7 @@ def main(first: int, count: int) -> int:
             Storm(seed).run()
         except Exception as error:
             wrong += 1
-            print(f"seed {seed}: {error!r}", flush=True)
+            print(f"seed {seed}: {error.__cause__ or error!r}", flush=True)
     print(f"{count} storms, {wrong} went wrong")
     return wrong
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hai_backend.auth.directory import Directory
@@ -76,6 +77,33 @@ async def test_after_a_restart_ranks_are_adopted_relaunched_or_reported(world: W
     assert run.stop_code & StopCode.NODE_FAILURE
     assert set(again.launcher.ranks) == {RankKey(alive, 1, 0)}  # the unknown one was ended
     await again.stop()
+
+
+async def test_after_a_restart_the_launcher_hears_what_may_run_unseen(world: World) -> None:
+    runs, ended = await running(world, "runs", nodes=1), await running(world, "ended", nodes=1)
+    await world.ledger.apply(ended, ev.ProgramExited(1, 0, 0, "", False))
+    again = World(world.store, Remembering(world.launcher.nodes))
+    await again.start()
+    await again.until(lambda: len(again.launcher.asked) == 2)  # type: ignore[attr-defined]
+    assert again.launcher.asked == {  # type: ignore[attr-defined]
+        RankKey(runs, 1, 0): True,
+        RankKey(ended, 1, 0): False,
+    }
+    await again.stop()
+
+
+class Remembering(FakeLauncher):
+    """What it was asked to kill, and whether that may run."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        super().__init__(nodes)
+        self.asked: dict[RankKey, bool] = {}
+
+    async def kill(
+        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+    ) -> None:
+        self.asked[key] = ran
+        await super().kill(key, node, ran=ran, preempted=preempted)
 
 
 async def test_a_run_that_was_placed_but_never_launched_is_launched_after_the_restart(

@@ -87,10 +87,12 @@ class KubernetesLauncher:
         finally:
             self._do(self._ranks.made(run))
 
-    async def kill(self, key: RankKey, node: str = "", *, preempted: bool = False) -> None:
+    async def kill(
+        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+    ) -> None:
         """See Launcher."""
         await self._begun.wait()
-        self._do(self._ranks.kill(key, node, preempted=preempted))
+        self._do(self._ranks.kill(key, node, ran=ran, preempted=preempted))
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""

@@ -130,6 +130,7 @@ class Ranks:
         rank.leaving, rank.ran = rank.leaving or pod.leaving, rank.ran or pod.started
         self._judge(rank, pod, now)
         if pod.over:
+            rank.vanished = False
             return self._over(rank, now)
         self._mind(rank)
         if taken:
@@ -148,10 +149,10 @@ class Ranks:
             rank.trouble, rank.troubled_at = cause, now
             self._mind(rank)
 
-    def kill(self, key: RankKey, node: str, *, preempted: bool) -> list[Do]:
-        """It shall end; also one of which nothing is known."""
+    def kill(self, key: RankKey, node: str, *, ran: bool = False, preempted: bool) -> list[Do]:
+        """It shall end; also one of which nothing is known here, but perhaps that it `ran`."""
         rank = self._ranks.get(key) or self._add(key, node)
-        rank.killed = True
+        rank.killed, rank.ran = True, rank.ran or ran
         self._mind(rank)
         return [End(key, rank.uid, preempted=preempted)] if rank.over_at is None else []
 
@@ -199,9 +200,9 @@ class Ranks:
         return [End(rank.key, rank.uid)]
 
     def _vanish(self, rank: _Rank, now: float) -> list[Do]:
-        """Of pods that we end the API server keeps the object until the kubelet confirms it."""
+        """The last word of a kubelet comes before the object goes; where it is dead, we ended the pod by force."""
         if rank.over_at is None:
-            rank.vanished = rank.ran and not rank.killed
+            rank.vanished = rank.ran and rank.forced_at == -math.inf
         return self._over(rank, now)
 
     def _over(self, rank: _Rank, now: float) -> list[Do]:

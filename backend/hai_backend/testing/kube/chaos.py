@@ -1,4 +1,4 @@
-"""Everything that may befall a cluster, by one seed: requests, streams, windows, nodes.
+"""Everything that may befall a cluster, by one seed: requests, streams, windows, nodes, foreign hands.
 
     with Chaos(cluster, seed=17):
         await cluster.advance(600)
@@ -55,9 +55,17 @@ class Chaos:
             self._expire,
             self._lose_node,
             self._find_node,
+            self._delete_by_force,
         ]
-        self.story.append((self._cluster.timers.now(), self._random.choice(mishaps)()))
+        self._tell(self._random.choice(mishaps)())
         self._next()
+
+    def delete_by_force(self) -> None:
+        """Somebody deletes a pod with --force --grace-period=0, now."""
+        self._tell(self._delete_by_force())
+
+    def _tell(self, what: str) -> None:
+        self.story.append((self._cluster.timers.now(), what))
 
     def _end_watches(self) -> str:
         self._cluster.watch_faults.end()
@@ -94,6 +102,16 @@ class Chaos:
         name = self._random.choice(sorted(self._lost))
         self._heal(name)
         return f"{name} is back"
+
+    def _delete_by_force(self) -> str:
+        """People do so most often with what does not end."""
+        api = self._cluster.api
+        pods = sorted(api.store.everything(api.resources["pods"]), key=lambda pod: pod.key)
+        if not pods:
+            return "there is no pod to delete"
+        pod = self._random.choice([pod for pod in pods if pod.deleting] or pods)
+        api.deletes.end(pod, grace=0)
+        return f"{pod.name} is deleted by force"
 
     def _heal(self, name: str) -> None:
         self._lost.discard(name)

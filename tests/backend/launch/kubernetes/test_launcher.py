@@ -215,6 +215,63 @@ async def test_pods_of_another_installation_are_not_ours() -> None:
         await ours.launcher.close()
 
 
+def force(it: There, name: str) -> None:
+    """Somebody says kubectl delete pod --force --grace-period=0."""
+    api = it.cluster.api
+    pod = api.get("pods", "default", name)
+    assert pod is not None
+    api.deletes.end(pod, grace=0)
+
+
+@story
+async def test_what_was_deleted_by_force_while_no_server_was_there_is_gone_when_nothing_runs() -> (
+    None
+):
+    async with there() as it:
+        it.kubelet.linger_seconds = 20.0  # type: ignore[attr-defined]
+        one = await it.watch()
+        await one.launcher.start([rank(0)])
+        await one.launcher.close()
+        force(it, "hai-7-1-0")
+        two, began = await it.watch(), asyncio.get_running_loop().time()
+        await two.launcher.kill(RankKey(7, 1, 0), "n0", ran=True)
+        assert it.kubelet.pods
+        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert not it.kubelet.pods
+        assert asyncio.get_running_loop().time() - began < 70
+        await it.until(lambda: it.left() == [])
+
+
+@story
+async def test_what_a_kubelet_has_ended_while_no_server_was_there_is_gone_at_once() -> None:
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0)])
+        await one.launcher.close()
+        it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
+        two, began = await it.watch(), asyncio.get_running_loop().time()
+        await two.launcher.kill(RankKey(7, 1, 0), "n0", ran=True)
+        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert asyncio.get_running_loop().time() - began < 1
+
+
+@story
+async def test_what_hangs_on_a_node_that_has_just_died_may_run_on_when_somebody_deletes_it() -> (
+    None
+):
+    """It is preempted, its kubelet does not answer, nobody knows yet that the node is cut off."""
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0)])
+        it.cluster.machines.partition("n0")
+        began = asyncio.get_running_loop().time()
+        await one.launcher.kill(RankKey(7, 1, 0), "n0")
+        await asyncio.sleep(3)
+        force(it, "hai-7-1-0")
+        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        assert asyncio.get_running_loop().time() - began > SETTINGS.fence_after
+
+
 ONCE = [
     pytest.param(Answer(503), id="unavailable"),
     pytest.param(Answer(429), id="throttled"),

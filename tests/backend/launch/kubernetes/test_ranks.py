@@ -40,10 +40,19 @@ def test_a_pod_that_is_over_is_a_rank_that_is_gone(ranks: Ranks) -> None:
     assert ranks.keys() == frozenset()
 
 
-def test_a_pod_that_we_ended_and_that_vanishes_is_a_rank_that_is_gone(ranks: Ranks) -> None:
+def test_a_pod_that_we_ended_is_gone_when_its_kubelet_says_so(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
     ranks.kill(KEY, "n1", preempted=False)
-    assert ranks.pod("u1", None, 2.0) == GONE
+    assert ranks.pod("u1", replace(OVER, leaving=True), 2.0) == GONE
+    assert ranks.pod("u1", None, 2.0) == []
+
+
+def test_the_last_word_counts_also_when_it_comes_late(ranks: Ranks) -> None:
+    """The answer to our request was faster than the watch."""
+    ranks.pod("u1", POD, 1.0)
+    ranks.kill(KEY, "n1", preempted=False)
+    assert ranks.missing(KEY, 2.0) == []
+    assert ranks.pod("u1", OVER, 3.0) == GONE
 
 
 def test_a_pod_that_never_ran_and_vanishes_is_a_rank_that_is_gone(ranks: Ranks) -> None:
@@ -51,9 +60,14 @@ def test_a_pod_that_never_ran_and_vanishes_is_a_rank_that_is_gone(ranks: Ranks) 
     assert ranks.pod("u1", None, 2.0) == GONE
 
 
-def test_a_pod_that_vanishes_without_a_last_word_may_still_run(ranks: Ranks) -> None:
+@pytest.mark.parametrize(
+    "killed", [pytest.param(True, id="we end it"), pytest.param(False, id="it runs")]
+)
+def test_a_pod_that_vanishes_without_a_last_word_may_still_run(ranks: Ranks, killed: bool) -> None:
     """A forced deletion: the object goes at once, its containers later."""
     ranks.pod("u1", POD, 1.0)
+    if killed:
+        ranks.kill(KEY, "n1", preempted=False)
     assert ranks.pod("u1", None, 2.0) == []
     assert ranks.kill(KEY, "n1", preempted=False) == []
     assert ranks.due() == 8.0
@@ -209,6 +223,33 @@ def test_what_a_server_finds_missing_on_a_silent_node_waits_for_the_fence(ranks:
     ranks.kill(KEY, "n1", preempted=False)
     assert ranks.missing(KEY, 11.0) == []
     assert ranks.tick(120.0) == GONE
+
+
+UNSEEN = [  # whether it may run, what is known of its node, when it is believed to be gone
+    pytest.param(True, WELL, 7.0, id="it may run"),
+    pytest.param(True, SILENT, 110.0, id="it may run on a node that is silent"),
+    pytest.param(True, None, 1.0, id="it may run, but its node was removed"),
+    pytest.param(False, WELL, 1.0, id="it was never made, or has ended"),
+]
+
+
+@pytest.mark.parametrize(("ran", "node", "gone_at"), UNSEEN)
+def test_a_rank_that_a_server_never_saw_is_gone_when_nothing_of_it_can_run(
+    ran: bool, node: NodeSeen | None, gone_at: float
+) -> None:
+    """The server was started again, and there is no pod of what the store knows."""
+    ranks = Ranks(Nodes(PATIENCE), PATIENCE)
+    ranks.node("n1", node, 0.0)
+    assert ranks.kill(KEY, "n1", ran=ran, preempted=False) == [End(KEY)]
+    done = ranks.missing(KEY, 1.0)
+    assert done == ([] if gone_at > 1.0 else GONE)
+    assert done or ranks.due() == gone_at
+    assert done or ranks.tick(gone_at) == GONE
+
+
+def test_a_pod_that_is_over_is_gone_at_once_whatever_the_store_knows(ranks: Ranks) -> None:
+    assert ranks.kill(KEY, "n1", ran=True, preempted=False) == [End(KEY)]
+    assert ranks.pod("u1", OVER, 1.0) == GONE
 
 
 # The nodes themselves.

@@ -21,12 +21,22 @@ _KILLED = 137
 
 
 class InstantKubelet(Runtime):
-    """`starts`: pods run as soon as they are bound. `stop_seconds`: how long a pod takes to leave; None: its grace."""
+    """`starts`: pods run as soon as they are bound. `stop_seconds`: how long a pod takes to leave; None: its grace.
 
-    def __init__(self, api: Api, starts: bool = True, stop_seconds: float | None = 0.0) -> None:
+    `linger_seconds`: how long containers run on after their pod was deleted by force.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        starts: bool = True,
+        stop_seconds: float | None = 0.0,
+        linger_seconds: float = 0.0,
+    ) -> None:
         super().__init__(api)
         self.starts = starts
         self.stop_seconds = stop_seconds
+        self.linger_seconds = linger_seconds
         self.logs: dict[str, bytes] = {}  # by the pod's name
 
     def start(self, pod: Stored) -> None:
@@ -76,7 +86,10 @@ class InstantKubelet(Runtime):
 
     def forget(self, local: LocalPod) -> None:
         local.stopping = True
-        self.drop(local)
+        if self.linger_seconds and not self.settled(local):
+            self.api.timers.call_later(self.linger_seconds, lambda: self.drop(local))
+        else:
+            self.drop(local)
 
     def crash(self, node: str) -> None:
         for local in self.on(node):
