@@ -89,6 +89,7 @@ def test_a_run(run: SchedTask, level: Priority, guard: Guard, merit: float, last
     [
         pytest.param(0.0, 1700000651.5929728, 1700001560.2182925, id="large, rounded down"),
         pytest.param(9604.251300066539, 31.84148808967565, 63.10682188770933, id="small, rounded up"),
+        pytest.param(0.0, nextafter(30.0, inf), 60.0, id="of the first bin, rounded down"),
         pytest.param(STARTS[-2], NOW, NOW, id="the last bin but one"),
         pytest.param(STARTS[-1], NOW, NOW, id="the last bin"),
     ],

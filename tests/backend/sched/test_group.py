@@ -210,6 +210,12 @@ def test_an_ending_before_its_beginning_is_not_learned() -> None:
     assert board.snapshot().endings == ()
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_an_ending_at_once_is_learned(seconds: float) -> None:
+    ending = replace(QUICK[0], seconds=seconds)
+    assert board_of(snap(endings=(ending,))).snapshot().endings == (ending,)
+
+
 def test_a_board_tells_why_one_task_waits() -> None:
     board = board_of(
         snap(nodes(1), *busy(1), queued(1), queued(2, -1), queued(3, held=True), Group("default"))
@@ -373,6 +379,17 @@ def test_learning_is_due_at_its_moment_and_not_before() -> None:
             board.see(busy(1), (), at)
             board.decide(at)
         assert places(board) == order
+
+
+def test_who_comes_just_before_a_lesson_is_ranked_by_it() -> None:
+    tasks = [queued(1), queued(2, user="v", name="quick")]
+    board = board_of(snap(nodes(1), *busy(1), *tasks), LEARNED)
+    board.learn(QUICK)
+    due = NOW + LEARNED.relearn_seconds * stagger("default")
+    for changed in (tasks, busy(1), busy(1)):
+        board.see(changed, (), due)
+        board.decide(due)
+    assert places(board) == [2, 1]
 
 
 def test_a_board_that_was_shown_nothing_knows_nothing() -> None:

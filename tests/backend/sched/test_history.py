@@ -174,7 +174,7 @@ def test_bins_grow_by_one_ratio() -> None:
 def test_what_remains_is_read_off_the_curve(age: float, share: float, expected: float) -> None:
     """Nine of ten end in the first 30 s, nine of ten of the others in the next 9 s, and so on."""
     beyond = tuple(0.1**i for i in range(1, BINS + 1))
-    curve = Curve((0.9,) * BINS, beyond, (0.0,) * BINS, (), 0)
+    curve = Curve((0.9,) * BINS, beyond, (), 0)
     assert curve.remaining(age, share) == pytest.approx(expected)
 
 
@@ -190,6 +190,13 @@ def test_hazards_lean_on_coarser_ones_with_the_weight_of_ten_endings() -> None:
     assert everybody.hazards[0] == pytest.approx((30 + 10 * prior) / 40)
     assert everybody.hazards[1] == pytest.approx(prior)
     assert everybody.kind == ()
+
+
+def test_who_outlives_all_others_still_has_a_rank() -> None:
+    """Of very many tasks all end in the first bin."""
+    curve = learned(*[10.0] * 100_000).curve(LIKE)
+    assert curve.hazards[0] == 0.999999
+    assert all(0 < index < inf for index in every_index(curve))
 
 
 def test_curves_are_drawn_anew_a_few_at_a_time_coarse_ones_first() -> None:

@@ -126,6 +126,8 @@ PARTS = [
     case(shares(2, queued(1, 2, user="v")), start(1, "n01 n02"), says="task 1: user group u v holds 3 of 2",
          id="above the limit together"),
     case(shares(3, queued(1, 2, user="v")), start(1, "n01 n02"), id="at the limit"),
+    case(shares(2, queued(1, user="w"), queued(2, user="v")), start(1, "n01"), start(2, "n02"),
+         id="at the limit, and one of others starts"),
     case(shares(None, queued(1, 2, user="v")), start(1, "n01 n02"), id="without a limit"),
     case(shares(0, queued(1, user="w")), start(1, "n01"), id="not a member"),
     case(shares(1, queued(1, user="v", group="g"), node("a", group="g")), start(1, "a"), id="in another group"),

@@ -80,9 +80,10 @@ def test_nodes(snapshot: Snapshot, expected: NodeNumbers) -> None:
 
 def test_quota_and_reservation() -> None:
     rows = [quota("u", NORMAL, 3), quota("u", AUTO, 4)]
-    parts = [running(8, "n00", user="u"), running(9, "n01", HIGH, user="u"), queued(1, 3, user="u")]
-    said = found(snap(nodes(3), *rows, *parts, queued(2, 2, created_at=NOW - 5000)))
-    assert said.quota == (QuotaUse(NORMAL, 3, 1, 4), QuotaUse(AUTO, 4, 2, 5))
+    runs = [running(8, "n00", user="u"), running(9, "n01 n02", HIGH, user="u")]
+    tasks = [queued(1, 3, user="u"), queued(2, 2, created_at=NOW - 5000)]
+    said = found(snap(nodes(4), *rows, *runs, *tasks))
+    assert said.quota == (QuotaUse(NORMAL, 3, 1, 4), QuotaUse(AUTO, 4, 3, 6))
     assert said.reserved_for == 2
 
 
