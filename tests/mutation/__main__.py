@@ -27,10 +27,8 @@ Row = dict[str, str]
 
 def main() -> int:
     wanted = _arguments()
-    everything = [
-        m for name, path in trial.SOURCES.items() for m in mutants(name, path.read_text())
-    ]
-    same = _equivalents()
+    everything = all_mutants()
+    same = equivalents()
     if unknown := same.keys() - {mutant.name for mutant in everything}:
         sys.exit(f"no mutant in {_EQUIVALENT.name} is called\n  " + "\n  ".join(sorted(unknown)))
     rows = []
@@ -53,7 +51,12 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _equivalents() -> dict[str, str]:
+def all_mutants() -> list[Mutant]:
+    """Of the scheduler as it is now."""
+    return [m for name, path in trial.SOURCES.items() for m in mutants(name, path.read_text())]
+
+
+def equivalents() -> dict[str, str]:
     """Mutants that change nothing which anybody could see; the reason is indented."""
     found: dict[str, str] = {}
     name = ""

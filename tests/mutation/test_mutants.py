@@ -6,6 +6,7 @@ from types import FunctionType
 
 import pytest
 
+from tests.mutation.__main__ import all_mutants, equivalents
 from tests.mutation.mutants import compiled, mutants
 
 _SAMPLE = '''
@@ -87,3 +88,10 @@ def test_equal_errors_of_one_line_are_told_apart() -> None:
         "m: 1 becomes 2 in `x = f(1, 1)`",
         "m: 1 becomes 2 in `x = f(1, 1)` #2",
     )
+
+
+def test_what_is_listed_as_equal_is_still_there() -> None:
+    """Else its line has changed: name the new one in equivalent.txt if it is equal, too, or strike it."""
+    stale = equivalents().keys() - {mutant.name for mutant in all_mutants()}
+    assert sorted(stale) == []
+    assert all(equivalents().values())
