@@ -7,24 +7,21 @@ lies in `incoming` as `<digest>.part`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
 
 from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.workspace import DIGEST_BYTES, Chunk
-from hai_backend.workspaces.contents import copy_range, digest_of, opened, write_back
+from hai_backend.workspaces import assembling
+from hai_backend.workspaces.contents import digest_of, opened
 from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.running import Place, Running
 
 CHUNK_BYTES = 2 << 20
-RUN_BYTES = 16 << 20
 _SOME = 500  # in one question
-_SOURCES = """SELECT n.digest, n.place, n.size, o.file, o.place FROM chunks n JOIN chunks o
-    ON o.digest = n.digest AND o.have = 1 AND o.file != n.file AND o.size = n.size
-    WHERE n.file = ? AND n.have = 0 GROUP BY n.place ORDER BY n.place"""
 _HAVE = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
 
 
@@ -54,79 +51,15 @@ def begin(files: Files, file: bytes) -> bool:
     return begun
 
 
-def gather(files: Files, file: bytes) -> list[bytes]:
-    """Copy what is here already; answers the digests of the chunks that are not."""
-    name = part_of(file)
-    files.incoming.write_at(name, ())
-    rows = files.index.rows(_SOURCES, (file,))
-    for source in sorted({row[3] for row in rows}):
-        _copy(files, file, source, [row for row in rows if row[3] == source])
-    missing = files.index.rows(
-        "SELECT DISTINCT digest FROM chunks WHERE file = ? AND have = 0", (file,)
-    )
-    return [row[0] for row in missing]
+def missing(files: Files, file: bytes) -> list[bytes]:
+    """Digests of its chunks that are nowhere here; the others are put together at the end."""
+    files.incoming.write_at(part_of(file), ())
+    return assembling.missing(files, file)
 
 
-def here(files: Files, file: bytes) -> int:
-    """How many chunks of a file that is put together are here."""
-    query = "SELECT COUNT(*) FROM chunks WHERE file = ? AND have = 1"
-    return int(files.index.rows(query, (file,))[0][0])
-
-
-def _copy(
-    files: Files, file: bytes, source: bytes, rows: list[tuple[bytes, int, int, bytes, int]]
-) -> None:
-    found = files.find(source)
-    if found is None:
-        return
-    target = os.open(part_of(file), os.O_WRONLY | os.O_NOFOLLOW, dir_fd=files.incoming.folder)
-    with opened(found), opened(target):
-        for place, begin, size in runs((place, begin, size) for _, place, size, _, begin in rows):
-            copy_range(found, begin, target, place, size)
-            write_back(target, place, size)
-    with files.index.transaction() as db:
-        db.executemany(_HAVE, ((digest, file, place) for digest, place, *_ in rows))
-
-
-def runs(parts: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Neighbours in both files are one part, up to a size that the disk writes while the next one is copied."""
-    place = begin = size = 0
-    for at, source, more in parts:
-        if (at, source) != (place + size, begin + size) or size >= RUN_BYTES:
-            if size:
-                yield place, begin, size
-            place, begin, size = at, source, 0
-        size += more
-    if size:
-        yield place, begin, size
-
-
-class Running:
-    """The digest of a file that nobody has begun before and whose chunks come one behind the other, as they do in a
-    first push: what was hashed on its way to the disk is not read again."""
-
-    def __init__(self) -> None:
-        self._hash = blake3()
-        self.place = 0
-
-    def take(self, place: int, content: memoryview) -> None:
-        """These bytes were written there."""
-        if place == self.place:
-            self._hash.update(content)
-            self.place += len(content)
-
-    def is_whole(self, digest: bytes, size: int) -> bool:
-        """Whether all of the file has come so, and is what it should be."""
-        return self.place == size and self._hash.digest() == digest
-
-
-class Place(NamedTuple):
-    """Where a chunk is wanted."""
-
-    file: bytes
-    place: int
-    digest: bytes
-    size: int
+def count(files: Files, file: bytes) -> int:
+    """How many chunks a file has."""
+    return int(files.index.rows("SELECT COUNT(*) FROM chunks WHERE file = ?", (file,))[0][0])
 
 
 def places(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> list[Place]:
@@ -167,21 +100,41 @@ def receive(
     running: Mapping[bytes, Running],
 ) -> None:
     """Chunks go to every place that wants them."""
+    written: list[Place] = []
     for file, wanted in groupby(places, key=attrgetter("file")):
-        parts = [(each.place, contents[each.digest]) for each in wanted]
-        files.incoming.write_at(part_of(file), parts)
-        if (digest := running.get(file)) is not None:
-            for place, content in parts:
-                digest.take(place, content)
-    if places:
+        rest = list(wanted)
+        if file in running:
+            rest = running[file].take(rest, contents)
+            written += running[file].written()
+        if rest:
+            parts = ((each.place, contents[each.digest]) for each in rest)
+            files.incoming.write_at(part_of(file), parts)
+            written += rest
+    _note_written(files, written)
+
+
+def finish(files: Files, running: Running) -> None:
+    """What has arrived of a file is in it."""
+    try:
+        running.finish()
+    finally:
+        _note_written(files, running.written())
+
+
+def _note_written(files: Files, written: Sequence[Place]) -> None:
+    if written:
         with files.index.transaction() as db:
-            db.executemany(_HAVE, ((each.digest, each.file, each.place) for each in places))
+            db.executemany(_HAVE, ((each.digest, each.file, each.place) for each in written))
 
 
 def complete(files: Files, file: bytes, size: int, running: Running | None) -> None:
     """A file that lacks no chunk gets its name. Raises Conflict when its chunks do not make it."""
     name = part_of(file)
+    if running is not None:
+        finish(files, running)
     if _lacks(files, file):
+        running = assembling.assemble(files, file, name)
+    if running is None and _lacks(files, file):
         return
     with opened(files.incoming.open(name)) as made:
         known = running is not None and running.is_whole(file, size)

@@ -86,9 +86,13 @@ class Store:
 
     def write_at(self, name: str, parts: Iterable[tuple[int, memoryview]]) -> None:
         """Parts of a file that is being put together, by place; neighbours are written at once."""
-        with opened(os.open(name, CREATE, 0o644, dir_fd=self.folder)) as file:
+        with opened(self.create(name)) as file:
             for place, data in _neighbours(parts):
                 _write_at(file, place, data)
+
+    def create(self, name: str) -> int:
+        """A file to write to; what is in it stays."""
+        return os.open(name, CREATE, 0o644, dir_fd=self.folder)
 
     def open(self, name: str) -> int:
         return os.open(name, _READ, dir_fd=self.folder)
@@ -189,12 +193,13 @@ def _write_at(file: int, place: int, run: list[memoryview]) -> None:
     written = os.pwritev(file, run, place)
     for data in run:
         if written < len(data):
-            _write_rest(file, place + written, data[written:])
+            write_all_at(file, place + written, data[written:])
         place += len(data)
         written = max(0, written - len(data))
 
 
-def _write_rest(file: int, place: int, data: memoryview) -> None:
+def write_all_at(file: int, place: int, data: memoryview) -> None:
+    """All of it, wherever the file stands."""
     while data:
         written = os.pwrite(file, data, place)
         place, data = place + written, data[written:]

@@ -16,11 +16,11 @@ from blake3 import blake3
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import EntryKind, Revision, joined, target_problem
 from hai_backend.workspaces import applying, chunks, staging
-from hai_backend.workspaces.chunks import Running
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files, is_still
 from hai_backend.workspaces.folders import Folders
 from hai_backend.workspaces.laying import Laid
+from hai_backend.workspaces.running import Running
 from hai_backend.workspaces.staging import Author
 from hai_backend.workspaces.stats import Stat
 

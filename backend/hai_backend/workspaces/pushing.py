@@ -7,15 +7,17 @@ looked for in this workspace alone: what others have can be neither probed nor r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, folder_of
 from hai_backend.workspaces import applying, chunks, staging
-from hai_backend.workspaces.chunks import Running
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.preparing import Arrived, carry_out
 from hai_backend.workspaces.receiving import Piece, bad_contents, cut, verify
+from hai_backend.workspaces.running import Running
 from hai_backend.workspaces.staging import Author
 
 WHOLE_BYTES = 1 << 20  # larger files come in chunks
@@ -85,7 +87,8 @@ class Push:
         if file not in self._missing:
             return []
         if file not in self._recipes and not chunks.begin(self._files, file):
-            self._running[file] = Running()
+            name = chunks.part_of(file)
+            self._running[file] = Running(partial(self._files.incoming.create, name))
         place = chunks.note(self._files, file, self._recipes.get(file, 0), told)
         self._recipes[file] = place
         if not last:
@@ -93,8 +96,8 @@ class Push:
         if place != self._missing[file]:
             problem = f"its chunks have {place} bytes, its entry {self._missing[file]}"
             raise chunks.bad_recipe(file, problem)
-        missing = chunks.gather(self._files, file)
-        self.reused_chunks += chunks.here(self._files, file)
+        missing = chunks.missing(self._files, file)
+        self.reused_chunks += chunks.count(self._files, file) - len(missing)
         return missing
 
     def receive(self, pieces: Sequence[Piece]) -> int:
@@ -146,6 +149,9 @@ class Push:
 
     def close(self) -> None:
         """Forget what was wanted; what arrived stays for the next try."""
+        for running in self._running.values():
+            with suppress(OSError):  # a full disk: what is not in its file travels again
+                chunks.finish(self._files, running)
         self._laid.close()
         staging.forget(self._files.index, self._number)
 
