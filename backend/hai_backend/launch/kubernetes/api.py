@@ -44,6 +44,7 @@ _AT_ONCE = 48
 _ASK_SECONDS = 30.0
 _PAGE = 200
 _MERGE = "application/strategic-merge-patch+json"
+_OPERATIONS = "application/json-patch+json"
 
 
 class Api:
@@ -67,6 +68,21 @@ class Api:
         """Change some fields (lists by their merge keys). `part` is a sub-resource. Raises NotFound …"""
         path = self._path(kind, name) + (f"/{part}" if part else "")
         return await self._tried(Call("PATCH", path, body=change, form=_MERGE))
+
+    async def add(
+        self,
+        kind: str,
+        name: str,
+        field: str,
+        values: Mapping[str, Any],
+        *,
+        where: Mapping[str, str],
+    ) -> Body:
+        """Add to a table of an object that has all the labels `where`. Raises Refused when it has not, NotFound …"""
+        labels = [_operation("test", f"metadata/labels/{_escaped(n)}", v) for n, v in where.items()]
+        added = [_operation("add", f"{field}/{_escaped(n)}", v) for n, v in values.items()]
+        call = Call("PATCH", self._path(kind, name), body=[*labels, *added], form=_OPERATIONS)
+        return await self._tried(call)
 
     async def delete(
         self, kind: str, name: str, *, grace: int | None = None, uid: str = ""
@@ -182,6 +198,14 @@ class ApiSource:
 def _options(grace: int | None, uid: str) -> Body:
     made: Body = {"gracePeriodSeconds": grace} if grace is not None else {}
     return {**made, "preconditions": {"uid": uid}} if uid else made
+
+
+def _operation(what: str, path: str, value: Any) -> Body:
+    return {"op": what, "path": f"/{path}", "value": value}
+
+
+def _escaped(step: str) -> str:
+    return step.replace("~", "~0").replace("/", "~1")
 
 
 def _said(line: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 ApiError
 ├── AlreadyExists   it is there: look at it
 ├── NotFound        it is gone
+├── Taken           something that is not ours has the name: tell the user, leave it alone
 ├── Refused         never as it is: tell the user
 ├── Conflict        somebody was faster: again
 ├── Throttled       again, after `seconds`
@@ -31,6 +32,10 @@ class AlreadyExists(ApiError):
 
 
 class NotFound(ApiError):
+    pass
+
+
+class Taken(ApiError):
     pass
 
 

@@ -53,9 +53,9 @@ class KubernetesLauncher:
         self._api = Api(transport, cluster.namespace, random)
         self._nodes = Nodes(patience)
         self._ranks = Ranks(self._nodes, patience)
-        self._maker = Maker(self._api, cluster, self._made, self._not_made)
-        self._ender = Ender(self._api, options)
         self._sweeper = Sweeper(self._api, cluster, self._ranks.wanted)
+        self._maker = Maker(self._api, cluster, self._made, self._not_made, self._sweeper.owned)
+        self._ender = Ender(self._api, cluster, options)
         self._watching = Watching(
             *(self._api, cluster, options, random),
             nodes=self._nodes_changed,

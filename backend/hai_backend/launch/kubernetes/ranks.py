@@ -39,7 +39,7 @@ class End:
     """Delete the pod. `force`: its node is known to be dead, so nobody would confirm it."""
 
     key: RankKey
-    uid: str = ""  # empty: whatever has the name
+    uid: str = ""  # empty: nobody has seen it
     force: bool = False
     preempted: bool = False
 

@@ -14,8 +14,8 @@ from hai_backend.launch.manifests.names import (
     Manifest,
     label_value,
     metadata,
+    own_labels,
     owner_name,
-    rank_labels,
     selector,
 )
 from hai_backend.launch.manifests.services import is_published
@@ -34,7 +34,7 @@ def isolation(run: RunRequest, settings: ClusterSettings, owner_uid: str) -> Ite
         "kind": "NetworkPolicy",
         "metadata": metadata(owner_name(run.task_id, run.run), run, settings, owner_uid=owner_uid),
         "spec": {
-            "podSelector": {"matchLabels": {**selector(settings), **rank_labels(run)}},
+            "podSelector": {"matchLabels": own_labels(settings, run.task_id, run.run)},
             "policyTypes": ["Ingress"],
             "ingress": [{"from": [own]}, *([{"ports": ports}] if ports else [])],
         },

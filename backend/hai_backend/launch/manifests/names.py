@@ -60,9 +60,11 @@ def selector(settings: ClusterSettings) -> dict[str, str]:
     return {NAME: HAI_TASK, MANAGED_BY: HAI, INSTANCE: label_value(settings.instance)}
 
 
-def rank_labels(run: RunRequest, rank: int | None = None) -> dict[str, str]:
-    """Labels that tell a run's objects, or with `rank` that rank's, from all others of the installation."""
-    labels = {TASK: str(run.task_id), RUN: str(run.run)}
+def own_labels(
+    settings: ClusterSettings, task_id: int, run: int, rank: int | None = None
+) -> dict[str, str]:
+    """Labels that tell a run's objects, or with `rank` that rank's, from all others, also of other installations."""
+    labels = {**selector(settings), TASK: str(task_id), RUN: str(run)}
     return labels if rank is None else {**labels, RANK: str(rank)}
 
 
@@ -88,8 +90,7 @@ def metadata(
         "namespace": settings.namespace,
         "labels": {
             **settings.labels,
-            **selector(settings),
-            **rank_labels(run, rank),
+            **own_labels(settings, run.task_id, run.run, rank),
             USER: label_value(run.user),
         },
     }

@@ -14,9 +14,8 @@ from hai_backend.launch.manifests.names import (
     Manifest,
     label_value,
     metadata,
+    own_labels,
     owner_name,
-    rank_labels,
-    selector,
     service_name,
 )
 from hai_backend.launch.manifests.settings import ClusterSettings
@@ -32,7 +31,7 @@ def headless(run: RunRequest, settings: ClusterSettings, owner_uid: str) -> Mani
     spec = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
-        "selector": {**selector(settings), **rank_labels(run)},
+        "selector": own_labels(settings, run.task_id, run.run),
     }
     return _service(name, run, settings, owner_uid, spec)
 
@@ -77,7 +76,7 @@ def _to_rank_0(run: RunRequest, settings: ClusterSettings, service: ServiceReque
         port["nodePort"] = service.node_port
     return {
         "type": "NodePort" if service.type is ServiceType.TCP else "ClusterIP",
-        "selector": {**selector(settings), **rank_labels(run, 0)},
+        "selector": own_labels(settings, run.task_id, run.run, 0),
         "ports": [port],
     }
 
