@@ -12,7 +12,7 @@ from hai_backend.launch.kubernetes.api import Api
 from hai_backend.launch.kubernetes.belonging import is_ours
 from hai_backend.launch.kubernetes.errors import ApiError, NotFound, Refused, Throttled
 from hai_backend.launch.kubernetes.options import Options
-from hai_backend.launch.kubernetes.ranks import End, Run
+from hai_backend.launch.kubernetes.todo import End, Run
 from hai_backend.launch.kubernetes.watching import labels_text
 from hai_backend.launch.manifests.names import RUN, TASK, own_labels, owner_name, pod_name
 from hai_backend.launch.manifests.settings import ClusterSettings

@@ -24,7 +24,8 @@ from hai_backend.launch.kubernetes.making import Maker
 from hai_backend.launch.kubernetes.nodes import Nodes, Patience
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.kubernetes.pods import PodSeen
-from hai_backend.launch.kubernetes.ranks import Clean, Do, End, Ranks, Run, Say
+from hai_backend.launch.kubernetes.ranks import Ranks
+from hai_backend.launch.kubernetes.todo import Clean, Do, End, Run, Say
 from hai_backend.launch.kubernetes.transport import Transport
 from hai_backend.launch.kubernetes.watching import Warned, Watching
 from hai_backend.launch.manifests.settings import ClusterSettings

@@ -16,7 +16,7 @@ from hai_backend.launch.kubernetes.errors import (
     Refused,
     Taken,
 )
-from hai_backend.launch.kubernetes.ranks import Run
+from hai_backend.launch.kubernetes.todo import Run
 from hai_backend.launch.manifests.names import Manifest, key_of
 from hai_backend.launch.manifests.objects import objects, owner
 from hai_backend.launch.manifests.settings import ClusterSettings

@@ -1,7 +1,6 @@
 """What is known of each rank, and what follows from news of its pod or its node. Pure: time is an argument.
 
-A rank is there from the moment it is to be made until nothing of it can run any more. `Say`, `End` and `Clean` are what
-the launcher has to do; every one of them may be done twice.
+A rank is there from the moment it is to be made until nothing of it can run any more.
 """
 
 from __future__ import annotations
@@ -9,67 +8,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from hai_backend.launch.base import (
-    LauncherEvent,
-    LaunchFailed,
-    RankGone,
-    RankKey,
-    RankLeaving,
-)
-from hai_backend.launch.kubernetes.causes import Cause, Fault
+from hai_backend.launch.base import LaunchFailed, RankKey, RankLeaving
+from hai_backend.launch.kubernetes.causes import Cause
 from hai_backend.launch.kubernetes.nodes import Nodes, Patience
 from hai_backend.launch.kubernetes.pods import PodSeen
+from hai_backend.launch.kubernetes.rank import Rank
+from hai_backend.launch.kubernetes.todo import Clean, Do, End, Run, Say
 from hai_backend.watch.nodes import NodeSeen
-
-Run = tuple[int, int]  # task, number
-_FORCE_AGAIN = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Say:
-    """Tell the server."""
-
-    event: LauncherEvent
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Delete the pod. `force`: its node is known to be dead, so nobody would confirm it."""
-
-    key: RankKey
-    uid: str = ""  # empty: nobody has seen it
-    force: bool = False
-    preempted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Clean:
-    """The last rank is gone: delete the owner of the run's objects."""
-
-    run: Run
-
-
-Do = Say | End | Clean
-
-
-@dataclass(slots=True)
-class _Rank:
-    key: RankKey
-    node: str
-    uid: str = ""
-    killed: bool = False
-    leaving: bool = False
-    failure: LaunchFailed | None = None
-    trouble: Cause | None = None
-    troubled_at: float = 0.0
-    placed: bool = False  # the node has made room for it: warnings from before are settled
-    ran: bool = False
-    over_at: float | None = None  # nothing of it is to be seen
-    vanished: bool = False  # and no kubelet said that it has ended: somebody deleted it by force
-    why: str = ""
-    forced_at: float = -math.inf
 
 
 class Ranks:
@@ -78,7 +24,7 @@ class Ranks:
     def __init__(self, nodes: Nodes, patience: Patience) -> None:
         self._nodes = nodes
         self._patience = patience
-        self._ranks: dict[RankKey, _Rank] = {}
+        self._ranks: dict[RankKey, Rank] = {}
         self._runs: dict[Run, set[RankKey]] = defaultdict(set)
         self._made: set[Run] = set()  # now
         self._keys: dict[str, RankKey] = {}  # by uid
@@ -122,17 +68,11 @@ class Ranks:
         if pod.key is None:
             return []
         rank = self._ranks.get(pod.key) or self._add(pod.key, pod.node)
-        if rank.uid != pod.uid:
-            self._keys[pod.uid] = rank.key
-            rank.uid, rank.node, rank.over_at = pod.uid, pod.node or rank.node, None
-            rank.vanished = False
-        taken = pod.leaving and not (rank.leaving or rank.killed or pod.over)
-        rank.leaving, rank.ran = rank.leaving or pod.leaving, rank.ran or pod.started
-        self._judge(rank, pod, now)
-        if pod.over:
-            rank.vanished = False
-            return self._over(rank, now)
+        self._keys[pod.uid] = rank.key
+        taken = rank.take(pod, now)
         self._mind(rank)
+        if pod.over:
+            return [*self._look(rank, now)]
         if taken:
             return [Say(RankLeaving(rank.key, rank.why or "somebody deleted its pod"))]
         return self._give_up(rank) if rank.failure is not None and not rank.killed else []
@@ -145,8 +85,8 @@ class Ranks:
     def warned(self, uid: str, cause: Cause, now: float) -> None:
         """The cluster warns about a pod; `pod` takes it back when the pod gets on."""
         rank = self._ranks.get(self._keys.get(uid, RankKey(0, 0, 0)))
-        if rank is not None and not (rank.placed or rank.trouble or rank.over_at):
-            rank.trouble, rank.troubled_at = cause, now
+        if rank is not None:
+            rank.warned(cause, now)
             self._mind(rank)
 
     def kill(self, key: RankKey, node: str, *, ran: bool = False, preempted: bool) -> list[Do]:
@@ -172,62 +112,32 @@ class Ranks:
         """When time next changes something."""
         return min((self._due(self._ranks[key]) for key in self._open), default=math.inf)
 
-    def _add(self, key: RankKey, node: str) -> _Rank:
-        rank = self._ranks.setdefault(key, _Rank(key, node))
+    def _add(self, key: RankKey, node: str) -> Rank:
+        rank = self._ranks.setdefault(key, Rank(key, node))
         self._runs[key.task_id, key.run].add(key)
         return rank
 
-    def _judge(self, rank: _Rank, pod: PodSeen, now: float) -> None:
-        """What its cause means for the rank."""
-        cause = pod.cause
-        rank.placed = rank.placed or pod.placed
-        if rank.placed and (cause is None or cause.fault is not Fault.LATER):
-            rank.trouble = None
-        if pod.started or rank.leaving or rank.killed:
-            rank.trouble = None
-            rank.why = cause.words if cause is not None else rank.why
-        elif cause is not None and cause.fault in (Fault.TASK, Fault.ROOM):
-            unschedulable = cause.fault is Fault.ROOM
-            rank.failure = rank.failure or LaunchFailed(rank.key, cause.words, unschedulable)
-        elif cause is not None and cause.fault is Fault.LATER and rank.trouble is None:
-            rank.trouble, rank.troubled_at = cause, now
-        elif cause is not None:
-            rank.why = cause.words
-
-    def _give_up(self, rank: _Rank) -> list[Do]:
+    def _give_up(self, rank: Rank) -> list[Do]:
         rank.killed, rank.trouble = True, None
         self._mind(rank)
         return [End(rank.key, rank.uid)]
 
-    def _vanish(self, rank: _Rank, now: float) -> list[Do]:
-        """The last word of a kubelet comes before the object goes; where it is dead, we ended the pod by force."""
-        if rank.over_at is None:
-            rank.vanished = rank.ran and rank.forced_at == -math.inf
-        return self._over(rank, now)
-
-    def _over(self, rank: _Rank, now: float) -> list[Do]:
-        rank.over_at = now if rank.over_at is None else rank.over_at
+    def _vanish(self, rank: Rank, now: float) -> list[Do]:
+        rank.vanish(now)
         self._mind(rank)
         return [*self._look(rank, now)]
 
-    def _mind(self, rank: _Rank) -> None:
+    def _mind(self, rank: Rank) -> None:
         """Whether time alone may change something for it."""
-        ending = rank.killed or rank.leaving
-        if rank.over_at is not None or rank.trouble or (ending and self._nodes.away(rank.node)):
+        if rank.waits(self._nodes):
             self._open.add(rank.key)
         else:
             self._open.discard(rank.key)
 
-    def _due(self, rank: _Rank) -> float:
-        if rank.over_at is not None:
-            doubted = rank.vanished and rank.node in self._nodes
-            known_at = rank.over_at + (self._patience.vanished if doubted else 0.0)
-            return max(known_at, self._nodes.trusted_at(rank.node, rank.over_at))
-        if rank.trouble is not None:
-            return rank.troubled_at + self._patience.trouble
-        return max(self._nodes.trusted_at(rank.node, -math.inf), rank.forced_at + _FORCE_AGAIN)
+    def _due(self, rank: Rank) -> float:
+        return rank.due(self._nodes, self._patience)
 
-    def _look(self, rank: _Rank, now: float) -> Iterator[Do]:
+    def _look(self, rank: Rank, now: float) -> Iterator[Do]:
         if now < self._due(rank):
             return
         if rank.over_at is not None:
@@ -239,7 +149,7 @@ class Ranks:
             rank.forced_at = now
             yield End(rank.key, rank.uid, force=True)
 
-    def _depart(self, rank: _Rank) -> list[Do]:
+    def _depart(self, rank: Rank) -> list[Do]:
         """Nothing of it exists any more."""
         key = rank.key
         del self._ranks[key]
@@ -249,5 +159,5 @@ class Ranks:
         self._runs[run].discard(key)
         if not self._runs[run]:
             del self._runs[run]
-        said = Say(rank.failure or RankGone(key, rank.why))
+        said = Say(rank.end())
         return [said] if self.wanted(run) else [said, Clean(run)]
