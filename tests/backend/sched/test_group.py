@@ -80,6 +80,17 @@ def test_who_takes_the_ranks_back_stands_where_it_stood() -> None:
     assert places(board) == [1, 2, 3]
 
 
+def test_who_has_a_rank_left_reorders_those_who_come_later_too() -> None:
+    own = [queued(1, user="u"), queued(3, user="u", custom_rank=-1.0)]
+    gone = queued(4, user="u", custom_rank=-1.0)
+    board = board_of(snap(nodes(1), *busy(1), *own, queued(2), gone))
+    board.see([], [4], NOW)
+    board.decide(NOW)
+    board.see([queued(5, user="u", created_at=NOW - 2000)], (), NOW)
+    board.decide(NOW)
+    assert places(board) == [3, 5, 2, 1]
+
+
 def test_a_run_that_turns_up_ends_the_turn_of_its_user() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     other = running(9, "n00", since=SLICE)
@@ -185,6 +196,11 @@ def test_ranks_follow_what_was_learned_now_and_then_and_not_in_all_groups_at_onc
     found = {name: learns(name) for name in ("default", "g", "h", "x")}
     assert all(750 <= seconds <= 1270 for both in found.values() for seconds in both), found
     assert len({first for first, _ in found.values()}) > 2
+
+
+def test_groups_learn_at_64_moments_from_three_quarters_of_the_usual_time_on() -> None:
+    found = {stagger(f"group{i}") for i in range(1000)}
+    assert sorted(found) == [0.75 + i / 128 for i in range(64)]
 
 
 def test_the_first_pass_knows_all_endings() -> None:
@@ -309,18 +325,22 @@ def test_news_of_a_node_that_change_nothing_for_tasks_need_no_pass() -> None:
     assert board.snapshot().nodes[0].reason == "ok"
 
 
+@pytest.mark.parametrize("beside", [[], [8]], ids=["alone", "beside one of the group"])
 @pytest.mark.parametrize("level", [LOW, TOP])
-def test_a_moved_node_is_closed_and_opened_with_the_run_of_another_group(level: Priority) -> None:
+def test_a_moved_node_is_closed_and_opened_with_the_run_of_another_group(
+    level: Priority, beside: list[int]
+) -> None:
     closed, waits = node("a", group="other", cordoned=True), queued(1, group="other", user="u")
     opened_again = replace(closed, cordoned=False)
     for opened in (False, True):
-        board = board_of(snap(opened_again, running(9, "a", level, user="u"), waits))
+        own = [running(task, "a", level, group="other", user="u") for task in beside]
+        board = board_of(snap(opened_again, running(9, "a", level, user="u"), own, waits))
         board.see_nodes([closed])
         assert board.decide(NOW).decisions == ()
         if opened:
             board.see_nodes([opened_again])
             assert board.decide(NOW).decisions == ()
-        board.see([], [9], NOW)
+        board.see([], [9, *beside], NOW)
         assert [d.task for d in board.decide(NOW).decisions] == [1] * opened
 
 
@@ -347,6 +367,39 @@ def test_each_rank_is_promised_room_of_its_own() -> None:
     place = seating.place_of(1)
     assert place is not None
     assert [spot.name for spot in place.spots] == ["n00", "n01", "n01"]
+
+
+@pytest.mark.parametrize("gpu", [0, 4], ids=["a node", "a part"])
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [
+        pytest.param((1, 1), "n00", id="both for it"),
+        pytest.param((7, 1), "n01", id="for it before for another one"),
+        pytest.param((0, 1), "n01", id="for it before for nobody"),
+        pytest.param((7, 0), "n01", id="for nobody before for another one"),
+        pytest.param((7, 8), "n00", id="both for others"),
+    ],
+)
+def test_nodes_are_promised_to_whom_they_are_left_for(
+    claims: tuple[int, int], name: str, gpu: int
+) -> None:
+    left = [leaving(90 + i, f"n{i:02}", wanted_by=task, gpu=gpu) for i, task in enumerate(claims)]
+    packed = Group("default", packed=True)
+    seating = board_of(snap(packed, nodes(2, gpus=4), *left, queued(1, gpu=gpu))).seating(1)
+    assert seating is not None
+    place = seating.place_of(1)
+    assert place is not None
+    assert [spot.name for spot in place.spots] == [name]
+
+
+def test_a_run_that_weighs_next_to_nothing_ranks_as_it_did_when_it_waited() -> None:
+    """Of nodes that declare no cpus a cpu is the least part that there is."""
+    packed = Group("default", packed=True)
+    tasks = running(9, "n00", cpu=1, since=1000.0), queued(1, cpu=1, run_seconds=1000.0)
+    group = board_of(snap(packed, nodes(1), *tasks), LEARNED)._groups["default"]
+    worth = group.holders[9].worth
+    assert worth is not None
+    assert worth.merit == pytest.approx(group.waiting[1].merit * LEARNED.staying**2)
 
 
 def test_who_can_not_start_any_more_is_told_in_the_order_of_its_own_wait() -> None:

@@ -90,6 +90,12 @@ def test_a_curve_says_what_it_stands_on() -> None:
     assert (coarse.endings, coarse.kind) == (3, LIKE[1:])
 
 
+def test_a_curve_that_was_asked_before_is_the_same_curve() -> None:
+    asked, fresh = (learned(20.0, 30.0, 40.0).curve(LIKE) for _ in range(2))
+    assert asked.index(0) > 0
+    assert (asked, repr(asked)) == (fresh, repr(fresh))
+
+
 def test_two_endings_say_nothing() -> None:
     assert learned(20.0, 30.0).curve(LIKE) == History().curve(LIKE)
 

@@ -147,3 +147,9 @@ def test_rules(
 def test_parts_of_user_groups_come_first(row: ShareRow, words: str) -> None:
     state = snap(*BUSY, queued(1), queued(2, user="s"), row)
     assert found(state, ahead=(2, 99)).rules == {2: f"comes first within NORMAL: {words}"}
+
+
+@pytest.mark.parametrize("row", [share("u1 s", 9), share("u1 s", weight=1), share("x", 1)])
+def test_where_parts_are_alike_the_wait_counts(row: ShareRow) -> None:
+    state = snap(*BUSY, queued(1), queued(2, user="s", created_at=NOW - 2000), row)
+    assert found(state, ahead=(2,)).rules == {2: "submitted earlier"}

@@ -81,7 +81,8 @@ def test_a_run_takes_gives_notice_comes_back_and_goes() -> None:
     assert (spot.free, spot.soon, counts(found)) == ((2, 4, 2 * GB), (4, 8, 4 * GB), (2, 3))
     assert (run.wanted_by, spot.claim) == (7, 7)
     places.stay(run)
-    assert (spot.soon, counts(found), run.wanted_by) == ((2, 4, 2 * GB), (2, 2), 0)
+    assert (spot.soon, counts(found)) == ((2, 4, 2 * GB), (2, 2))
+    assert (run.wanted_by, spot.claim) == (0, 0)
     places.remove(run)
     assert (spot.free, spot.soon, counts(found)) == (spot.kind.size, spot.kind.size, (3, 3))
     assert (run.spots, spot.holders, found.open) == ([], [], {2: {}, 3: {}})
@@ -225,5 +226,8 @@ def test_for_whom_a_node_was_left_is_forgotten_once_somebody_stays() -> None:
         assert found.spots["a"].claim == 0
         places.remove(held)
         assert found.spots["a"].claim == 7
+        places.stay(leaving)
+        assert found.spots["a"].claim == 0
+        places.leave(leaving, wanted_by=7)
         places.remove(leaving)
         assert found.spots["a"].claim == 0

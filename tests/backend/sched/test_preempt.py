@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hai_backend.domain.plan import Suspend
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Suspension
 from hai_backend.sched import Board, Policy
@@ -160,6 +161,34 @@ def test_who_ranks_alike_takes_nothing() -> None:
     assert taken_at(holder, waiting, POLICY, found.shares) == inf
     waiting.merit += 0.1
     assert taken_at(holder, waiting, POLICY, found.shares) < inf
+
+
+def test_who_costs_least_for_each_node_leaves_though_others_lose_less_in_all() -> None:
+    runs = [
+        run(7, "n00", LOW, since=1000.0), run(8, "n01", LOW, since=1010.0), run(9, "n02 n03", LOW, since=800.0),
+    ]  # fmt: skip
+    plan = Board.of(snap(nodes(9), *runs, *FULL, queued(1, 2)), POLICY).decide(NOW)
+    assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == [9]
+
+
+def test_of_equals_that_turn_out_superfluous_the_highest_rank_is_spared() -> None:
+    """Runs 7 and 8 lose least, so they are chosen first; with run 9, which is on two nodes, one of them suffices."""
+    runs = [
+        run(7, "n00"),
+        run(8, "n01", run_seconds=10 * SLICE),
+        run(9, "n02 n03", since=4 * SLICE),
+    ]
+    policy = replace(POLICY, ranking=Ranking.ATTAINED)
+    plan = Board.of(snap(nodes(9), *runs, *FULL, queued(1, 3)), policy).decide(NOW)
+    assert {d.task for d in plan.decisions if isinstance(d, Suspend)} == {8, 9}
+
+
+def test_of_equals_that_lose_about_as_much_for_each_node_the_lowest_rank_leaves() -> None:
+    """The run on two nodes has used most, and loses twice as much as each of the others: two steps are one."""
+    runs = [run(7, "n00"), run(8, "n01"), run(9, "n02 n03"), *FULL]
+    policy = replace(POLICY, ranking=Ranking.ATTAINED)
+    plan = Board.of(snap(nodes(9), *runs, queued(1, 2)), policy).decide(NOW)
+    assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == [9]
 
 
 @pytest.mark.parametrize(

@@ -41,3 +41,14 @@ def test_who_moves(runs: list[SchedTask], count: int, moves: list[int]) -> None:
     given = snap(runs, queued(9, count, created_at=NOW), nodes(2, gpus=8), packed)
     plan = schedule(given, OLDER)
     assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == moves
+
+
+@pytest.mark.parametrize(("before", "moves"), [(63, [99]), (64, [])])
+def test_so_many_nodes_are_looked_at(before: int, moves: list[int]) -> None:
+    """The emptiest ones first; of these no run may move."""
+    fixed = [part(100 + i, f"n{i:02}", 1, 60) for i in range(before)]
+    runs = [*fixed, part(99, f"n{before:02}")]
+    packed = Group("default", packed=True)
+    given = snap(runs, queued(1, created_at=NOW), nodes(len(runs), gpus=8), packed)
+    plan = schedule(given, OLDER)
+    assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == moves

@@ -152,7 +152,7 @@ def test_who_is_held_back_is_looked_at_again_after_the_minimum() -> None:
     held_back = Board.of(snap(*state, own), replace(POLICY, minimum_seconds=SLICE)).decide(NOW)
     assert held_back.wake_at == NOW + 899
     patient = Policy(ranking=Ranking.SUBMITTED, time_slices=False, minimum_seconds=300.0)
-    urgent = run(9, "n01", HIGH, since=0.0)
+    urgent = run(9, "n01", HIGH, since=400.0)
     both = [queued(1, 2, created_at=NOW), queued(2, user="u1", run_seconds=1e9, created_at=NOW)]
     assert Board.of(snap(nodes(2), urgent, *both), patient).decide(NOW).wake_at == NOW + 300
 

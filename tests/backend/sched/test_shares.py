@@ -6,6 +6,7 @@ from math import inf
 
 import pytest
 
+from hai_backend.domain.node import Group
 from hai_backend.domain.plan import Start, Suspend, Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, ShareRow, Snapshot
@@ -148,6 +149,15 @@ def test_who_leaves_for_a_part_is_told_so() -> None:
     )
 
 
+def test_who_leaves_for_a_higher_level_is_told_so_though_parts_count() -> None:
+    state = snap(nodes(2), has(1, "x", "n00 n01", Priority.LOW), wants(2, "a", 2), A)
+    (suspend,) = [d for d in schedule(state, IN_ORDER).decisions if isinstance(d, Suspend)]
+    assert suspend.reason == (
+        "task 2 of a at NORMAL needs 2 nodes; "
+        "this run counts as LOW and loses least (7330 node-seconds)"
+    )
+
+
 def test_who_has_waited_for_too_long_comes_before_parts() -> None:
     late = queued(1, 2, user="x", created_at=1.0)
     found = snap(nodes(2), late, wants(2, "a", 2), share("a", 2))
@@ -160,6 +170,16 @@ def test_places_in_the_queue_follow_the_parts() -> None:
     plan = schedule(snap(nodes(2), full, waiting, share("a", 2)), IN_ORDER)
     waits = {d.place: d.task for d in plan.decisions if isinstance(d, Wait)}
     assert [waits[place] for place in sorted(waits)] == [2, 1, 3, 4]
+
+
+def test_who_has_no_part_comes_last_however_little_it_asks_for() -> None:
+    """Of nodes that declare no cpus a cpu is the least part that there is."""
+    full = has(9, "y", "n00", Priority.EXTREME_HIGH)
+    small = [queued(1, user="x", cpu=1), queued(2, user="a", cpu=1)]
+    plan = schedule(
+        snap(Group("default", packed=True), nodes(1), full, small, share("a", 1)), IN_ORDER
+    )
+    assert {d.task: d.place for d in plan.decisions if isinstance(d, Wait)} == {2: 1, 1: 2}
 
 
 def test_the_sentence_names_the_limit_and_what_is_held() -> None:

@@ -19,6 +19,7 @@ A1, A2, B1 = ("a1", "a"), ("a2", "a"), ("b1", "b")
         pytest.param({A1: 4, A2: 3, B1: 5}, 6, [(A1, 4), (A2, 2)], id="a spine that just holds it"),
         pytest.param({A1: 1, A2: 1, B1: 1}, 3, [(A1, 1), (A2, 1), (B1, 1)], id="everything"),
         pytest.param({("x",): 3, ("y",): 2, ("z",): 1}, 4, [(("x",), 3), (("z",), 1)], id="the rest best fit"),
+        pytest.param({A1: 2, A2: 2, ("c",): 3}, 4, [(A1, 2), (A2, 2)], id="some nodes have no spine"),
         pytest.param({A1: 1, (): 2}, 2, [((), 2)], id="some nodes have no topology"),
     ],
 )  # fmt: skip

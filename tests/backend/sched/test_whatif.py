@@ -184,6 +184,13 @@ def test_every_flip_works_and_is_minimal(
             id="a held one instead of two",
         ),
         pytest.param(
+            snap(PACKED, [node(name, gpus=1, cordoned=True) for name in "abcd"],
+                 [node(name, gpus=2, cordoned=True) for name in "yz"],
+                 running(9, "y z", LOW, gpu=2), queued(1, 4, HIGH, gpu=1)),
+            [Flip(Change.UNCORDON, nodes=("z", "y")), Flip(Change.MORE_NODES, count=2, starts=True)],
+            id="two held ones instead of four",
+        ),
+        pytest.param(
             snap(nodes(1), queued(1, held=True)), [Flip(Change.RESUME, starts=True)], id="held",
         ),
         pytest.param(
@@ -212,6 +219,17 @@ def test_a_moment_between_two_known_ones_is_looked_for_so_far_only(
     monkeypatch.setattr(whatif, "_STEPS", 0)
     found = flips(snap(nodes(1), hunted, queued(1)), 1, POLICY)
     assert found[-1] == Flip(Change.TIME, at=NOW + 6440, cause=Cause.PROTECTION, task=9)
+
+
+def test_a_moment_between_two_known_ones_is_looked_for_from_the_first_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Task 2 will take more than it needs; the known moments are the ends of the minimum of both runs."""
+    runs = [running(8, "n02", HIGH, since=893), running(9, "n00 n01", since=100)]
+    waits = [queued(1), queued(2, 1, HIGH, not_before=NOW + 50)]
+    monkeypatch.setattr(whatif, "_STEPS", 2)
+    found = flips(snap(nodes(3), *runs, *waits), 1, POLICY)
+    assert found[-1] == Flip(Change.TIME, at=NOW + 50)
 
 
 @pytest.mark.parametrize(
