@@ -91,6 +91,20 @@ def test_who_has_a_rank_left_reorders_those_who_come_later_too() -> None:
     assert places(board) == [3, 5, 2, 1]
 
 
+def test_whoever_is_moved_ahead_the_turn_is_of_who_has_waited_longest() -> None:
+    """Task 3 takes the place that the turn gives to task 1, also when its user is looked at again."""
+    own = [
+        queued(1, user="u", created_at=NOW - SLICE - 500),
+        queued(3, user="u", custom_rank=-1.0, created_at=NOW - 1000),
+    ]
+    other = queued(2, user="v", created_at=NOW - SLICE - 1500)
+    board = board_of(snap(nodes(1), running(8, "n00", TOP, user="v"), *own, other))
+    assert places(board) == [3, 2, 1]
+    board.see([queued(4, user="u", created_at=NOW)], (), NOW)
+    board.decide(NOW)
+    assert places(board) == [3, 2, 1, 4]
+
+
 def test_a_run_that_turns_up_ends_the_turn_of_its_user() -> None:
     late = queued(1, user="u", created_at=NOW - SLICE)
     other = running(9, "n00", since=SLICE)

@@ -174,10 +174,10 @@ def test_places_in_the_queue_follow_the_parts() -> None:
 
 def test_who_has_no_part_comes_last_however_little_it_asks_for() -> None:
     """Of nodes that declare no cpus a cpu is the least part that there is."""
-    full = has(9, "y", "n00", Priority.EXTREME_HIGH)
+    full = has(9, "a", "n00", Priority.EXTREME_HIGH)
     small = [queued(1, user="x", cpu=1), queued(2, user="a", cpu=1)]
     plan = schedule(
-        snap(Group("default", packed=True), nodes(1), full, small, share("a", 1)), IN_ORDER
+        snap(Group("default", packed=True), nodes(1), full, small, share("a", 2)), IN_ORDER
     )
     assert {d.task: d.place for d in plan.decisions if isinstance(d, Wait)} == {2: 1, 1: 2}
 
