@@ -12,7 +12,7 @@ from hai_backend.domain.snapshot import Ending, ShareRow
 from hai_backend.sched.probing import part
 from hai_backend.sched.rules import Rules
 from hai_backend.sched.testing import node, queued, quota, running, snap
-from hai_backend.sched.ties import connected
+from hai_backend.sched.ties import Ties, connected
 
 LOW = Priority.LOW
 GROUPS = [Group(name) for name in "ghk"]
@@ -48,6 +48,14 @@ def test_a_part_is_a_group_and_those_that_runs_connect_to_it(group: str, names: 
 )
 def test_ties_reach_far(ties: list[set[str]], names: str) -> None:
     assert connected(["a"], ties) == set(names)
+
+
+def test_a_node_that_is_moved_back_ties_no_more() -> None:
+    run, home, ties = running(1, "a", group="g"), node("a", group="g"), Ties()
+    ties.renew([run], {"a": replace(home, group="h")})
+    assert ties.connected("g") == {"g", "h"}
+    ties.renew([run], {"a": home})
+    assert ties.connected("g") == {"g"}
 
 
 BEFORE = Rules({"g": Group("g")}, (quota("u", LOW, 1, "h"),), frozenset("z"), (SHARES[2],))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hai_backend.domain.node import Group as Settings
 from hai_backend.domain.plan import Suspend
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Suspension
@@ -169,6 +170,14 @@ def test_who_costs_least_for_each_node_leaves_though_others_lose_less_in_all() -
     ]  # fmt: skip
     plan = Board.of(snap(nodes(9), *runs, *FULL, queued(1, 2)), POLICY).decide(NOW)
     assert [d.task for d in plan.decisions if isinstance(d, Suspend)] == [9]
+
+
+def test_who_frees_a_rank_alone_may_free_no_other_one_beside_a_neighbour() -> None:
+    """Each of the four would make room for one rank, but two on a node for no more than that."""
+    runs = [running(6 + i, f"n{i // 2:02}", LOW, since=100.0 + i, gpu=1) for i in range(4)]
+    state = snap(Settings("default", packed=True), nodes(2, gpus=3), *runs, queued(1, 2, gpu=2))
+    plan = Board.of(state, POLICY).decide(NOW)
+    assert {d.task for d in plan.decisions if isinstance(d, Suspend)} == {6, 8}
 
 
 def test_of_equals_that_turn_out_superfluous_the_highest_rank_is_spared() -> None:

@@ -125,6 +125,10 @@ def test_it_is_the_difference_of_two_whole_passes(
     assert effect.waiting == len(old[Wait] & now[Wait])
 
 
+def test_where_nobody_waits_there_is_no_effect() -> None:
+    assert preview(snap(nodes(1)), of(staying=2), Policy()) == Effect()
+
+
 def test_settings_as_they_are_change_nothing() -> None:
     state = snap(nodes(1), running(1, "n00", **OLD), queued(2), queued(3), of(staying=2))
     assert preview(state, of(staying=2.0), Policy()) == Effect(waiting=2)

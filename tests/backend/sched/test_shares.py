@@ -182,6 +182,14 @@ def test_who_has_no_part_comes_last_however_little_it_asks_for() -> None:
     assert {d.task: d.place for d in plan.decisions if isinstance(d, Wait)} == {2: 1, 1: 2}
 
 
+def test_what_is_asked_to_leave_counts_for_no_part_any_more() -> None:
+    lent = has(1, "a", "n00 n01", Priority.LOW)
+    waiting = [wants(2, "y", 2, Priority.HIGH), wants(3, "x", 2), wants(4, "a", 2)]
+    plan = schedule(snap(nodes(2), lent, waiting, share("a", 2)), IN_ORDER)
+    waits = {d.place: d.task for d in plan.decisions if isinstance(d, Wait)}
+    assert [waits[place] for place in sorted(waits)] == [2, 4, 3]
+
+
 def test_the_sentence_names_the_limit_and_what_is_held() -> None:
     found = snap(nodes(4), has(1, "a", "n00"), wants(2, "a", 2), share("a", limit=2))
     wait = look(found, 2, IN_ORDER).wait

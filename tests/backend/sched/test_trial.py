@@ -76,7 +76,7 @@ def test_it_starts_and_takes_from_the_quota() -> None:
 def test_victims_are_named_with_what_they_lose() -> None:
     runs = [running(8, "n00", LOW, since=100), leaving(9, "n01", since=50)]
     said = trial(snap(nodes(2), *runs), queued(500, 2, HIGH, created_at=NOW), POLICY)
-    assert said.outcome is Outcome.PROMISED
+    assert (said.outcome, said.nodes) == (Outcome.PROMISED, ("n00", "n01"))
     assert [(v.task, v.nodes, v.lost, v.cost, v.asked) for v in said.victims] == [
         (8, ("n00",), 100.0, 165.0, False),
         (9, ("n01",), 50.0, 115.0, True),

@@ -94,6 +94,12 @@ def test_every_flip_works_and_is_minimal(
             id="two rows in the way",
         ),
         pytest.param(
+            snap(nodes(4), quota("u1", HIGH, 3), quota("u1", AUTO, 2), queued(1, 3, HIGH)),
+            [Flip(Change.FEWER_NODES, count=2, starts=True),
+             Flip(Change.QUOTA, rows=((AUTO, 1),), starts=True)],
+            id="a row that just suffices is not in the way",
+        ),
+        pytest.param(
             snap(nodes(3), running(9, "n00", HIGH, since=1e6), queued(1, 3)),
             [Flip(Change.FEWER_NODES, count=2, starts=True),
              Flip(Change.LEVEL, level=HIGH), Flip(Change.MORE_NODES, count=1, starts=True)],
