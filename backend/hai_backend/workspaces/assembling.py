@@ -1,106 +1,156 @@
-"""Puts a large file together from chunks that are here: in one pass, in order, hashed on its way to the disk."""
+"""A large file is put together while its recipe is told: in order, in one pass, and hashed on its way to the disk.
+
+What is here comes from older versions or from a push that broke, the rest from the client. As far as there are no gaps
+the file grows with each message; what came in another order is looked at when all is here.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.running import Running
-from hai_backend.workspaces.straight import BLOCK_BYTES, read_ahead
+from hai_backend.workspaces.running import Place, Running
+from hai_backend.workspaces.straight import BLOCK_BYTES, Reader
 
-_PARTS = """SELECT n.digest, n.place, n.size, CASE n.have WHEN 1 THEN n.file ELSE o.file END,
-      CASE n.have WHEN 1 THEN n.place ELSE o.place END
-    FROM chunks n LEFT JOIN chunks o
-      ON n.have = 0 AND o.digest = n.digest AND o.have = 1 AND o.file != n.file AND o.size = n.size
-    WHERE n.file = ? GROUP BY n.place ORDER BY n.place"""
+_SOME = 500  # in one question
+_AT_ONCE = 64 << 20  # while less is here it is not begun: what follows is read ahead
+_REST = """SELECT file, place, digest, size FROM chunks
+    WHERE file = ? AND place >= ? ORDER BY place"""
 
 
-class _Part(NamedTuple):
-    """A chunk, and where its bytes lie: in the file itself, in another one, or nowhere."""
+class Source(NamedTuple):
+    """Bytes of a file that is here, by its digest."""
 
-    digest: bytes
-    place: int
+    file: bytes
+    begin: int
     size: int
-    source: bytes | None
-    begin: int | None
 
 
-def missing(files: Files, file: bytes) -> list[bytes]:
-    """Digests of chunks that are nowhere here."""
-    parts = _parts(files, file)
-    with _Sources(files, file, "") as sources:
-        here = {source for source in {part.source for part in parts} if sources.has(source)}
-    return list(dict.fromkeys(part.digest for part in parts if part.source not in here))
-
-
-def assemble(files: Files, file: bytes, name: str) -> Running | None:
-    """Write a file whose chunks are here to `name`; None: one is not. Raises OSError."""
-    parts = _parts(files, file)
-    with _Sources(files, file, name) as sources:
-        if not all(sources.has(source) for source in {part.source for part in parts}):
-            return None
-        running = Running(partial(files.incoming.create, name))
-        try:
-            for content in read_ahead(sources.runs(parts)):
-                running.add(content)
-        finally:
-            running.finish()
-    with files.index.transaction() as db:
-        db.execute("UPDATE chunks SET have = 1 WHERE file = ?", (file,))
-    return running
-
-
-def _parts(files: Files, file: bytes) -> list[_Part]:
-    return [_Part(*row) for row in files.index.rows(_PARTS, (file,))]
-
-
-class _Sources(ExitStack):
-    """Files that chunks come from, open."""
+class Assembly:
+    """One file. `close` keeps what has arrived."""
 
     def __init__(self, files: Files, file: bytes, name: str) -> None:
-        super().__init__()
         self._files = files
-        self._open: dict[bytes | None, int | None] = {None: None}
-        if name:
-            self._keep(file, files.incoming.open(name))
-        else:
-            self._open[file] = -1  # its own chunks are where they belong
+        self._file = file
+        self._name = name
+        self._open = ExitStack()
+        self._sources: dict[bytes, int | None] = {}
+        self._here = deque[tuple[Place, Source]]()  # in order, not in the file yet
+        self._here_bytes = 0
+        self._asked = set[bytes]()
+        self._reader = Reader()
+        self.running = Running(partial(files.incoming.create, name))
 
-    def has(self, source: bytes | None) -> bool:
-        """Whether there is such a file, with the contents that it should have."""
-        if source not in self._open:
-            assert source is not None
-            self._keep(source, self._files.find(source))
-        return self._open[source] is not None
+    def tell(self, told: Sequence[Place]) -> list[bytes]:
+        """The next chunks; answers the digests of those that are nowhere here and were not asked for yet.
 
-    def _keep(self, source: bytes, file: int | None) -> None:
-        self._open[source] = file
-        if file is not None:
-            self.callback(os.close, file)
+        Raises OSError.
+        """
+        here = self._choose(told)
+        self._here += here.items()
+        self._here_bytes += sum(each.size for each in here)
+        if self._here_bytes >= _AT_ONCE:
+            self._advance()
+        lacking = {each.digest: None for each in told if each not in here}
+        missing = [digest for digest in lacking if digest not in self._asked]
+        self._asked.update(missing)
+        return missing
 
-    def runs(self, parts: Iterable[_Part]) -> Iterator[tuple[int, int, int]]:
-        """What is to be read, where: neighbours at once."""
-        places = ((part.source, part.begin or 0, part.size) for part in parts)
-        for source, begin, size in runs(places):
-            file = self._open[source]
+    def _choose(self, told: Sequence[Place]) -> dict[Place, Source]:
+        """Where chunks are to be had; neighbours in one file, if that can be."""
+        known = self._known({each.digest for each in told})
+        found: dict[Place, Source] = {}
+        last = b""
+        for each in told:
+            sources = [s for s in known[each.digest] if s.size == each.size and self._has(s.file)]
+            if sources:
+                own = Source(each.file, each.place, each.size)
+                best = own if own in sources else min(sources, key=lambda s: s.file != last)
+                found[each], last = best, best.file
+        return found
+
+    def _known(self, digests: Iterable[bytes]) -> Mapping[bytes, list[Source]]:
+        found, wanted = defaultdict[bytes, list[Source]](list), list(digests)
+        for first in range(0, len(wanted), _SOME):
+            some = wanted[first : first + _SOME]
+            query = f"""SELECT digest, file, place, size FROM chunks
+                WHERE have = 1 AND digest IN ({",".join("?" * len(some))})"""
+            for digest, *source in self._files.index.rows(query, some):
+                found[digest].append(Source(*source))
+        return found
+
+    def _has(self, file: bytes) -> bool:
+        if file not in self._sources:
+            own = file == self._file
+            opened = self._files.incoming.open(self._name) if own else self._files.find(file)
+            self._sources[file] = opened
+            if opened is not None:
+                self._open.callback(os.close, opened)
+        return self._sources[file] is not None
+
+    def take(self, wanted: Sequence[Place], contents: Mapping[bytes, memoryview]) -> list[Place]:
+        """Chunks that have arrived, by place; answers those that do not come next. Raises OSError."""
+        self._asked.difference_update(each.digest for each in wanted)
+        self._advance()
+        return self.running.take(wanted, contents)
+
+    def _advance(self) -> None:
+        """As far as what is here goes on where the file ends."""
+        self._here_bytes = 0
+        parts = list(self._next())
+        for (own, _), content in zip(
+            runs(parts), self._reader.read(self._to_read(parts)), strict=True
+        ):
+            if own:
+                self.running.skip(content)
+            else:
+                self.running.add(content)
+
+    def _next(self) -> Iterator[tuple[bool, Source]]:
+        """What goes on where the file ends, and whether it is there already."""
+        end = self.running.place
+        while self._here and self._here[0][0].place <= end:
+            place, source = self._here.popleft()
+            if place.place == end:
+                yield source.file == place.file and source.begin == place.place, source
+                end += place.size
+
+    def _to_read(self, parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[int, int, int]]:
+        for _, (source, begin, size) in runs(parts):
+            file = self._sources[source]
             assert file is not None
             yield file, begin, size
 
+    def end(self) -> None:
+        """All that will come has come. Raises OSError."""
+        rows = self._files.index.rows(_REST, (self._file, self.running.place))
+        self._here = deque(self._choose([Place(*row) for row in rows]).items())
+        self._advance()
+        self.running.finish()
 
-def runs(
-    parts: Iterable[tuple[bytes | None, int, int]],
-) -> Iterator[tuple[bytes | None, int, int]]:
-    """Source, begin and size of what lies one behind the other in one source, up to a block."""
-    source, begin, size = None, 0, 0
-    for at, first, more in parts:
-        if (at, first) != (source, begin + size) or size + more > BLOCK_BYTES:
-            if size:
-                yield source, begin, size
-            source, begin, size = at, first, 0
-        size += more
-    if size:
-        yield source, begin, size
+    def close(self) -> None:
+        """What has arrived is in the file. Raises OSError."""
+        with self._open:
+            self.running.finish()
+
+
+def runs(parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[bool, Source]]:
+    """What lies one behind the other in one file is one part, up to a block."""
+    run: tuple[bool, Source] | None = None
+    for own, source in parts:
+        if run is not None:
+            file, begin, size = run[1]
+            if (own, source.file, source.begin) == (run[0], file, begin + size) and (
+                size + source.size <= BLOCK_BYTES
+            ):
+                run = own, Source(file, begin, size + source.size)
+                continue
+            yield run
+        run = own, source
+    if run is not None:
+        yield run

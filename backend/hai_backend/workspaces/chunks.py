@@ -15,10 +15,10 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.workspace import DIGEST_BYTES, Chunk
-from hai_backend.workspaces import assembling
-from hai_backend.workspaces.contents import digest_of, opened
+from hai_backend.workspaces.assembling import Assembly
+from hai_backend.workspaces.contents import opened
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.running import Place, Running
+from hai_backend.workspaces.running import Place
 
 CHUNK_BYTES = 2 << 20
 _SOME = 500  # in one question
@@ -30,36 +30,28 @@ def part_of(file: bytes) -> str:
     return f"{file.hex()}.part"
 
 
-def note(files: Files, file: bytes, place: int, chunks: Sequence[Chunk]) -> int:
-    """These chunks follow at `place`; answers where the next ones do. Raises Invalid."""
-    rows = []
+def note(files: Files, file: bytes, place: int, chunks: Sequence[Chunk]) -> list[Place]:
+    """These chunks follow at `place`; answers each with its own. Raises Invalid."""
+    told = []
     for chunk in chunks:
         if len(chunk.digest) != DIGEST_BYTES or not 0 < chunk.size <= CHUNK_BYTES:
             raise bad_recipe(file, f"a chunk must have a digest and 1 to {CHUNK_BYTES} bytes")
-        rows.append((chunk.digest, file, place, chunk.size))
+        told.append(Place(file, place, chunk.digest, chunk.size))
         place += chunk.size
+    rows = ((each.digest, file, each.place, each.size) for each in told)
     with files.index.transaction() as db:
         db.executemany("INSERT OR IGNORE INTO chunks VALUES (?, ?, ?, ?, 0)", rows)
-    return place
+    return told
 
 
-def begin(files: Files, file: bytes) -> bool:
-    """A new recipe: of an older one of the same file only what had arrived counts. False: nothing had."""
-    begun = files.incoming.has(part_of(file))
+def begin(files: Files, file: bytes) -> Assembly:
+    """A new recipe: of an older one of the same file only what had arrived counts."""
+    name = part_of(file)
+    begun = files.incoming.has(name)
     with files.index.transaction() as db:
         db.execute("DELETE FROM chunks WHERE file = ? AND have <= ?", (file, 0 if begun else 1))
-    return begun
-
-
-def missing(files: Files, file: bytes) -> list[bytes]:
-    """Digests of its chunks that are nowhere here; the others are put together at the end."""
-    files.incoming.write_at(part_of(file), ())
-    return assembling.missing(files, file)
-
-
-def count(files: Files, file: bytes) -> int:
-    """How many chunks a file has."""
-    return int(files.index.rows("SELECT COUNT(*) FROM chunks WHERE file = ?", (file,))[0][0])
+    files.incoming.write_at(name, ())
+    return Assembly(files, file, name)
 
 
 def places(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> list[Place]:
@@ -76,7 +68,7 @@ def places(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> list[P
     return sorted(found)
 
 
-def hashed(places: Sequence[Place], running: Mapping[bytes, Running]) -> set[bytes]:
+def hashed(places: Sequence[Place], made: Mapping[bytes, Assembly]) -> set[bytes]:
     """Chunks that come just where the digest of their file goes on, and so need not be looked at by themselves.
 
     If that is right at the end, so are they, or the recipe lies: who builds another file upon them later finds that one
@@ -84,7 +76,7 @@ def hashed(places: Sequence[Place], running: Mapping[bytes, Running]) -> set[byt
     """
     known = set[bytes]()
     for file, wanted in groupby(places, key=attrgetter("file")):
-        end = running[file].place if file in running else -1
+        end = made[file].running.place if file in made else -1
         for each in wanted:
             if each.place != end:
                 break
@@ -97,62 +89,59 @@ def receive(
     files: Files,
     places: Sequence[Place],
     contents: Mapping[bytes, memoryview],
-    running: Mapping[bytes, Running],
+    made: Mapping[bytes, Assembly],
 ) -> None:
     """Chunks go to every place that wants them."""
-    written: list[Place] = []
     for file, wanted in groupby(places, key=attrgetter("file")):
         rest = list(wanted)
-        if file in running:
-            rest = running[file].take(rest, contents)
-            written += running[file].written()
+        if file in made:
+            rest = made[file].take(rest, contents)
+            note_written(files, made[file])
         if rest:
             parts = ((each.place, contents[each.digest]) for each in rest)
             files.incoming.write_at(part_of(file), parts)
-            written += rest
-    _note_written(files, written)
+            _have(files, rest)
 
 
-def finish(files: Files, running: Running) -> None:
-    """What has arrived of a file is in it."""
-    try:
-        running.finish()
-    finally:
-        _note_written(files, running.written())
+def note_written(files: Files, made: Assembly) -> None:
+    """What is in the file counts as here from now on."""
+    _have(files, made.running.written())
 
 
-def _note_written(files: Files, written: Sequence[Place]) -> None:
+def _have(files: Files, written: Sequence[Place]) -> None:
     if written:
         with files.index.transaction() as db:
             db.executemany(_HAVE, ((each.digest, each.file, each.place) for each in written))
 
 
-def complete(files: Files, file: bytes, size: int, running: Running | None) -> None:
+def close(files: Files, made: Assembly) -> None:
+    """No more comes; what arrived is kept. Raises OSError."""
+    try:
+        made.close()
+    finally:
+        note_written(files, made)
+
+
+def complete(files: Files, file: bytes, size: int, made: Assembly | None) -> None:
     """A file that lacks no chunk gets its name. Raises Conflict when its chunks do not make it."""
-    name = part_of(file)
-    if running is not None:
-        finish(files, running)
-    if _lacks(files, file):
-        running = assembling.assemble(files, file, name)
-    if running is None and _lacks(files, file):
+    if made is None:
         return
-    with opened(files.incoming.open(name)) as made:
-        known = running is not None and running.is_whole(file, size)
-        right = os.fstat(made).st_size == size and (known or digest_of(made) == file)
-        if not right:
-            _forget_wrong(files, file, made)
-    if not right:
+    made.end()
+    if made.running.place < size:
+        note_written(files, made)
+        return
+    with files.index.transaction() as db:
+        db.execute("UPDATE chunks SET have = 1 WHERE file = ?", (file,))
+    name, folder = part_of(file), files.incoming.folder
+    if not made.running.is_whole(file, size):
+        with opened(files.incoming.open(name)) as wrong:
+            _forget_wrong(files, file, wrong)
         raise Conflict(
             f"the chunks of {file.hex()} do not make that file: a program changed its older version, or the recipe "
             "is wrong; push again, and only what was wrong travels",
             reason="CONTENT_CHANGED",
         )
-    os.rename(name, file.hex(), src_dir_fd=files.incoming.folder, dst_dir_fd=files.incoming.folder)
-
-
-def _lacks(files: Files, file: bytes) -> bool:
-    query = "SELECT 1 FROM chunks WHERE file = ? AND have = 0 LIMIT 1"
-    return bool(files.index.rows(query, (file,)))
+    os.rename(name, file.hex(), src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _forget_wrong(files: Files, file: bytes, made: int) -> None:

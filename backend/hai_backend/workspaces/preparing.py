@@ -16,11 +16,11 @@ from blake3 import blake3
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import EntryKind, Revision, joined, target_problem
 from hai_backend.workspaces import applying, chunks, staging
+from hai_backend.workspaces.assembling import Assembly
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files, is_still
 from hai_backend.workspaces.folders import Folders
 from hai_backend.workspaces.laying import Laid
-from hai_backend.workspaces.running import Running
 from hai_backend.workspaces.staging import Author
 from hai_backend.workspaces.stats import Stat
 
@@ -33,7 +33,7 @@ class Arrived:
     """What a push has done already."""
 
     laid: Laid
-    running: Mapping[bytes, Running]
+    made: Mapping[bytes, Assembly]
 
 
 def carry_out(files: Files, author: Author, arrived: Arrived | None = None) -> Revision:
@@ -41,7 +41,7 @@ def carry_out(files: Files, author: Author, arrived: Arrived | None = None) -> R
     if arrived is not None:
         arrived.laid.settle()
     require_as_known(files)
-    _complete(files, arrived.running if arrived is not None else {})
+    _complete(files, arrived.made if arrived is not None else {})
     ready = prepare(files)
     few = len(ready) <= _FEW and (arrived is None or not arrived.laid.used)
     files.incoming.sync(ready if few else None)
@@ -118,13 +118,13 @@ def _is_known(folder: int, name: str, digest: bytes, seen: list[Any]) -> bool:
         return is_still(file, known, digest)
 
 
-def _complete(files: Files, running: Mapping[bytes, Running]) -> None:
+def _complete(files: Files, made: Mapping[bytes, Assembly]) -> None:
     """Large files whose chunks are all here get their names."""
     parts = {name for name in files.incoming.names() if name.endswith(".part")}
     query = "SELECT DISTINCT digest, size FROM staged WHERE kind = 1 AND laid IS NULL"
     for digest, size in files.index.rows(query) if parts else ():
         if chunks.part_of(digest) in parts and not files.incoming.has(digest.hex()):
-            chunks.complete(files, digest, size, running.get(digest))
+            chunks.complete(files, digest, size, made.get(digest))
 
 
 def prepare(files: Files) -> list[str]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, folder_of
 from hai_backend.workspaces import applying, chunks, staging
+from hai_backend.workspaces.assembling import Assembly
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.preparing import Arrived, carry_out
 from hai_backend.workspaces.receiving import Piece, bad_contents, cut, verify
-from hai_backend.workspaces.running import Running
 from hai_backend.workspaces.staging import Author
 
 WHOLE_BYTES = 1 << 20  # larger files come in chunks
@@ -38,7 +37,7 @@ class Push:
         self._elsewhere: set[bytes] = set()  # missing contents that are wanted at other places, too
         self._asked = 0
         self._recipes: dict[bytes, int] = {}  # bytes of a recipe that is being told
-        self._running: dict[bytes, Running] = {}
+        self._made: dict[bytes, Assembly] = {}  # large files
         self._from_nothing = not files.index.newest().number and not files.incoming.names()
         self.received_bytes = 0
         self.reused_chunks = 0
@@ -83,21 +82,19 @@ class Push:
         return found
 
     def recipe(self, file: bytes, told: Sequence[Chunk], *, last: bool) -> list[bytes]:
-        """Chunks of a large file; answers which are missing, once all were told. Raises Invalid."""
+        """Chunks of a large file, which go on where the last ones ended; answers which are missing. Raises Invalid."""
         if file not in self._missing:
             return []
-        if file not in self._recipes and not chunks.begin(self._files, file):
-            name = chunks.part_of(file)
-            self._running[file] = Running(partial(self._files.incoming.create, name))
-        place = chunks.note(self._files, file, self._recipes.get(file, 0), told)
-        self._recipes[file] = place
-        if not last:
-            return []
-        if place != self._missing[file]:
+        if file not in self._made:
+            self._made[file] = chunks.begin(self._files, file)
+        place = self._recipes.get(file, 0)
+        places = chunks.note(self._files, file, place, told)
+        self._recipes[file] = place = place + sum(each.size for each in places)
+        if place > self._missing[file] or (last and place < self._missing[file]):
             problem = f"its chunks have {place} bytes, its entry {self._missing[file]}"
             raise chunks.bad_recipe(file, problem)
-        missing = chunks.missing(self._files, file)
-        self.reused_chunks += chunks.count(self._files, file) - len(missing)
+        missing = self._made[file].tell(places)
+        self.reused_chunks += len(told) - len(missing)
         return missing
 
     def receive(self, pieces: Sequence[Piece]) -> int:
@@ -105,11 +102,11 @@ class Push:
         for piece in pieces:
             contents = cut(piece)
             places = chunks.places(self._files, contents) if self._recipes else []
-            hashed = chunks.hashed(places, self._running) - self._missing.keys()
+            hashed = chunks.hashed(places, self._made) - self._missing.keys()
             verify(each for each in contents if each[0] not in hashed)
             for digest, content in contents:
                 self._take(digest, content)
-            chunks.receive(self._files, places, dict(contents), self._running)
+            chunks.receive(self._files, places, dict(contents), self._made)
             self._count(sum(piece.sizes))
         self._laid.note()
         return self.received_bytes
@@ -145,13 +142,13 @@ class Push:
         staging.stage_wanted(files.index, self._number)
         if not staging.settle(files.index, allow_many_removals=allow_many_removals):
             return newest
-        return carry_out(files, author, Arrived(self._laid, self._running))
+        return carry_out(files, author, Arrived(self._laid, self._made))
 
     def close(self) -> None:
         """Forget what was wanted; what arrived stays for the next try."""
-        for running in self._running.values():
+        for made in self._made.values():
             with suppress(OSError):  # a full disk: what is not in its file travels again
-                chunks.finish(self._files, running)
+                chunks.close(self._files, made)
         self._laid.close()
         staging.forget(self._files.index, self._number)
 

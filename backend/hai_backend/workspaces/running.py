@@ -50,6 +50,12 @@ class Running:
         self._hash.update(content)
         self.place += len(content)
 
+    def skip(self, content: memoryview) -> None:
+        """These bytes come next, and are in the file already. Raises OSError."""
+        self.finish()
+        self._hash.update(content)
+        self.place += len(content)
+
     def written(self) -> list[Place]:
         """What has come to be in the file since the last question."""
         found = []

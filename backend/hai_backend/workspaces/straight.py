@@ -73,23 +73,28 @@ class Straight:
         os.close(self._file)
 
 
-def read_ahead(parts: Iterable[tuple[int, int, int]]) -> Iterator[memoryview]:
-    """Parts of open files (file, begin, at most BLOCK_BYTES), the next one being read while one is looked at.
+class Reader:
+    """Reads parts of files, the next one while one is looked at."""
 
-    Each stays as it is until the next is asked for. A file that has become shorter gives fewer bytes.
-    """
-    blocks = _two_blocks()
-    ahead = deque[Future[memoryview]]()
-    try:
-        for part in parts:
-            ahead.append(_disk.submit(_read, *part, blocks[0]))
-            blocks.reverse()
-            if len(ahead) > 1:
+    def __init__(self) -> None:
+        self._blocks: list[memoryview] = []
+
+    def read(self, parts: Iterable[tuple[int, int, int]]) -> Iterator[memoryview]:
+        """Parts of open files (file, begin, at most BLOCK_BYTES); each stays as it is until the next is asked for.
+
+        A file that has become shorter gives fewer bytes. Raises OSError.
+        """
+        ahead = deque[Future[memoryview]]()
+        try:
+            for part in parts:
+                self._blocks = self._blocks[::-1] or _two_blocks()
+                ahead.append(_disk.submit(_read, *part, self._blocks[0]))
+                if len(ahead) > 1:
+                    yield ahead.popleft().result()
+            while ahead:
                 yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-    finally:
-        wait(ahead)  # files may be closed from now on
+        finally:
+            wait(ahead)  # files may be closed from now on
 
 
 def _two_blocks() -> list[memoryview]:

@@ -1,7 +1,8 @@
-"""Large files whose chunks come in order are hashed on their way to the disk; any other is read at the end."""
+"""Large files: put together from what arrives and what is here, in one pass, and hashed on their way to the disk."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import applying, chunks
+from hai_backend.workspaces import applying
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.pushing import Push
 from hai_backend.workspaces.receiving import Piece
+from hai_backend.workspaces.running import Running
 from hai_backend.workspaces.staging import Author
 
 PIECES = [blake3(bytes([number])).digest(600_000 + number) for number in range(4)]
@@ -20,24 +22,91 @@ WHOLE = b"".join(PIECES)
 
 
 @pytest.mark.parametrize(
-    ("order", "reads"),
+    ("order", "read"),
     [
-        pytest.param([0, 1, 2, 3], 0, id="in order"),
-        pytest.param([0, 2, 1, 3], 1, id="in another order"),
-        pytest.param([1, 2, 3, 0], 1, id="the first one last"),
-        pytest.param([0, 0, 1, 2, 3], 0, id="one twice"),
+        pytest.param([0, 1, 2, 3], [], id="in order"),
+        pytest.param([0, 2, 1, 3], [2, 3], id="in another order"),
+        pytest.param([1, 2, 3, 0], [1, 2, 3], id="the first one last"),
+        pytest.param([0, 0, 1, 2, 3], [], id="one twice"),
     ],
 )
-def test_a_file_is_read_again_only_if_it_came_in_another_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: list[int], reads: int
+def test_only_what_came_in_another_order_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: list[int], read: list[int]
 ) -> None:
-    read: list[int] = []
-    digest_of = chunks.digest_of
-    monkeypatch.setattr(chunks, "digest_of", lambda file: read.append(file) or digest_of(file))
+    skipped: list[int] = []
+    skip = Running.skip
+
+    def noting(running: Running, content: memoryview) -> None:
+        skipped.append(len(content))
+        skip(running, content)
+
+    monkeypatch.setattr(Running, "skip", noting)
     files = _opened(tmp_path)
     _push(files, WHOLE, order)
     assert (files.tree / "big").read_bytes() == WHOLE
-    assert len(read) == reads
+    assert sum(skipped) == sum(len(PIECES[number]) for number in read)
+    files.close()
+
+
+def test_a_recipe_is_answered_part_by_part_and_older_versions_are_used(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    _push(files, WHOLE, [0, 1, 2, 3])
+    new = blake3(b"new").digest(700_000)
+    pieces = [PIECES[0], new, *PIECES[1:]]
+    push, digest = _wanting(files, b"".join(pieces))
+    parts = [pieces[:2], pieces[2:4], pieces[4:]]
+    answers = [push.recipe(digest, _told(part), last=part is parts[-1]) for part in parts]
+    assert answers == [[blake3(new).digest()], [], []]
+    assert push.reused_chunks == 4
+    push.receive([Piece([blake3(new).digest()], [len(new)], new, False)])
+    push.commit(1, Author("me", 2.0), allow_many_removals=True)
+    push.close()
+    assert (files.tree / "big").read_bytes() == b"".join(pieces)
+    files.close()
+
+
+def test_a_chunk_that_a_file_has_many_times_travels_once(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    piece = bytes(500_000)
+    push, digest = _wanting(files, piece * 6)
+    first = push.recipe(digest, _told([piece] * 3), last=False)
+    assert first == [blake3(piece).digest()]
+    assert push.recipe(digest, _told([piece] * 3), last=True) == []
+    push.receive([Piece(first, [len(piece)], piece, False)])
+    push.commit(0, Author("me", 1.0), allow_many_removals=True)
+    push.close()
+    assert (files.tree / "big").read_bytes() == piece * 6
+    files.close()
+
+
+@pytest.mark.parametrize("arrived", [[0, 1], [1, 3], [3]])
+def test_what_a_push_that_broke_has_brought_is_not_asked_for_again(
+    tmp_path: Path, arrived: list[int]
+) -> None:
+    files = _opened(tmp_path)
+    digests = [blake3(piece).digest() for piece in PIECES]
+    for numbers, broken in ((arrived, True), ([n for n in range(4) if n not in arrived], False)):
+        push, digest = _wanting(files, WHOLE)
+        missing = push.recipe(digest, _told(PIECES), last=True)
+        assert set(missing) == set(digests if broken else [digests[n] for n in numbers])
+        for n in numbers:
+            push.receive([Piece([digests[n]], [len(PIECES[n])], PIECES[n], False)])
+        if not broken:
+            push.commit(0, Author("me", 1.0), allow_many_removals=True)
+        push.close()
+    assert (files.tree / "big").read_bytes() == WHOLE
+    files.close()
+
+
+@pytest.mark.parametrize("told", [PIECES[:3], [*PIECES, b"more"]])
+def test_a_recipe_of_another_size_than_its_entry_is_refused(
+    tmp_path: Path, told: list[bytes]
+) -> None:
+    files = _opened(tmp_path)
+    push, digest = _wanting(files, WHOLE)
+    with pytest.raises(Invalid, match="its entry"):
+        push.recipe(digest, _told(told), last=True)
+    push.close()
     files.close()
 
 
@@ -75,12 +144,21 @@ def _opened(root: Path) -> Files:
     return files
 
 
+def _told(pieces: Sequence[bytes]) -> list[Chunk]:
+    return [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
+
+
+def _wanting(files: Files, claimed: bytes) -> tuple[Push, bytes]:
+    """A push of one file, and its digest."""
+    push, digest = Push(files, 1), blake3(claimed).digest()
+    push.want([Entry("big", EntryKind.FILE, False, len(claimed), 1, digest)])
+    return push, digest
+
+
 def _push(files: Files, claimed: bytes, order: list[int], wrong: int = -1) -> None:
-    digest = blake3(claimed).digest()
-    push = Push(files, 1)
+    push, digest = _wanting(files, claimed)
     try:
-        push.want([Entry("big", EntryKind.FILE, False, len(claimed), 1, digest)])
-        push.recipe(digest, [Chunk(blake3(p).digest(), len(p)) for p in PIECES], last=True)
+        push.recipe(digest, _told(PIECES), last=True)
         for number in order:
             name, piece = blake3(PIECES[number]).digest(), PIECES[number]
             piece = piece[::-1] if number == wrong else piece

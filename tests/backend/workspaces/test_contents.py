@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from hai_backend.workspaces import contents
-from hai_backend.workspaces.assembling import runs
 from hai_backend.workspaces.contents import Store, rename_into_nothing
 
 
@@ -51,8 +50,3 @@ def test_a_rename_into_nothing_replaces_nothing(store: Store, tmp_path: Path) ->
     assert sorted(store.names()) == ["here", "there"]
     with pytest.raises(FileNotFoundError):
         rename_into_nothing("new", store.folder, "again", store.folder)
-
-
-def test_neighbours_in_one_file_are_read_at_once() -> None:
-    parts = [(b"a", 0, 10), (b"a", 10, 5), (b"a", 40, 5), (b"a", 45, 5), (b"b", 50, 1)]
-    assert list(runs(parts)) == [(b"a", 0, 15), (b"a", 40, 10), (b"b", 50, 1)]

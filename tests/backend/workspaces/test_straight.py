@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from hai_backend.workspaces import straight
 from hai_backend.workspaces.running import Place, Running
-from hai_backend.workspaces.straight import Straight, read_ahead
+from hai_backend.workspaces.straight import Reader, Straight
 
 BLOCK = 8192
 DATA = blake3(b"data").digest(5 * BLOCK + 123)
@@ -68,7 +68,7 @@ def test_what_is_read_ahead_is_what_is_there(tmp_path: Path) -> None:
     path.write_bytes(DATA)
     parts = [(0, BLOCK), (1, BLOCK), (4096, 4096), (4095, 2), (7, 0), (5 * BLOCK, 500)]
     with open(path, "rb") as file:
-        read = [bytes(part) for part in read_ahead((file.fileno(), *part) for part in parts)]
+        read = [bytes(part) for part in Reader().read((file.fileno(), *part) for part in parts)]
     assert read == [DATA[begin : begin + size] for begin, size in parts]
 
 
@@ -90,7 +90,7 @@ def test_a_disk_that_wants_another_alignment_is_written_and_read_the_usual_way(
     made.add(memoryview(DATA))
     made.finish()
     with open(path, "rb") as file:
-        assert bytes(next(read_ahead([(file.fileno(), 0, BLOCK)]))) == DATA[:BLOCK]
+        assert bytes(next(Reader().read([(file.fileno(), 0, BLOCK)]))) == DATA[:BLOCK]
     made.close()
     assert path.read_bytes() == DATA
     assert refused

@@ -1,10 +1,10 @@
-"""What is read to be sent: the digest of a large file is of its bytes, however late the other core hashes them."""
+"""What is read to be sent: a large file by its digest first, then as chunks, unless it has changed meanwhile."""
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable
-from concurrent.futures import Future
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -13,30 +13,42 @@ from blake3 import blake3
 from hai_sync.core.chunks import BLOCK_BYTES
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.remote import loading
+from hai_sync.errors import Restless
+from hai_sync.remote.loading import Large, load, parts
+
+DATA = random.Random(3).randbytes(4 * BLOCK_BYTES + 777)
 
 
-class Late:
-    """Hashes when somebody waits for it, and not before."""
+@pytest.fixture
+def large(tmp_path: Path) -> Large:
+    (tmp_path / "f").write_bytes(DATA)
+    change = Change("f", None, Entry(Kind.FILE, size=len(DATA)))
+    batch = load(tmp_path, [change], {}, {})
+    return batch.large[blake3(DATA).digest()]
 
-    def submit(self, work: Callable[[memoryview], object], block: memoryview) -> Future[object]:
-        future = Future[object]()
-        future.result = lambda timeout=None: work(block)  # type: ignore[method-assign]
-        return future
 
-
-@pytest.mark.parametrize("late", [False, True])
-def test_the_memory_of_a_block_is_not_used_again_before_it_is_hashed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+def test_its_parts_are_the_whole_file_and_each_chunk_is_named_by_its_bytes(
+    tmp_path: Path, large: Large
 ) -> None:
-    if late:
-        monkeypatch.setattr(loading, "_hashing", Late())
-    data = random.Random(3).randbytes(4 * BLOCK_BYTES + 777)
-    (tmp_path / "f").write_bytes(data)
-    change = Change("f", None, Entry(Kind.FILE, size=len(data)))
-    batch = loading.load(tmp_path, [change], {}, {})
-    assert list(batch.large) == [blake3(data).digest()]
-    whole = batch.large[blake3(data).digest()]
-    assert [blake3(data[p.offset :][: p.size]).digest() for p in whole.pieces()] == [
-        piece.digest for piece in whole.pieces()
-    ]
+    pieces = [piece for part in parts(tmp_path, large) for piece in part.pieces]
+    assert sum(piece.size for piece in pieces) == large.entry.size == len(DATA)
+    assert [piece.offset for piece in pieces] == [0, *accumulate(p.size for p in pieces)][:-1]
+    data = memoryview(DATA)
+    assert all(blake3(data[p.offset :][: p.size]).digest() == p.digest for p in pieces)
+
+
+@pytest.mark.parametrize("size", [1, len(DATA) // 2, len(DATA) + 1, 2 * len(DATA)])
+def test_a_file_that_has_another_size_since_is_never_told_to_its_end(
+    tmp_path: Path, large: Large, size: int
+) -> None:
+    os.truncate(tmp_path / "f", size)
+    told: list[int] = []
+    with pytest.raises(Restless):
+        told.extend(piece.size for part in parts(tmp_path, large) for piece in part.pieces)
+    assert sum(told) <= large.entry.size
+
+
+def test_a_file_that_was_written_to_since_is_restless(tmp_path: Path, large: Large) -> None:
+    os.utime(tmp_path / "f", ns=(1, 1))
+    with pytest.raises(Restless):
+        list(parts(tmp_path, large))

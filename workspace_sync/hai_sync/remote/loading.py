@@ -8,41 +8,39 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-
-from blake3 import blake3
 
 from hai_sync.core.chunks import LARGEST, WHOLE_BYTES, Piece, cut, digest_of
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.errors import Restless
-from hai_sync.hashing import open_file, read_all
+from hai_sync.hashing import digest_of_file, open_file, read_all
 from hai_sync.remote.contents import BATCH_BYTES, CHUNKS_BYTES
 from hai_sync.signatures import Signature, signature
 
 _ENTRIES = 400
-_hashing = ThreadPoolExecutor(1)
+_PIECES = 256  # of a recipe in one message: some 16 MB are on their way while the next are cut
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Large:
-    """A file in chunks. Digests and sizes are packed: a file of 100 GB has more than a million."""
+    """A file that travels in chunks."""
 
     path: str
     source: str
     entry: Entry
     seen: Signature
-    digests: bytearray = field(default_factory=bytearray)
-    sizes: list[int] = field(default_factory=list)
 
-    def pieces(self) -> Iterator[Piece]:
-        """In order."""
-        offset = 0
-        for number, size in enumerate(self.sizes):
-            yield Piece(bytes(self.digests[number * 32 : number * 32 + 32]), offset, size)
-            offset += size
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some chunks of it, one behind the other."""
+
+    large: Large
+    pieces: Sequence[Piece]
 
 
 @dataclass(slots=True)
@@ -124,9 +122,8 @@ def _read(batch: Batch, root: str, path: str, source: str, entry: Entry) -> None
         if not stat.S_ISREG(before.st_mode):
             raise Restless(path, "it is no regular file any more")
         if before.st_size > WHOLE_BYTES:
-            large = _cut(file, path, source, entry, signature(before))
-            entry = large.entry = _as_read(entry, large.entry.digest, before)
-            batch.large[entry.digest] = large
+            entry = _as_read(entry, digest_of_file(file, before.st_size), before)
+            batch.large[entry.digest] = Large(path, source, entry, signature(before))
         else:
             data = read_all(file, before.st_size)
             digest = digest_of(data)
@@ -150,33 +147,23 @@ def _as_read(entry: Entry, digest: bytes, status: os.stat_result) -> Entry:
     return Entry(entry.kind, digest, status.st_size, executable, "", mtime_ns)
 
 
-def _cut(file: int, path: str, source: str, entry: Entry, seen: Signature) -> Large:
-    """Chunks and the whole file's digest, from one reading; the latter on another core."""
-    large = Large(path, source, entry, seen)
-    whole = blake3()
-
-    def read(block: memoryview) -> int:
-        if waiting:
-            waiting.pop().result()  # its memory may be written again from now on
-        size = os.readv(file, [block])
-        waiting.append(_hashing.submit(whole.update, block[:size]))
-        return size
-
-    waiting: list[Future[object]] = []
-    for piece, _ in cut(read, os.fstat(file).st_size):
-        large.digests += piece.digest
-        large.sizes.append(piece.size)
-    for last in waiting:
-        last.result()
-    large.entry = replace(entry, digest=whole.digest())
-    return large
+def parts(root: Path, large: Large) -> Iterator[Part]:
+    """A large file as its chunks, if it is as it was. Raises Restless."""
+    with _opened(root, large) as file:
+        pieces = (
+            piece for piece, _ in cut(lambda block: os.readv(file, [block]), large.entry.size)
+        )
+        while some := list(islice(pieces, _PIECES)):
+            if some[-1].offset + some[-1].size > large.entry.size:
+                raise Restless(large.path)
+            yield Part(large, some)
 
 
-def chunk_groups(large: Large, wanted: set[bytes]) -> Iterator[list[Piece]]:
+def chunk_groups(pieces: Sequence[Piece], wanted: set[bytes]) -> Iterator[list[Piece]]:
     """The chunks that are wanted, each once, in messages of one size."""
     group: list[Piece] = []
     size = 0
-    for piece in large.pieces():
+    for piece in pieces:
         if piece.digest not in wanted:
             continue
         wanted.discard(piece.digest)
@@ -189,19 +176,25 @@ def chunk_groups(large: Large, wanted: set[bytes]) -> Iterator[list[Piece]]:
         yield group
 
 
-def read_pieces(root: Path, large: Large, pieces: Sequence[Piece]) -> list[bytes]:
-    """Their bytes, neighbours together, if the file is as it was. Raises Restless."""
+@contextmanager
+def _opened(root: Path, large: Large) -> Iterator[int]:
+    """Raises Restless unless the file is as it was, also at the end."""
     try:
         file = open_file(root, large.source)
     except OSError as error:
         raise Restless(large.path, f"it cannot be read: {error.strerror}") from error
     try:
-        data = [os.pread(file, size, offset) for offset, size in _runs(pieces)]
+        yield file
         if signature(os.fstat(file)) != large.seen:
             raise Restless(large.path)
     finally:
         os.close(file)
-    return data
+
+
+def read_pieces(root: Path, large: Large, pieces: Sequence[Piece]) -> list[bytes]:
+    """Their bytes, neighbours together, if the file is as it was. Raises Restless."""
+    with _opened(root, large) as file:
+        return [os.pread(file, size, offset) for offset, size in _runs(pieces)]
 
 
 def _runs(pieces: Sequence[Piece]) -> list[tuple[int, int]]:

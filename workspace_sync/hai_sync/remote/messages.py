@@ -6,7 +6,7 @@ field of the data is followed by the bytes of a message without them, which on t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import grpc.aio
 
@@ -25,7 +25,6 @@ from hai_sync.core.entry import Entry
 from hai_sync.remote.contents import BATCH_BYTES
 from hai_sync.remote.wire import to_message
 
-_RECIPE_CHUNKS = 10_000
 _BYTES = 2  # what protobuf calls a field of so many bytes
 _DATA = bytes([PushContents.DATA_FIELD_NUMBER << 3 | _BYTES])
 _CONTENTS = bytes([PushTreeRequest.CONTENTS_FIELD_NUMBER << 3 | _BYTES])
@@ -55,14 +54,11 @@ def changes(entries: Sequence[tuple[str, Entry | None]]) -> bytes:
     return PushTreeRequest(changes=PushChanges(entries=told)).SerializeToString()
 
 
-def recipes(digest: bytes, pieces: Sequence[Piece]) -> Iterator[tuple[bytes, bool]]:
-    """Of which chunks a file is made, and whether that is all."""
-    for place in range(0, len(pieces), _RECIPE_CHUNKS):
-        some = pieces[place : place + _RECIPE_CHUNKS]
-        last = place + len(some) == len(pieces)
-        chunks = [Chunk(digest=piece.digest, size=piece.size) for piece in some]
-        recipe = FileRecipe(digest=digest, chunks=chunks, last=last)
-        yield PushTreeRequest(recipe=recipe).SerializeToString(), last
+def recipe(digest: bytes, pieces: Sequence[Piece], *, last: bool) -> bytes:
+    """Of which chunks a file is made, from where the last message of it has ended."""
+    chunks = [Chunk(digest=piece.digest, size=piece.size) for piece in pieces]
+    told = FileRecipe(digest=digest, chunks=chunks, last=last)
+    return PushTreeRequest(recipe=told).SerializeToString()
 
 
 def contents(

@@ -23,7 +23,16 @@ from hai_sync.errors import BadPeer
 from hai_sync.remote import messages
 from hai_sync.remote.contents import packed
 from hai_sync.remote.endpoint import Remote
-from hai_sync.remote.loading import Batch, Large, batches, chunk_groups, load, read_pieces
+from hai_sync.remote.loading import (
+    Batch,
+    Large,
+    Part,
+    batches,
+    chunk_groups,
+    load,
+    parts,
+    read_pieces,
+)
 from hai_sync.signatures import Signature
 
 JOBS = 3  # groups that are being loaded
@@ -72,8 +81,9 @@ class _Push:
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
         self.open = asyncio.Semaphore(_OPEN)
         self.asking = asyncio.Lock()  # questions leave in the order in which answers are expected
-        self.unanswered: deque[Batch | Large | None] = deque()
-        self.wanted: asyncio.Queue[tuple[Batch | Large | None, set[bytes]] | None] = asyncio.Queue()
+        self.unanswered: deque[Batch | Part] = deque()
+        self.wanted: asyncio.Queue[tuple[Batch | Part, set[bytes]] | None] = asyncio.Queue()
+        self.large: asyncio.Queue[Large | None] = asyncio.Queue()
         self.answered = 0
         self.collected: set[bytes] = set()
         self.messages = 0
@@ -88,6 +98,7 @@ class _Push:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.produce())
                 group.create_task(self.follow())
+                group.create_task(self.tell_recipes())
                 pushing = connection.stub(messages.Pushing)
                 answers = connection.duplex(pushing.push, self.requests())
                 async with aclosing(answers):
@@ -126,7 +137,8 @@ class _Push:
         self.loaded = True
         self.finish()
         await self.idle.wait()
-        await self.wanted.put(None)
+        self.wanted.put_nowait(None)
+        self.large.put_nowait(None)
         await self.put(messages.commit(self.messages))
         await self.queue.put(None)
 
@@ -148,7 +160,7 @@ class _Push:
                 task.cancel()
             await asyncio.gather(*ahead, return_exceptions=True)
 
-    async def ask(self, what: Batch | Large | None, message: bytes) -> None:
+    async def ask(self, what: Batch | Part, message: bytes) -> None:
         async with self.asking:
             self.due += 1
             self.unanswered.append(what)
@@ -178,7 +190,7 @@ class _Push:
             if isinstance(what, Batch):
                 await self.contents(what, digests)
                 self.open.release()
-            elif what is not None:
+            else:
                 await self.chunks(what, digests)
             self.due -= 1
             self.finish()
@@ -193,32 +205,42 @@ class _Push:
             data = [batch.contents[digest] for digest in group]
             await self.send(group, list(map(len, data)), data)
         for digest in wanted & batch.large.keys():
-            await self.recipe(batch.large[digest])
+            self.due += 1
+            self.large.put_nowait(batch.large[digest])
         large = sum(each.entry.size for each in batch.large.values())
         self.progress(len(batch.entries), batch.bytes - large)
         for digest in batch.large.keys() - wanted:
             self.progress(0, batch.large[digest].entry.size)
 
-    async def recipe(self, large: Large) -> None:
-        for message, last in messages.recipes(large.entry.digest, list(large.pieces())):
-            await self.ask(large if last else None, message)
+    async def tell_recipes(self) -> None:
+        """One large file after the other, while what the server lacks of it follows."""
+        while (large := await self.large.get()) is not None:
+            cutting = parts(self.order.root, large)
+            part = await asyncio.to_thread(next, cutting, None)
+            while part is not None:
+                following = await asyncio.to_thread(next, cutting, None)
+                last = following is None
+                await self.ask(part, messages.recipe(large.entry.digest, part.pieces, last=last))
+                part = following
+            self.due -= 1
+            self.finish()
 
-    async def chunks(self, large: Large, wanted: set[bytes]) -> None:
+    async def chunks(self, part: Part, wanted: set[bytes]) -> None:
         """Send them; the next ones are read meanwhile."""
         sent = 0
-        groups = chunk_groups(large, wanted)
+        groups = chunk_groups(part.pieces, wanted)
         group = next(groups, None)
-        reading = self.read(large, group)
+        reading = self.read(part.large, group)
         while group is not None and reading is not None:
             data = await reading
             following = next(groups, None)
-            reading = self.read(large, following)
+            reading = self.read(part.large, following)
             await self.send([piece.digest for piece in group], [p.size for p in group], data)
             size = sum(map(len, data))
             sent += size
             self.progress(0, size)
             group = following
-        self.progress(0, large.entry.size - sent)
+        self.progress(0, sum(piece.size for piece in part.pieces) - sent)
 
     def read(self, large: Large, group: list[Piece] | None) -> asyncio.Task[list[bytes]] | None:
         if group is None:
