@@ -42,9 +42,14 @@ class RankLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The first event after a start or a reconnect: everything that exists now."""
+    """The first event after a start or a reconnect: everything that exists now.
+
+    `begun`: runs (task, number) that a server has begun to make: what is missing of them may have been taken away.
+    Empty where what runs is always to be seen.
+    """
 
     keys: frozenset[RankKey]
+    begun: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,18 @@ from hai_backend.launch.base import (
 
 
 class FakeLauncher:
-    """`existing` is what a restarted server finds."""
+    """`existing` is what a restarted server finds, `begun` the runs that the one before had begun to make."""
 
     name = "fake"
 
-    def __init__(self, nodes: Sequence[Node], existing: Iterable[RankKey] = ()) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        existing: Iterable[RankKey] = (),
+        begun: Iterable[tuple[int, int]] = (),
+    ) -> None:
         self.nodes = tuple(nodes)
+        self._begun = frozenset(begun)
         self.ranks: dict[RankKey, RankLaunch | None] = dict.fromkeys(existing)
         self._events: asyncio.Queue[LauncherEvent | None] = asyncio.Queue()
 
@@ -52,7 +58,7 @@ class FakeLauncher:
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         yield NodesSeen(self.nodes)
-        yield Listed(frozenset(self.ranks))
+        yield Listed(frozenset(self.ranks), self._begun)
         while (event := await self._events.get()) is not None:
             yield event
 

@@ -23,10 +23,11 @@ from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
 from hai_backend.tasks import events as ev
-from hai_backend.tasks import relaunch
+from hai_backend.tasks import resumed
 from hai_backend.tasks.instructions import KillRanks
 
 log = structlog.get_logger(__name__)
+_MISSING = "it was not there when the server was started again"
 
 
 class Launching:
@@ -63,8 +64,8 @@ class Launching:
             case NodesSeen(nodes=nodes):
                 for node in await self._cluster.seen(nodes):
                     await self._lose(node)
-            case Listed(keys=keys):
-                await self._adopt(keys)
+            case Listed():
+                await self._adopt(event)
                 self.listed.set()
             case RankGone(key=key, why=why):
                 self._tell(key, ev.RankGone(key.run, key.rank, why))
@@ -91,25 +92,28 @@ class Launching:
             reason = f"rank {key.rank} on {_node_of(task, key)} is taken away: {why}"
             await self._ledger.insist(task.id, ev.SuspendAsked("cluster", reason))
 
-    async def _adopt(self, keys: frozenset[RankKey]) -> None:
+    async def _adopt(self, listed: Listed) -> None:
         """After a restart: launch what never started, report what vanished, end what nobody wants."""
         wanted: set[RankKey] = set()
         for task in list(self._ledger.unfinished().values()):
             wanted.update(_keys(task))
-            self._adopt_task(task, keys)
-        for key in keys - wanted:
+            await self._adopt_task(task, listed)
+        for key in listed.keys - wanted:
             log.warning("ending a rank that no task wants", rank=str(key))
             await self._launcher.kill(key)
 
-    def _adopt_task(self, task: Task, keys: frozenset[RankKey]) -> None:
-        launch = relaunch(task)
-        if launch is not None:
-            self._performer.perform(task, launch)
-        started_again = launch.ranks if launch else ()
-        missing = [key for key in _keys(task) if key not in keys and key.rank not in started_again]
-        if missing:  # the launcher says when it is sure
-            ranks = tuple(key.rank for key in missing)
-            self._performer.perform(task, KillRanks(missing[0].run, ranks))
+    async def _adopt_task(self, task: Task, listed: Listed) -> None:
+        run = task.run
+        if run is None:
+            return
+        missing = frozenset(key.rank for key in _keys(task) if key not in listed.keys)
+        left = resumed(task, missing, begun=(task.id, run.number) in listed.begun)
+        for rank in left.gone:
+            await self._ledger.insist(task.id, ev.RankGone(run.number, rank, _MISSING))
+        if left.launch is not None:
+            self._performer.perform(task, left.launch)
+        if left.kill:  # the launcher says when it is sure
+            self._performer.perform(task, KillRanks(run.number, left.kill))
 
     async def _lose(self, node: Node) -> None:
         for task in list(self._ledger.unfinished().values()):

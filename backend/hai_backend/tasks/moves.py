@@ -73,11 +73,9 @@ def live(rank: Rank) -> bool:
     return rank.exit_code is None and not rank.state.gone
 
 
-def may_run(run: Run, rank: Rank) -> bool:
-    """Whether its program may run, or may begin to, wherever it is: nothing does before its agent has attached."""
-    if rank.state in _UNATTACHED:
-        return run.state is RunState.BUILDING  # it was made, and would still be told to go
-    return live(rank)
+def may_run(rank: Rank) -> bool:
+    """Whether its program may run: its agent has attached, and has not said that nothing of it runs any more."""
+    return live(rank) and rank.state not in _UNATTACHED
 
 
 def terminate(

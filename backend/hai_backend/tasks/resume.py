@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from hai_backend.domain.task import RankState, RunState, Task, TaskState
 from hai_backend.tasks.instructions import Instruction, Launch, TellEnd, TellGo, TellSuspend
 from hai_backend.tasks.limits import DEFAULTS, Limits
+
+_UNATTACHED = (RankState.CREATED, RankState.BUILDING)
 
 
 def relaunch(task: Task) -> Launch | None:
@@ -14,6 +19,33 @@ def relaunch(task: Task) -> Launch | None:
         return None
     ranks = tuple(r.index for r in run.ranks if r.state is RankState.CREATED)
     return Launch(run.number, ranks) if ranks else None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What to do about ranks: `launch` them, take them for `gone`, or `kill` them to hear when they are."""
+
+    launch: Launch | None = None
+    gone: tuple[int, ...] = ()
+    kill: tuple[int, ...] = ()
+
+
+def resumed(task: Task, missing: frozenset[int], *, begun: bool) -> Resumed:
+    """`missing`: ranks of which nothing is to be seen. `begun`: their launch had begun, so they may have been made.
+
+    What may have been made is not made again: its agent could attach beside the new one. As long as it has not
+    attached it is told to go no more once its rank counts as gone. To be asked before agents may attach.
+    """
+    run, launch = task.run, relaunch(task)
+    if run is None or (launch is not None and not (begun and missing & set(launch.ranks))):
+        return Resumed(launch, kill=_in_order(missing - set(launch.ranks if launch else ())))
+    never = {r.index for r in run.ranks if r.state in _UNATTACHED} & missing
+    gone = never if run.state in (RunState.CREATED, RunState.BUILDING) else frozenset()
+    return Resumed(gone=_in_order(gone), kill=_in_order(missing - gone))
+
+
+def _in_order(ranks: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(ranks))
 
 
 def greeting(

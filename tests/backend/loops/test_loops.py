@@ -119,6 +119,23 @@ async def test_a_run_that_was_placed_but_never_launched_is_launched_after_the_re
     await again.stop()
 
 
+async def test_a_rank_that_may_have_been_made_and_is_not_there_is_not_made_again(
+    world: World,
+) -> None:
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    world.performer.perform = lambda task, instruction: None  # type: ignore[method-assign] # the crash
+    await world.ledger.apply(task.id, ev.RunPlaced(("n0",), Priority.NORMAL, "free"))
+    again = World(world.store, FakeLauncher(world.launcher.nodes, begun=[(task.id, 1)]))
+    await again.start()
+    left = again.ledger.unfinished()[task.id]
+    assert left.waiting
+    assert left.reason == (
+        "the agent of rank 0 on n0 disappeared: it was not there when the server was started again"
+    )
+    assert not again.launcher.ranks
+    await again.stop()
+
+
 async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(world: World) -> None:
     task_id = await running(world, "one")
     down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no power")

@@ -6,52 +6,68 @@ import pytest
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
-from hai_backend.tasks import relaunch
+from hai_backend.tasks import resumed
 from hai_backend.tasks.instructions import Launch
 from hai_backend.tasks.moves import may_run
+from hai_backend.tasks.resume import Resumed
 from hai_backend.testing import a_spec
 
 R, S = RunState, RankState
-BEFORE_ITS_END = [
-    pytest.param(R.CREATED, Rank(0, "n0"), False, id="its launch was interrupted"),
-    pytest.param(R.BUILDING, Rank(0, "n0", S.BUILDING), True, id="made, and may attach any moment"),
-    pytest.param(R.TERMINATING, Rank(0, "n0", S.BUILDING), False, id="it would be told to end"),
-    pytest.param(R.CREATED, Rank(0, "n0", S.RUNNING), True, id="attached before the others"),
-    pytest.param(R.RUNNING, Rank(0, "n0", S.RUNNING), True, id="it runs"),
-    pytest.param(R.TERMINATING, Rank(0, "n0", S.RUNNING), True, id="it may not have heard the end"),
+RANKS = [
+    pytest.param(Rank(0, "n0"), False, id="its launch was interrupted"),
+    pytest.param(Rank(0, "n0", S.BUILDING), False, id="made, and never attached"),
+    pytest.param(Rank(0, "n0", S.RUNNING), True, id="attached"),
+    pytest.param(Rank(0, "n0", S.FAILED_TERMINATING), True, id="its node was lost"),
     pytest.param(
-        *(R.RUNNING, Rank(0, "n0", S.FAILED_TERMINATING), True),
-        id="its node was lost",
+        Rank(0, "n0", S.SUCCEEDED_TERMINATING, exit_code=0), False, id="nothing of it runs any more"
     ),
-    pytest.param(
-        *(R.RUNNING, Rank(0, "n0", S.SUCCEEDED_TERMINATING, exit_code=0), False),
-        id="its agent has said that nothing of it runs any more",
-    ),
-    pytest.param(R.RUNNING, Rank(0, "n0", S.FAILED), False, id="it is gone"),
+    pytest.param(Rank(0, "n0", S.FAILED), False, id="gone"),
 ]
 
 
-@pytest.mark.parametrize(("state", "rank", "expected"), BEFORE_ITS_END)
-def test_a_program_may_run_from_the_moment_its_agent_may_be_told_to_go(
-    state: RunState, rank: Rank, expected: bool
-) -> None:
-    assert may_run(Run(1, state, (rank,), 0.0, Priority.LOW), rank) is expected
+@pytest.mark.parametrize(("rank", "expected"), RANKS)
+def test_a_program_may_run_once_its_agent_has_attached(rank: Rank, expected: bool) -> None:
+    assert may_run(rank) is expected
 
 
-LAUNCHES = [
-    pytest.param(R.CREATED, (S.CREATED, S.CREATED), Launch(1, (0, 1)), id="nothing was made"),
-    pytest.param(R.CREATED, (S.RUNNING, S.CREATED), Launch(1, (1,)), id="one has attached"),
-    pytest.param(R.BUILDING, (S.RUNNING, S.BUILDING), None, id="all were made: none is made twice"),
-    pytest.param(R.RUNNING, (S.RUNNING, S.RUNNING), None, id="all run"),
-]
-
-
-@pytest.mark.parametrize(("state", "states", "expected"), LAUNCHES)
-def test_only_ranks_whose_launch_was_interrupted_are_made_again(
-    state: RunState, states: tuple[RankState, ...], expected: Launch | None
-) -> None:
+def a_task(state: RunState, *states: RankState) -> Task:
     ranks = tuple(Rank(i, f"n{i}", s) for i, s in enumerate(states))
     run = Run(1, state, ranks, 0.0, Priority.LOW)
-    spec = a_spec("one", nodes=2)
-    task = Task(1, "ada", spec, TaskState.RUNNING, Priority.LOW, 0.0, run=run)
-    assert relaunch(task) == expected
+    spec = a_spec("one", nodes=len(states))
+    return Task(1, "ada", spec, TaskState.RUNNING, Priority.LOW, 0.0, run=run)
+
+
+NEW, MADE = (S.CREATED, S.CREATED), (S.BUILDING, S.BUILDING)
+LEFT = [  # run, ranks, those that are missing, whether their launch had begun
+    pytest.param(R.CREATED, NEW, {0, 1}, False, Resumed(Launch(1, (0, 1))), id="never begun"),
+    pytest.param(R.CREATED, NEW, {0, 1}, True, Resumed(gone=(0, 1)), id="may have been made"),
+    pytest.param(R.CREATED, NEW, {1}, True, Resumed(gone=(1,)), id="one may have been made"),
+    pytest.param(R.CREATED, NEW, set(), True, Resumed(Launch(1, (0, 1))), id="all are there"),
+    pytest.param(
+        *(R.CREATED, (S.RUNNING, S.CREATED), {0, 1}, True, Resumed(gone=(1,), kill=(0,))),
+        id="one had attached",
+    ),
+    pytest.param(
+        *(R.CREATED, (S.RUNNING, S.CREATED), {0, 1}, False, Resumed(Launch(1, (1,)), kill=(0,))),
+        id="one had attached, and somebody deleted the owner",
+    ),
+    pytest.param(R.BUILDING, MADE, {0}, True, Resumed(gone=(0,)), id="made, and never attached"),
+    pytest.param(R.BUILDING, MADE, set(), True, Resumed(), id="made, and there"),
+    pytest.param(
+        *(R.BUILDING, (S.RUNNING, S.BUILDING), {0, 1}, True, Resumed(gone=(1,), kill=(0,))),
+        id="one waits for the other",
+    ),
+    pytest.param(R.RUNNING, (S.RUNNING,), {0}, True, Resumed(kill=(0,)), id="it ran"),
+    pytest.param(R.TERMINATING, MADE, {0}, True, Resumed(kill=(0,)), id="it was being ended"),
+]
+
+
+@pytest.mark.parametrize(("state", "states", "missing", "begun", "expected"), LEFT)
+def test_no_rank_that_may_have_been_made_is_made_again(
+    state: RunState,
+    states: tuple[RankState, ...],
+    missing: set[int],
+    begun: bool,
+    expected: Resumed,
+) -> None:
+    assert resumed(a_task(state, *states), frozenset(missing), begun=begun) == expected

@@ -88,6 +88,15 @@ class Sweeper:
         self._suspects: frozenset[Run] = frozenset()
         self._uids: dict[Run, str] = {}
 
+    async def begin(self) -> frozenset[Run]:
+        """Runs that have an owner: their launch had begun. Waits while the API server is away."""
+        while True:
+            try:
+                self._uids = await self._api.patiently(self._owners)
+                return frozenset(self._uids)
+            except Expired:
+                log.info("owners are listed again")
+
     def owned(self, run: Run, uid: str) -> None:
         """The owner of a run is there."""
         self._uids[run] = uid

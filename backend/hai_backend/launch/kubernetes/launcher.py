@@ -98,10 +98,11 @@ class KubernetesLauncher:
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
         await self._watching.begin()
+        begun = await self._sweeper.begin()
         self._begun.set()
         pods = {pod.key for pod in self._watching.pods.values() if pod.key is not None}
         yield self._nodes_now()
-        yield Listed(frozenset(pods) | self._ranks.keys())
+        yield Listed(frozenset(pods) | self._ranks.keys(), begun)
         while (event := await self._events.get()) is not None:
             yield event
 

@@ -50,9 +50,12 @@ class Rank:
         self.over_at = now if self.over_at is None else self.over_at
 
     def vanish(self, now: float) -> None:
-        """The last word of a kubelet comes before the object goes; where it is dead, we ended the pod by force."""
+        """The last word of a kubelet comes before the object goes; where it is dead, we ended the pod by force.
+
+        What nobody had asked to go may have run although we have not heard of it yet.
+        """
         if self.over_at is None:
-            self.vanished = self.ran and self.forced_at == -math.inf
+            self.vanished = (self.ran or not self.killed) and self.forced_at == -math.inf
         self.over(now)
 
     def warned(self, cause: Cause, now: float) -> None:

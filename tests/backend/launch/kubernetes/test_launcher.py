@@ -37,7 +37,8 @@ async def test_a_restarted_server_finds_its_ranks_and_takes_over() -> None:
         await one.launcher.start([rank(0), rank(1, "n1")])
         await one.launcher.close()
         two = Watched(it.cluster, OPTIONS, SETTINGS)
-        assert await two.begin() == Listed(frozenset({RankKey(7, 1, 0), RankKey(7, 1, 1)}))
+        listed = Listed(frozenset({RankKey(7, 1, 0), RankKey(7, 1, 1)}), frozenset({(7, 1)}))
+        assert await two.begin() == listed
         await two.launcher.start([rank(0), rank(1, "n1")])
         assert it.pods() == ["hai-7-1-0", "hai-7-1-1"]
         await two.launcher.kill(RankKey(7, 1, 0), "n0")
@@ -97,6 +98,21 @@ async def test_pods_of_another_installation_are_not_ours() -> None:
         await asyncio.sleep(500)
         assert it.pods() == ["hai-1-1-0"]
         await ours.launcher.close()
+
+
+@story
+async def test_runs_that_an_earlier_server_had_begun_are_told() -> None:
+    async with there() as it:
+        one = await it.watch()
+        it.cluster.faults.add(Answer(503), verb="create", resource="pods")
+        starting = asyncio.ensure_future(one.launcher.start([rank(0)]))
+        await it.until(lambda: "hai-7-1" in it.left())
+        starting.cancel()
+        await one.launcher.close()
+        it.cluster.faults.add(Answer(503), verb="list", resource="configmaps", times=20)
+        two = Watched(it.cluster, OPTIONS, SETTINGS)
+        assert await two.begin() == Listed(frozenset(), frozenset({(7, 1)}))
+        await two.launcher.close()
 
 
 @story

@@ -79,7 +79,7 @@ async def test_a_run_of_theirs_lives_on_whatever_we_do_with_ours_of_the_same_num
         assert everything(it) == before
         await theirs.launcher.close()
         restarted = Watched(it.cluster, OPTIONS, THEIRS)
-        assert await restarted.begin() == Listed(frozenset({KEY, RankKey(7, 1, 1)}))
+        assert (await restarted.begin()).keys == {KEY, RankKey(7, 1, 1)}
         await restarted.launcher.kill(KEY, "n0")
         assert await restarted.next() == RankGone(KEY)
         await restarted.launcher.kill(RankKey(7, 1, 1), "n0")

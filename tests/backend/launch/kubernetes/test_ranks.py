@@ -56,9 +56,24 @@ def test_the_last_word_counts_also_when_it_comes_late(ranks: Ranks) -> None:
     assert ranks.pod("u1", OVER, 3.0) == GONE
 
 
-def test_a_pod_that_never_ran_and_vanishes_is_a_rank_that_is_gone(ranks: Ranks) -> None:
+def test_a_pod_that_we_ended_before_it_ran_and_that_vanishes_is_gone(ranks: Ranks) -> None:
     ranks.pod("u1", PENDING, 1.0)
+    ranks.kill(KEY, "n1", preempted=False)
     assert ranks.pod("u1", None, 2.0) == GONE
+
+
+def test_but_its_agent_may_have_told_the_server_before_the_watch_told_us(ranks: Ranks) -> None:
+    ranks.pod("u1", PENDING, 1.0)
+    ranks.kill(KEY, "n1", ran=True, preempted=False)
+    assert ranks.pod("u1", None, 2.0) == []
+    assert ranks.due() == 8.0
+
+
+def test_a_pod_that_nobody_asked_to_go_may_have_run_unheard(ranks: Ranks) -> None:
+    """The watch was silent: it showed the pod as it was made, and then no more."""
+    ranks.pod("u1", PENDING, 1.0)
+    assert ranks.pod("u1", None, 2.0) == []
+    assert ranks.due() == 8.0
 
 
 @pytest.mark.parametrize(
