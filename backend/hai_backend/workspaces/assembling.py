@@ -6,15 +6,14 @@ the file grows with each message; what came in another order is looked at when a
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.running import Place, Running
+from hai_backend.workspaces.sources import Sources, part_of
 from hai_backend.workspaces.straight import BLOCK_BYTES, Reader
 
 _SOME = 500  # in one question
@@ -32,19 +31,17 @@ class Source(NamedTuple):
 
 
 class Assembly:
-    """One file. `close` keeps what has arrived."""
+    """One file."""
 
-    def __init__(self, files: Files, file: bytes, name: str) -> None:
+    def __init__(self, files: Files, file: bytes, sources: Sources) -> None:
         self._files = files
         self._file = file
-        self._name = name
-        self._open = ExitStack()
-        self._sources: dict[bytes, int | None] = {}
+        self._sources = sources
         self._here = deque[tuple[Place, Source]]()  # in order, not in the file yet
         self._here_bytes = 0
         self._asked = set[bytes]()
         self._reader = Reader()
-        self.running = Running(partial(files.incoming.create, name))
+        self.running = Running(partial(files.incoming.create, part_of(file)))
 
     def tell(self, told: Sequence[Place]) -> list[bytes]:
         """The next chunks; answers the digests of those that are nowhere here and were not asked for yet.
@@ -67,7 +64,9 @@ class Assembly:
         found: dict[Place, Source] = {}
         last = b""
         for each in told:
-            sources = [s for s in known[each.digest] if s.size == each.size and self._has(s.file)]
+            sources = [
+                s for s in known[each.digest] if s.size == each.size and self._sources.has(s.file)
+            ]
             if sources:
                 own = Source(each.file, each.place, each.size)
                 best = own if own in sources else min(sources, key=lambda s: s.file != last)
@@ -84,20 +83,15 @@ class Assembly:
                 found[digest].append(Source(*source))
         return found
 
-    def _has(self, file: bytes) -> bool:
-        if file not in self._sources:
-            own = file == self._file
-            opened = self._files.incoming.open(self._name) if own else self._files.find(file)
-            self._sources[file] = opened
-            if opened is not None:
-                self._open.callback(os.close, opened)
-        return self._sources[file] is not None
-
     def take(self, wanted: Sequence[Place], contents: Mapping[bytes, memoryview]) -> list[Place]:
-        """Chunks that have arrived, by place; answers those that do not come next. Raises OSError."""
+        """Chunks that have arrived, by place; answers those that come later. What is hashed is never written again.
+
+        Raises OSError.
+        """
         self._asked.difference_update(each.digest for each in wanted)
         self._advance()
-        return self.running.take(wanted, contents)
+        open_places = [each for each in wanted if each.place >= self.running.place]
+        return self.running.take(open_places, contents)
 
     def _advance(self) -> None:
         """As far as what is here goes on where the file ends."""
@@ -122,21 +116,19 @@ class Assembly:
 
     def _to_read(self, parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[int, int, int]]:
         for _, (source, begin, size) in runs(parts):
-            file = self._sources[source]
-            assert file is not None
-            yield file, begin, size
+            yield self._sources.open(source), begin, size
 
     def end(self) -> None:
         """All that will come has come. Raises OSError."""
         rows = self._files.index.rows(_REST, (self._file, self.running.place))
         self._here = deque(self._choose([Place(*row) for row in rows]).items())
         self._advance()
-        self.running.finish()
+        self.rest()
 
-    def close(self) -> None:
-        """What has arrived is in the file. Raises OSError."""
-        with self._open:
-            self.running.finish()
+    def rest(self) -> None:
+        """What has arrived is in the file, and no memory is held; more may come. Raises OSError."""
+        self._reader = Reader()
+        self.running.finish()
 
 
 def runs(parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[bool, Source]]:

@@ -7,7 +7,7 @@ lies in `incoming` as `<digest>.part`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -19,15 +19,11 @@ from hai_backend.workspaces.assembling import Assembly
 from hai_backend.workspaces.contents import opened
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.running import Place
+from hai_backend.workspaces.sources import Sources, part_of
 
 CHUNK_BYTES = 2 << 20
 _SOME = 500  # in one question
 _HAVE = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
-
-
-def part_of(file: bytes) -> str:
-    """The name of an incomplete file."""
-    return f"{file.hex()}.part"
 
 
 def note(files: Files, file: bytes, place: int, chunks: Sequence[Chunk]) -> list[Place]:
@@ -44,14 +40,14 @@ def note(files: Files, file: bytes, place: int, chunks: Sequence[Chunk]) -> list
     return told
 
 
-def begin(files: Files, file: bytes) -> Assembly:
+def begin(files: Files, file: bytes, sources: Sources) -> Assembly:
     """A new recipe: of an older one of the same file only what had arrived counts."""
     name = part_of(file)
     begun = files.incoming.has(name)
     with files.index.transaction() as db:
         db.execute("DELETE FROM chunks WHERE file = ? AND have <= ?", (file, 0 if begun else 1))
     files.incoming.write_at(name, ())
-    return Assembly(files, file, name)
+    return Assembly(files, file, sources)
 
 
 def places(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> list[Place]:
@@ -68,6 +64,12 @@ def places(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> list[P
     return sorted(found)
 
 
+def by_file(places: Sequence[Place]) -> Iterator[tuple[bytes, list[Place]]]:
+    """Each file, and its places in order."""
+    for file, wanted in groupby(places, key=attrgetter("file")):
+        yield file, list(wanted)
+
+
 def hashed(places: Sequence[Place], made: Mapping[bytes, Assembly]) -> set[bytes]:
     """Chunks that come just where the digest of their file goes on, and so need not be looked at by themselves.
 
@@ -75,7 +77,7 @@ def hashed(places: Sequence[Place], made: Mapping[bytes, Assembly]) -> set[bytes
     wrong, and then they are forgotten (`complete`).
     """
     known = set[bytes]()
-    for file, wanted in groupby(places, key=attrgetter("file")):
+    for file, wanted in by_file(places):
         end = made[file].running.place if file in made else -1
         for each in wanted:
             if each.place != end:
@@ -87,20 +89,18 @@ def hashed(places: Sequence[Place], made: Mapping[bytes, Assembly]) -> set[bytes
 
 def receive(
     files: Files,
-    places: Sequence[Place],
+    wanted: Sequence[Place],
     contents: Mapping[bytes, memoryview],
-    made: Mapping[bytes, Assembly],
+    made: Assembly | None,
 ) -> None:
-    """Chunks go to every place that wants them."""
-    for file, wanted in groupby(places, key=attrgetter("file")):
-        rest = list(wanted)
-        if file in made:
-            rest = made[file].take(rest, contents)
-            note_written(files, made[file])
-        if rest:
-            parts = ((each.place, contents[each.digest]) for each in rest)
-            files.incoming.write_at(part_of(file), parts)
-            _have(files, rest)
+    """Chunks go to the places of one file that want them."""
+    if made is not None:
+        wanted = made.take(wanted, contents)
+        note_written(files, made)
+    if wanted:
+        parts = ((each.place, contents[each.digest]) for each in wanted)
+        files.incoming.write_at(part_of(wanted[0].file), parts)
+        _have(files, wanted)
 
 
 def note_written(files: Files, made: Assembly) -> None:
@@ -114,10 +114,10 @@ def _have(files: Files, written: Sequence[Place]) -> None:
             db.executemany(_HAVE, ((each.digest, each.file, each.place) for each in written))
 
 
-def close(files: Files, made: Assembly) -> None:
-    """No more comes; what arrived is kept. Raises OSError."""
+def rest(files: Files, made: Assembly) -> None:
+    """What arrived is kept; more may come. Raises OSError."""
     try:
-        made.close()
+        made.rest()
     finally:
         note_written(files, made)
 

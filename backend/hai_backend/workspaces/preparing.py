@@ -21,6 +21,7 @@ from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, open
 from hai_backend.workspaces.files import Files, is_still
 from hai_backend.workspaces.folders import Folders
 from hai_backend.workspaces.laying import Laid
+from hai_backend.workspaces.sources import part_of
 from hai_backend.workspaces.staging import Author
 from hai_backend.workspaces.stats import Stat
 
@@ -123,7 +124,7 @@ def _complete(files: Files, made: Mapping[bytes, Assembly]) -> None:
     parts = {name for name in files.incoming.names() if name.endswith(".part")}
     query = "SELECT DISTINCT digest, size FROM staged WHERE kind = 1 AND laid IS NULL"
     for digest, size in files.index.rows(query) if parts else ():
-        if chunks.part_of(digest) in parts and not files.incoming.has(digest.hex()):
+        if part_of(digest) in parts and not files.incoming.has(digest.hex()):
             chunks.complete(files, digest, size, made.get(digest))
 
 

@@ -17,10 +17,12 @@ from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.preparing import Arrived, carry_out
 from hai_backend.workspaces.receiving import Piece, bad_contents, cut, verify
+from hai_backend.workspaces.sources import Sources, part_of
 from hai_backend.workspaces.staging import Author
 
 WHOLE_BYTES = 1 << 20  # larger files come in chunks
 FEW = 16  # so many contents first go to `incoming`, for a handful of files is synced one by one
+GROWING = 4  # large files that may hold blocks of memory
 EARLY_BYTES = 32 << 20  # so much may wait for the disk while more arrives
 _SOME = 500
 
@@ -38,6 +40,8 @@ class Push:
         self._asked = 0
         self._recipes: dict[bytes, int] = {}  # bytes of a recipe that is being told
         self._made: dict[bytes, Assembly] = {}  # large files
+        self._growing: dict[bytes, None] = {}  # some of them; the one that grew last is the last
+        self._sources = Sources(files)
         self._from_nothing = not files.index.newest().number and not files.incoming.names()
         self.received_bytes = 0
         self.reused_chunks = 0
@@ -86,7 +90,8 @@ class Push:
         if file not in self._missing:
             return []
         if file not in self._made:
-            self._made[file] = chunks.begin(self._files, file)
+            self._made[file] = chunks.begin(self._files, file, self._sources)
+        self._work_at(file)
         place = self._recipes.get(file, 0)
         places = chunks.note(self._files, file, place, told)
         self._recipes[file] = place = place + sum(each.size for each in places)
@@ -106,15 +111,29 @@ class Push:
             verify(each for each in contents if each[0] not in hashed)
             for digest, content in contents:
                 self._take(digest, content)
-            chunks.receive(self._files, places, dict(contents), self._made)
+            known = dict(contents)
+            for file, wanted in chunks.by_file(places):
+                self._work_at(file)
+                chunks.receive(self._files, wanted, known, self._made.get(file))
             self._count(sum(piece.sizes))
         self._laid.note()
         return self.received_bytes
 
+    def _work_at(self, file: bytes) -> None:
+        """A large file grows now; of others that did, few may hold memory."""
+        if file not in self._made:
+            return
+        self._growing.pop(file, None)
+        self._growing[file] = None
+        if len(self._growing) > GROWING:
+            oldest = next(iter(self._growing))
+            del self._growing[oldest]
+            chunks.rest(self._files, self._made[oldest])
+
     def _count(self, size: int) -> None:
         before, self.received_bytes = self.received_bytes, self.received_bytes + size
         if before // EARLY_BYTES != self.received_bytes // EARLY_BYTES:
-            self._files.incoming.sync_early(list(map(chunks.part_of, self._recipes)))
+            self._files.incoming.sync_early(list(map(part_of, self._recipes)))
 
     def _take(self, digest: bytes, content: memoryview) -> None:
         size = self._missing.get(digest)
@@ -148,7 +167,8 @@ class Push:
         """Forget what was wanted; what arrived stays for the next try."""
         for made in self._made.values():
             with suppress(OSError):  # a full disk: what is not in its file travels again
-                chunks.close(self._files, made)
+                chunks.rest(self._files, made)
+        self._sources.close()
         self._laid.close()
         staging.forget(self._files.index, self._number)
 

@@ -10,11 +10,12 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict, Invalid
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind
-from hai_backend.workspaces import applying
+from hai_backend.workspaces import applying, assembling, straight
 from hai_backend.workspaces.files import Files, make
-from hai_backend.workspaces.pushing import Push
+from hai_backend.workspaces.pushing import GROWING, Push
 from hai_backend.workspaces.receiving import Piece
 from hai_backend.workspaces.running import Running
+from hai_backend.workspaces.sources import OPEN
 from hai_backend.workspaces.staging import Author
 
 PIECES = [blake3(bytes([number])).digest(600_000 + number) for number in range(4)]
@@ -98,6 +99,73 @@ def test_what_a_push_that_broke_has_brought_is_not_asked_for_again(
     files.close()
 
 
+def test_what_is_here_is_never_replaced_by_what_nobody_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks that come next are not looked at by themselves, so they must not reach what is hashed already."""
+    for module in (straight, assembling):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 20)
+    files = _opened(tmp_path)
+    _push(files, WHOLE, [0, 1, 2, 3])
+    extra = blake3(b"extra").digest(600_000)
+    wholes = [WHOLE + extra, WHOLE[: -len(PIECES[3])] + extra]
+    push, bad = Push(files, 1), PIECES[0][::-1]
+    push.want(_entries(wholes))
+    for whole, told in zip(wholes, ([*PIECES, extra], [*PIECES[:3], extra]), strict=True):
+        push.recipe(blake3(whole).digest(), _told(told), last=True)
+    for name, piece in ((blake3(PIECES[0]).digest(), bad), (blake3(extra).digest(), extra)):
+        push.receive([Piece([name], [len(piece)], piece, False)])
+    with pytest.raises(Invalid):
+        push.receive([Piece([blake3(PIECES[0]).digest()], [len(bad)], bad, False)])
+    push.commit(1, Author("me", 2.0), allow_many_removals=True)
+    push.close()
+    assert [(files.tree / f"f{number}").read_bytes() for number in range(2)] == wholes
+    files.close()
+
+
+def test_files_that_grow_in_turn_hold_few_blocks_and_come_out_whole(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    push, wholes = Push(files, 1), [bytes([n]) + WHOLE for n in range(GROWING + 3)]
+    digests = [blake3(whole).digest() for whole in wholes]
+    push.want(_entries(wholes))
+    for digest, whole in zip(digests, wholes, strict=True):
+        push.recipe(digest, _told([whole[:600_001], *PIECES[1:]]), last=True)
+    for index in range(4):
+        for whole in wholes:
+            piece = [whole[:600_001], *PIECES[1:]][index]
+            push.receive([Piece([blake3(piece).digest()], [len(piece)], piece, False)])
+            holding = [each for each in push._made.values() if each.running._straight]
+            assert len(holding) <= GROWING
+    push.commit(0, Author("me", 1.0), allow_many_removals=True)
+    push.close()
+    for number, whole in enumerate(wholes):
+        assert (files.tree / f"f{number}").read_bytes() == whole[:600_001] + b"".join(PIECES[1:])
+    files.close()
+
+
+def test_a_file_may_be_made_of_more_files_than_are_open_at_a_time(tmp_path: Path) -> None:
+    files = _opened(tmp_path)
+    ends = [blake3(bytes([n])).digest(300_000) for n in range(OPEN + 4)]
+    pieces = [piece for end in ends for piece in (end[:150_000], end[150_000:])]
+    older = [end + bytes(900_000) for end in ends]
+    push, zeros = Push(files, 1), bytes(900_000)
+    push.want(_entries(older))
+    for whole in older:
+        told = [whole[:150_000], whole[150_000:300_000], zeros]
+        for wanted in push.recipe(blake3(whole).digest(), _told(told), last=True):
+            piece = next(each for each in told if blake3(each).digest() == wanted)
+            push.receive([Piece([wanted], [len(piece)], piece, False)])
+    push.commit(0, Author("me", 1.0), allow_many_removals=True)
+    push.close()
+    new, digest = _wanting(files, b"".join(pieces))
+    assert new.recipe(digest, _told(pieces), last=True) == []
+    new.commit(1, Author("me", 2.0), allow_many_removals=True)
+    assert len(new._sources._open) <= OPEN
+    new.close()
+    assert (files.tree / "big").read_bytes() == b"".join(pieces)
+    files.close()
+
+
 @pytest.mark.parametrize("told", [PIECES[:3], [*PIECES, b"more"]])
 def test_a_recipe_of_another_size_than_its_entry_is_refused(
     tmp_path: Path, told: list[bytes]
@@ -146,6 +214,13 @@ def _opened(root: Path) -> Files:
 
 def _told(pieces: Sequence[bytes]) -> list[Chunk]:
     return [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
+
+
+def _entries(wholes: Sequence[bytes]) -> list[Entry]:
+    return [
+        Entry(f"f{number}", EntryKind.FILE, False, len(whole), 1, blake3(whole).digest())
+        for number, whole in enumerate(wholes)
+    ]
 
 
 def _wanting(files: Files, claimed: bytes) -> tuple[Push, bytes]:
