@@ -6,41 +6,38 @@ the file grows with each message; what came in another order is looked at when a
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
+from hai_backend.domain.errors import Conflict
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.running import Place, Running
-from hai_backend.workspaces.sources import Sources, part_of
+from hai_backend.workspaces.sources import Source, Sources, part_of
 from hai_backend.workspaces.straight import BLOCK_BYTES, Reader
 
-_SOME = 500  # in one question
 _AT_ONCE = 64 << 20  # while less is here it is not begun: what follows is read ahead
 _REST = """SELECT file, place, digest, size FROM chunks
-    WHERE file = ? AND place >= ? ORDER BY place"""
-
-
-class Source(NamedTuple):
-    """Bytes of a file that is here, by its digest."""
-
-    file: bytes
-    begin: int
-    size: int
+    WHERE file = ? AND place >= ? AND have != 2 ORDER BY place"""
+_CUT_OFF = "UPDATE chunks SET have = 0 WHERE file = ? AND place + size > ?"
 
 
 class Assembly:
-    """One file."""
+    """One file. Another push may take it over: then every verb but `rest` raises Conflict."""
 
-    def __init__(self, files: Files, file: bytes, sources: Sources) -> None:
+    def __init__(self, files: Files, file: bytes, sources: Sources, *, begun: bool) -> None:
         self._files = files
+        self._begun = begun  # some of it may be here
         self._file = file
         self._sources = sources
         self._here = deque[tuple[Place, Source]]()  # in order, not in the file yet
         self._here_bytes = 0
         self._asked = set[bytes]()
         self._reader = Reader()
+        self._lock = threading.Lock()
+        self._lost = False
         self.running = Running(partial(files.incoming.create, part_of(file)))
 
     def tell(self, told: Sequence[Place]) -> list[bytes]:
@@ -48,62 +45,60 @@ class Assembly:
 
         Raises OSError.
         """
-        here = self._choose(told)
-        self._here += here.items()
-        self._here_bytes += sum(each.size for each in here)
-        if self._here_bytes >= _AT_ONCE:
-            self._advance()
-        lacking = {each.digest: None for each in told if each not in here}
-        missing = [digest for digest in lacking if digest not in self._asked]
-        self._asked.update(missing)
-        return missing
+        with self.held():
+            here = self._sources.choose(told, own=self._begun)
+            self._here += here.items()
+            self._here_bytes += sum(each.size for each in here)
+            if self._here_bytes >= _AT_ONCE:
+                self._advance()
+            lacking = {each.digest: None for each in told if each not in here}
+            missing = [digest for digest in lacking if digest not in self._asked]
+            self._asked.update(missing)
+            return missing
 
-    def _choose(self, told: Sequence[Place]) -> dict[Place, Source]:
-        """Where chunks are to be had; neighbours in one file, if that can be."""
-        known = self._known({each.digest for each in told})
-        found: dict[Place, Source] = {}
-        last = b""
-        for each in told:
-            sources = [
-                s for s in known[each.digest] if s.size == each.size and self._sources.has(s.file)
-            ]
-            if sources:
-                own = Source(each.file, each.place, each.size)
-                best = own if own in sources else min(sources, key=lambda s: s.file != last)
-                found[each], last = best, best.file
-        return found
-
-    def _known(self, digests: Iterable[bytes]) -> Mapping[bytes, list[Source]]:
-        found, wanted = defaultdict[bytes, list[Source]](list), list(digests)
-        for first in range(0, len(wanted), _SOME):
-            some = wanted[first : first + _SOME]
-            query = f"""SELECT digest, file, place, size FROM chunks
-                WHERE have = 1 AND digest IN ({",".join("?" * len(some))})"""
-            for digest, *source in self._files.index.rows(query, some):
-                found[digest].append(Source(*source))
-        return found
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody takes it over meanwhile. Raises Conflict when somebody has."""
+        with self._lock:
+            if self._lost:
+                problem = f"another push brings {self._file.hex()} now; push again"
+                raise Conflict(problem, reason="CONTENTS_MISSING")
+            yield
 
     def take(self, wanted: Sequence[Place], contents: Mapping[bytes, memoryview]) -> list[Place]:
-        """Chunks that have arrived, by place; answers those that come later. What is hashed is never written again.
+        """Chunks that have arrived, by place; answers what is in the file since. What is hashed is never written again.
 
         Raises OSError.
         """
-        self._asked.difference_update(each.digest for each in wanted)
-        self._advance()
-        open_places = [each for each in wanted if each.place >= self.running.place]
-        return self.running.take(open_places, contents)
+        with self.held():
+            self._asked.difference_update(each.digest for each in wanted)
+            self._advance()
+            open_places = [each for each in wanted if each.place >= self.running.place]
+            later = self.running.take(open_places, contents)
+            parts = ((each.place, contents[each.digest]) for each in later)
+            self._files.incoming.write_at(part_of(self._file), parts)
+            return later + self.running.written()
 
     def _advance(self) -> None:
         """As far as what is here goes on where the file ends."""
         self._here_bytes = 0
         parts = list(self._next())
-        for (own, _), content in zip(
+        for (own, source), content in zip(
             runs(parts), self._reader.read(self._to_read(parts)), strict=True
         ):
+            if len(content) < source.size:
+                self._forget(source, source.begin + len(content))
             if own:
                 self.running.skip(content)
             else:
                 self.running.add(content)
+
+    def _forget(self, source: Source, end: int) -> None:
+        """A file ends before its chunks do: something has cut it off, as a loss of power may."""
+        with self._files.index.transaction() as db:
+            db.execute(_CUT_OFF, (source.file, end))
+        problem = f"{source.file.hex()} has become shorter; push again, and what it lacks travels"
+        raise Conflict(problem, reason="CONTENTS_MISSING")
 
     def _next(self) -> Iterator[tuple[bool, Source]]:
         """What goes on where the file ends, and whether it is there already."""
@@ -119,16 +114,27 @@ class Assembly:
             yield self._sources.open(source), begin, size
 
     def end(self) -> None:
-        """All that will come has come. Raises OSError."""
+        """All that will come has come; to be called while it is held. Raises OSError."""
         rows = self._files.index.rows(_REST, (self._file, self.running.place))
-        self._here = deque(self._choose([Place(*row) for row in rows]).items())
+        self._here = deque(self._sources.choose([Place(*row) for row in rows], own=True).items())
         self._advance()
-        self.rest()
+        self._finish()
 
     def rest(self) -> None:
         """What has arrived is in the file, and no memory is held; more may come. Raises OSError."""
+        with self._lock:
+            if not self._lost:
+                self._finish()
+
+    def _finish(self) -> None:
         self._reader = Reader()
         self.running.finish()
+
+    def stop(self) -> None:
+        """Somebody else goes on with the file."""
+        with self._lock:
+            self._lost, self._reader = True, Reader()
+            self.running.drop()
 
 
 def runs(parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[bool, Source]]:

@@ -1,6 +1,7 @@
 """Large files that are put together from chunks: of this push, of one that broke, and of older versions.
 
-A row of `chunks` says where in a file a chunk lies, and whether the file has it already. A file that is not complete
+A row of `chunks` says where in a file a chunk lies, and whether the file has it already (`have`: 0, 1, or 2 when it had
+by an older recipe and nobody has told of it since). A file that is not complete
 lies in `incoming` as `<digest>.part`.
 """
 
@@ -21,22 +22,26 @@ from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.running import Place
 from hai_backend.workspaces.sources import Sources, part_of
 
-CHUNK_BYTES = 2 << 20
+LEAST_BYTES, CHUNK_BYTES = 4096, 2 << 20
 _SOME = 500  # in one question
+_NOTE = """INSERT INTO chunks VALUES (?, ?, ?, ?, 0)
+    ON CONFLICT DO UPDATE SET have = (have = 2 AND size = excluded.size), size = excluded.size"""
 _HAVE = "UPDATE chunks SET have = 1 WHERE digest = ? AND file = ? AND place = ?"
 
 
-def note(files: Files, file: bytes, place: int, chunks: Sequence[Chunk]) -> list[Place]:
-    """These chunks follow at `place`; answers each with its own. Raises Invalid."""
+def note(files: Files, file: bytes, size: int, place: int, chunks: Sequence[Chunk]) -> list[Place]:
+    """These chunks of a file follow at `place`; answers each with its own. Raises Invalid."""
     told = []
     for chunk in chunks:
-        if len(chunk.digest) != DIGEST_BYTES or not 0 < chunk.size <= CHUNK_BYTES:
-            raise bad_recipe(file, f"a chunk must have a digest and 1 to {CHUNK_BYTES} bytes")
+        least = min(LEAST_BYTES, max(1, size - place))
+        if len(chunk.digest) != DIGEST_BYTES or not least <= chunk.size <= CHUNK_BYTES:
+            sizes = f"{LEAST_BYTES} to {CHUNK_BYTES} bytes, but for the last"
+            raise bad_recipe(file, f"a chunk must have a digest and {sizes}")
         told.append(Place(file, place, chunk.digest, chunk.size))
         place += chunk.size
     rows = ((each.digest, file, each.place, each.size) for each in told)
     with files.index.transaction() as db:
-        db.executemany("INSERT OR IGNORE INTO chunks VALUES (?, ?, ?, ?, 0)", rows)
+        db.executemany(_NOTE, rows)
     return told
 
 
@@ -44,10 +49,14 @@ def begin(files: Files, file: bytes, sources: Sources) -> Assembly:
     """A new recipe: of an older one of the same file only what had arrived counts."""
     name = part_of(file)
     begun = files.incoming.has(name)
+    made = Assembly(files, file, sources, begun=begun)
+    files.claim(file, made.stop)
     with files.index.transaction() as db:
-        db.execute("DELETE FROM chunks WHERE file = ? AND have <= ?", (file, 0 if begun else 1))
+        db.execute("DELETE FROM chunks WHERE file = ? AND have < ?", (file, 1 if begun else 3))
+        db.execute("UPDATE chunks SET have = 2 WHERE file = ?", (file,))
     files.incoming.write_at(name, ())
-    return Assembly(files, file, sources)
+    sources.forget(file)
+    return made
 
 
 def places(files: Files, contents: Sequence[tuple[bytes, memoryview]]) -> list[Place]:
@@ -88,19 +97,10 @@ def hashed(places: Sequence[Place], made: Mapping[bytes, Assembly]) -> set[bytes
 
 
 def receive(
-    files: Files,
-    wanted: Sequence[Place],
-    contents: Mapping[bytes, memoryview],
-    made: Assembly | None,
+    files: Files, wanted: Sequence[Place], contents: Mapping[bytes, memoryview], made: Assembly
 ) -> None:
     """Chunks go to the places of one file that want them."""
-    if made is not None:
-        wanted = made.take(wanted, contents)
-        note_written(files, made)
-    if wanted:
-        parts = ((each.place, contents[each.digest]) for each in wanted)
-        files.incoming.write_at(part_of(wanted[0].file), parts)
-        _have(files, wanted)
+    _have(files, made.take(wanted, contents))
 
 
 def note_written(files: Files, made: Assembly) -> None:
@@ -126,11 +126,16 @@ def complete(files: Files, file: bytes, size: int, made: Assembly | None) -> Non
     """A file that lacks no chunk gets its name. Raises Conflict when its chunks do not make it."""
     if made is None:
         return
-    made.end()
-    if made.running.place < size:
+    with made.held():
+        made.end()
         note_written(files, made)
-        return
+        if made.running.place == size:
+            _name(files, file, size, made)
+
+
+def _name(files: Files, file: bytes, size: int, made: Assembly) -> None:
     with files.index.transaction() as db:
+        db.execute("DELETE FROM chunks WHERE file = ? AND have = 2", (file,))
         db.execute("UPDATE chunks SET have = 1 WHERE file = ?", (file,))
     name, folder = part_of(file), files.incoming.folder
     if not made.running.is_whole(file, size):

@@ -52,8 +52,10 @@ def _drop_objects(files: Files) -> None:
 
 
 def _drop_left(files: Files) -> None:
-    old = (now_ns() / 1e9) - LEFT_SECONDS
+    old, growing = (now_ns() / 1e9) - LEFT_SECONDS, files.growing()
     for name in files.incoming.names():
+        if name.partition(".")[0] in growing:
+            continue
         with suppress(FileNotFoundError):
             if os.stat(name, dir_fd=files.incoming.folder).st_mtime < old:
                 files.incoming.remove(name)

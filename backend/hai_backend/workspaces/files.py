@@ -13,7 +13,9 @@ All but files/ and what is in tasks/ is the server's own: no program of a user c
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +44,8 @@ class Files:
         self.laid.mkdir(exist_ok=True, mode=0o700)
         self.index = Index(path / "index.db")
         self.incoming = Store(path / "incoming")
+        self._growing: dict[bytes, Callable[[], None]] = {}
+        self._claiming = threading.Lock()
         self.objects = Store(path / "objects")
 
     def recover(self) -> None:
@@ -56,6 +60,24 @@ class Files:
         self.index.close()
         self.incoming.close()
         self.objects.close()
+
+    def claim(self, file: bytes, stop: Callable[[], None]) -> None:
+        """From now on only the caller puts this large file together; who did so before is stopped."""
+        with self._claiming:
+            if (before := self._growing.pop(file, None)) is not None:
+                before()
+            self._growing[file] = stop
+
+    def release(self, file: bytes, stop: Callable[[], None]) -> None:
+        """The caller is done with it, if it was still his."""
+        with self._claiming:
+            if self._growing.get(file) == stop:
+                del self._growing[file]
+
+    def growing(self) -> set[str]:
+        """The large files that somebody puts together, by digest."""
+        with self._claiming:
+            return {file.hex() for file in self._growing}
 
     def folders(self) -> Folders:
         """The tree. Raises OSError when it is not there: an unmounted or deleted root is never an empty one."""

@@ -6,6 +6,7 @@ looked for in this workspace alone: what others have can be neither probed nor r
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -93,7 +94,7 @@ class Push:
             self._made[file] = chunks.begin(self._files, file, self._sources)
         self._work_at(file)
         place = self._recipes.get(file, 0)
-        places = chunks.note(self._files, file, place, told)
+        places = chunks.note(self._files, file, self._missing[file], place, told)
         self._recipes[file] = place = place + sum(each.size for each in places)
         if place > self._missing[file] or (last and place < self._missing[file]):
             problem = f"its chunks have {place} bytes, its entry {self._missing[file]}"
@@ -107,6 +108,7 @@ class Push:
         for piece in pieces:
             contents = cut(piece)
             places = chunks.places(self._files, contents) if self._recipes else []
+            places = [each for each in places if each.file in self._made]
             hashed = chunks.hashed(places, self._made) - self._missing.keys()
             verify(each for each in contents if each[0] not in hashed)
             for digest, content in contents:
@@ -114,15 +116,13 @@ class Push:
             known = dict(contents)
             for file, wanted in chunks.by_file(places):
                 self._work_at(file)
-                chunks.receive(self._files, wanted, known, self._made.get(file))
+                chunks.receive(self._files, wanted, known, self._made[file])
             self._count(sum(piece.sizes))
         self._laid.note()
         return self.received_bytes
 
     def _work_at(self, file: bytes) -> None:
         """A large file grows now; of others that did, few may hold memory."""
-        if file not in self._made:
-            return
         self._growing.pop(file, None)
         self._growing[file] = None
         if len(self._growing) > GROWING:
@@ -133,7 +133,7 @@ class Push:
     def _count(self, size: int) -> None:
         before, self.received_bytes = self.received_bytes, self.received_bytes + size
         if before // EARLY_BYTES != self.received_bytes // EARLY_BYTES:
-            self._files.incoming.sync_early(list(map(part_of, self._recipes)))
+            self._files.incoming.sync_early(list(map(part_of, self._growing)))
 
     def _take(self, digest: bytes, content: memoryview) -> None:
         size = self._missing.get(digest)
@@ -165,9 +165,10 @@ class Push:
 
     def close(self) -> None:
         """Forget what was wanted; what arrived stays for the next try."""
-        for made in self._made.values():
-            with suppress(OSError):  # a full disk: what is not in its file travels again
+        for file, made in self._made.items():
+            with suppress(OSError, sqlite3.Error):  # a full disk: what is not noted travels again
                 chunks.rest(self._files, made)
+            self._files.release(file, made.stop)
         self._sources.close()
         self._laid.close()
         staging.forget(self._files.index, self._number)

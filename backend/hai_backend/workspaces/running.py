@@ -71,6 +71,12 @@ class Running:
                 straight.finish()
                 self._written = straight.written
 
+    def drop(self) -> None:
+        """Nothing more is written, not even what was taken."""
+        if self._straight is not None:
+            straight, self._straight = self._straight, None
+            straight.close()
+
     def is_whole(self, digest: bytes, size: int) -> bool:
         """Whether all of the file has come so, and is what it should be."""
         return self.place == size and self._hash.digest() == digest

@@ -21,6 +21,7 @@ from hai_backend.workspaces.contents import write_all_at
 BLOCK_BYTES = 8 << 20
 _ALIGNED = 4096
 _FEW_BYTES = 1 << 20  # so little is read through the page cache, which reads ahead
+_TRIES = 5
 _DIRECT = getattr(os, "O_DIRECT", 0)  # Linux
 _disk = ThreadPoolExecutor(4, "disk")
 
@@ -105,14 +106,16 @@ def _two_blocks() -> list[memoryview]:
 def _read(file: int, begin: int, size: int, block: memoryview) -> memoryview:
     first = begin % _ALIGNED
     end = -(-(first + size) // _ALIGNED) * _ALIGNED
-    _set_direct(file, size > _FEW_BYTES)
-    try:
-        read = os.preadv(file, [block[:end]], begin - first)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        _set_direct(file, False)
-        read = os.preadv(file, [block[:end]], begin - first)
+    direct = size > _FEW_BYTES
+    for left in range(_TRIES)[::-1]:  # another read may set what this one has just unset
+        _set_direct(file, direct)
+        try:
+            read = os.preadv(file, [block[:end]], begin - first)
+            break
+        except OSError as error:
+            if error.errno != errno.EINVAL or not left:
+                raise
+            direct = False
     return block[first : min(read, first + size)]
 
 

@@ -38,6 +38,7 @@ from hai_sync.signatures import Signature
 JOBS = 3  # groups that are being loaded
 _QUEUED = 8  # messages that wait for the wire
 _OPEN = 24  # groups whose contents may still be asked for
+_PARTS = 8  # of recipes, likewise
 Progress = Callable[[int, int], None]
 """Files and bytes that are done since the last call."""
 
@@ -80,6 +81,7 @@ class _Push:
         self.progress = progress
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
         self.open = asyncio.Semaphore(_OPEN)
+        self.parts = asyncio.Semaphore(_PARTS)
         self.asking = asyncio.Lock()  # questions leave in the order in which answers are expected
         self.unanswered: deque[Batch | Part] = deque()
         self.wanted: asyncio.Queue[tuple[Batch | Part, set[bytes]] | None] = asyncio.Queue()
@@ -192,6 +194,7 @@ class _Push:
                 self.open.release()
             else:
                 await self.chunks(what, digests)
+                self.parts.release()
             self.due -= 1
             self.finish()
 
@@ -220,6 +223,7 @@ class _Push:
             while part is not None:
                 following = await asyncio.to_thread(next, cutting, None)
                 last = following is None
+                await self.parts.acquire()
                 await self.ask(part, messages.recipe(large.entry.digest, part.pieces, last=last))
                 part = following
             self.due -= 1

@@ -1,0 +1,195 @@
+"""A large file that several pushes bring, that was cut off, or is collected meanwhile: never wrong, done in the end."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from hai_backend.domain.errors import Conflict, Invalid
+from hai_backend.domain.workspace import Chunk, Entry, EntryKind
+from hai_backend.workspaces import applying, assembling, chunks, collecting, straight
+from hai_backend.workspaces.files import Files, make, now_ns
+from hai_backend.workspaces.pushing import Push
+from hai_backend.workspaces.receiving import Piece
+from hai_backend.workspaces.staging import Author
+
+PIECES = [blake3(bytes([number])).digest(600_000 + number) for number in range(6)]
+WHOLE = b"".join(PIECES)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
+    for module in (straight, assembling):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 20)
+    make(tmp_path / "u" / "w", 0)
+    made = Files(tmp_path / "u" / "w", 0)
+    applying.recover(made)
+    yield made
+    made.close()
+
+
+def digest(content: bytes) -> bytes:
+    return blake3(content).digest()
+
+
+def wanting(files: Files, number: int, pieces: Sequence[bytes], path: str = "big") -> Push:
+    """A push that has told of one file."""
+    whole, push = b"".join(pieces), Push(files, number)
+    push.want([Entry(path, EntryKind.FILE, False, len(whole), 1, digest(whole))])
+    push.recipe(digest(whole), [Chunk(digest(p), len(p)) for p in pieces], last=True)
+    return push
+
+
+def send(push: Push, content: bytes, name: bytes = b"") -> None:
+    push.receive([Piece([name or digest(content)], [len(content)], content, False)])
+
+
+def commit(push: Push, base: int = 0) -> None:
+    push.commit(base, Author("me", 1.0), allow_many_removals=True)
+    push.close()
+
+
+def pushed(files: Files, pieces: Sequence[bytes] = PIECES, base: int = 0) -> None:
+    push = wanting(files, 90, pieces)
+    for piece in pieces:
+        send(push, piece)
+    commit(push, base)
+
+
+def broken(files: Files, pieces: Sequence[bytes], sent: Sequence[int]) -> Path:
+    """A push that ends before its commit; answers where what it brought lies."""
+    push = wanting(files, 80, pieces)
+    for number in sent:
+        send(push, pieces[number])
+    push.close()
+    return files.path / "incoming" / f"{digest(b''.join(pieces)).hex()}.part"
+
+
+def in_the_end(files: Files, pieces: Sequence[bytes] = PIECES) -> int:
+    """How often the client has to push until it is done."""
+    for times in range(1, 5):
+        try:
+            pushed(files, pieces)
+        except Conflict:
+            continue
+        assert (files.tree / "big").read_bytes() == b"".join(pieces)
+        return times
+    raise AssertionError("it is never done")
+
+
+@pytest.mark.parametrize("held", [PIECES[0], PIECES[0][::-1]], ids=["right", "wrong"])
+def test_a_push_that_was_overtaken_writes_nothing_any_more(files: Files, held: bytes) -> None:
+    """Its stream hangs while the client pushes again, and a program writes into the file."""
+    old = wanting(files, 1, PIECES)
+    send(old, held, digest(PIECES[0]))
+    pushed(files)
+    with (files.tree / "big").open("r+b") as file:
+        file.write(b"a result")
+    old.close()
+    assert (files.tree / "big").read_bytes() == b"a result" + WHOLE[8:]
+
+
+def test_what_one_push_has_hashed_no_other_writes_over(files: Files) -> None:
+    """The recipe of one lies about a chunk, and another brings the true one."""
+    lie = PIECES[0][::-1]
+    liar = Push(files, 1)
+    liar.want([Entry("big", EntryKind.FILE, False, 1_200_001, 1, digest(lie + PIECES[1]))])
+    told = [Chunk(digest(PIECES[0]), len(lie)), Chunk(digest(PIECES[1]), len(PIECES[1]))]
+    liar.recipe(digest(lie + PIECES[1]), told, last=True)
+    send(liar, lie, digest(PIECES[0]))
+    send(liar, PIECES[1])
+    other = wanting(files, 2, [PIECES[0], PIECES[2]], "other")
+    send(other, PIECES[0])
+    other.close()
+    commit(liar)
+    assert (files.tree / "big").read_bytes() == lie + PIECES[1]
+
+
+def test_what_grows_is_not_collected_however_old_it_is(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembling, "_AT_ONCE", 1_000_000)
+    part = broken(files, PIECES, [0, 1, 2])
+    os.utime(part, ns=(0, 0))
+    push = wanting(files, 2, PIECES)
+    os.utime(part, ns=(0, 0))
+    collecting.collect(files, pinned=[], running=[], before=now_ns() / 1e9)
+    for piece in PIECES[3:]:
+        send(push, piece)
+    commit(push)
+    assert (files.tree / "big").read_bytes() == WHOLE
+
+
+@pytest.mark.parametrize("sent", [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [5, 4, 3]])
+@pytest.mark.parametrize("left", [0, 1_000_000, 3_000_000])
+def test_what_was_cut_off_travels_again(files: Files, sent: list[int], left: int) -> None:
+    """After a loss of power: rows say that chunks are there, and the file is shorter."""
+    part = broken(files, PIECES, sent)
+    if part.stat().st_size > left:
+        os.truncate(part, left)
+    assert in_the_end(files) <= 3
+
+
+def test_a_source_that_was_cut_off_is_not_believed(files: Files) -> None:
+    part = broken(files, PIECES, [0, 1, 2, 3])
+    os.truncate(part, 1_000_000)
+    assert in_the_end(files, [PIECES[5], *PIECES[:4]]) <= 3
+
+
+@pytest.mark.parametrize("cut", [100_000, 250_000, 400_000])
+def test_chunks_of_an_older_recipe_do_not_stand_in_the_way(files: Files, cut: int) -> None:
+    """Another version of the client cuts elsewhere."""
+    older = [WHOLE[:cut], WHOLE[cut : cut + 900_000], *_pieces_of(WHOLE[cut + 900_000 :])]
+    broken(files, older, [0, 1])
+    broken(files, PIECES, range(6))
+    assert in_the_end(files) == 1
+
+
+def _pieces_of(content: bytes) -> list[bytes]:
+    return [content[at : at + 1_000_000] for at in range(0, len(content), 1_000_000)]
+
+
+def test_a_file_of_many_equal_chunks_costs_what_others_cost(files: Files) -> None:
+    """However many places have a chunk, few are looked at."""
+    zeros = bytes(4096)
+    row = (digest(zeros), b"q" * 32)
+    with files.index.transaction() as db:
+        rows = ((*row, at * 4096, 4096, 1) for at in range(5_000))
+        db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", rows)
+    seen: list[int] = []
+    rows_of = files.index.rows
+    files.index.rows = lambda *asked: seen.append(len(found := rows_of(*asked))) or found  # type: ignore[method-assign]
+    push = wanting(files, 1, [zeros] * 300)
+    push.close()
+    assert sum(seen) < 300 * 10
+
+
+@pytest.mark.parametrize("sizes", [[1, 4096], [100, 100], [4095, 10_000]])
+def test_small_chunks_are_refused_but_for_the_last(files: Files, sizes: list[int]) -> None:
+    content = bytes(sum(sizes))
+    push = Push(files, 1)
+    push.want([Entry("big", EntryKind.FILE, False, len(content), 1, digest(content))])
+    with pytest.raises(Invalid, match="4096"):
+        push.recipe(digest(content), [Chunk(digest(bytes(s)), s) for s in sizes], last=True)
+    push.close()
+
+
+def test_a_full_disk_at_the_end_of_a_push_leaves_nothing_open(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    before = len(os.listdir("/proc/self/fd"))
+    push = wanting(files, 1, PIECES)
+    send(push, PIECES[0])
+    monkeypatch.setattr(chunks, "_have", full)
+    push.close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    monkeypatch.undo()
+    assert in_the_end(files) == 1
