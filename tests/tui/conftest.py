@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from hai.client.client import Client
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_backend.launch.process import sweep
 from hai_backend.testing.server import RunningServer, ServerProcess, running_server
 from hai_backend.testing.streams import counted_streams
 from hai_tui.app import HaiApp, Options
@@ -43,9 +44,10 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RunningServer]:
-    """Two nodes, one admin."""
+    """Two nodes, one admin. Agents would outlive it, as they should."""
     async with running_server(tmp_path / "home", nodes=2) as running:
         yield running
+    sweep(tmp_path / "home")
 
 
 @pytest.fixture
