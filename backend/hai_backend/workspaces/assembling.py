@@ -82,10 +82,9 @@ class Assembly:
     def _advance(self) -> None:
         """As far as what is here goes on where the file ends."""
         self._here_bytes = 0
-        parts = list(self._next())
-        for (own, source), content in zip(
-            runs(parts), self._reader.read(self._to_read(parts)), strict=True
-        ):
+        parts = list(runs(self._next()))
+        contents = self._reader.read(self._to_read(source for _, source in parts))
+        for (own, source), content in zip(parts, contents, strict=True):
             if len(content) < source.size:
                 self._forget(source, source.begin + len(content))
             if own:
@@ -109,9 +108,9 @@ class Assembly:
                 yield source.file == place.file and source.begin == place.place, source
                 end += place.size
 
-    def _to_read(self, parts: Iterable[tuple[bool, Source]]) -> Iterator[tuple[int, int, int]]:
-        for _, (source, begin, size) in runs(parts):
-            yield self._sources.open(source), begin, size
+    def _to_read(self, sources: Iterable[Source]) -> Iterator[tuple[int, int, int]]:
+        for file, begin, size in sources:
+            yield self._sources.open(file), begin, size
 
     def end(self) -> None:
         """All that will come has come; to be called while it is held. Raises OSError."""

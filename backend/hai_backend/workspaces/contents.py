@@ -135,7 +135,7 @@ class Store:
         """Unlike `_flush`, this does not wait for what others write on the same file system."""
         for name in names:
             with suppress(FileNotFoundError), opened(self.open(name)) as file:
-                write_back(file, 0, 0)
+                write_back(file)
 
     def _flush(self) -> None:
         """A failure is told by the kernel once, and by us to whoever must know that all is on disk."""
@@ -205,10 +205,9 @@ def write_all_at(file: int, place: int, data: memoryview) -> None:
         place, data = place + written, data[written:]
 
 
-def write_back(file: int, place: int, size: int) -> None:
-    """The disk may begin with this part (0 bytes: all); nobody waits, who must know asks later. For many megabytes:
-    asking for each chunk costs more than writing it."""
-    _libc.sync_file_range(file, ctypes.c_int64(place), ctypes.c_int64(size), _WRITE)
+def write_back(file: int) -> None:
+    """The disk may begin with it; nobody waits, who must know asks later."""
+    _libc.sync_file_range(file, ctypes.c_int64(0), ctypes.c_int64(0), _WRITE)  # 0 bytes: all of it
 
 
 def digest_of(file: int) -> bytes:
