@@ -121,10 +121,12 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(*flags: str) -> Iterator[ServerProcess]:
-    """A started server in a temporary home; at the end nothing of it is left."""
+def server_process(*flags: str, home: Path | None = None) -> Iterator[ServerProcess]:
+    """A started server in a temporary home, of which nothing is left at the end, or in `home`, which stays."""
     with tempfile.TemporaryDirectory(prefix="hai-", ignore_cleanup_errors=True) as directory:
-        server = ServerProcess(Path(directory), *flags)
+        home = home or Path(directory)
+        home.mkdir(exist_ok=True)
+        server = ServerProcess(home, *flags)
         server.start()
         try:
             yield server
