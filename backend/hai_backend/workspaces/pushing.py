@@ -24,7 +24,8 @@ from hai_backend.workspaces.staging import Author
 WHOLE_BYTES = 1 << 20  # larger files come in chunks
 FEW = 16  # so many contents first go to `incoming`, for a handful of files is synced one by one
 GROWING = 4  # large files that may hold blocks of memory
-EARLY_BYTES = 32 << 20  # so much may wait for the disk while more arrives
+EARLY_BYTES = 128 << 20  # so much may wait for the disk while more arrives: each flush holds up who creates files
+GROWN_BYTES = 32 << 20  # of large files; flushing those holds up nobody
 _SOME = 500
 
 
@@ -132,7 +133,8 @@ class Push:
 
     def _count(self, size: int) -> None:
         before, self.received_bytes = self.received_bytes, self.received_bytes + size
-        if before // EARLY_BYTES != self.received_bytes // EARLY_BYTES:
+        early = GROWN_BYTES if self._growing else EARLY_BYTES
+        if before // early != self.received_bytes // early:
             self._files.incoming.sync_early(list(map(part_of, self._growing)))
 
     def _take(self, digest: bytes, content: memoryview) -> None:
