@@ -8,7 +8,7 @@ import zstandard
 
 from hai_sync.errors import BadPeer
 
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 3 << 20
 CHUNKS_BYTES = 4 << 20
 """Of chunks in a message: for each the server goes to storage and back."""
 

@@ -36,8 +36,8 @@ from hai_sync.remote.loading import (
 from hai_sync.signatures import Signature
 
 JOBS = 3  # groups that are being loaded
-_QUEUED = 8  # messages that wait for the wire
-_OPEN = 24  # groups whose contents may still be asked for
+_QUEUED = 4  # messages that wait for the wire
+_OPEN = 12  # groups whose contents may still be asked for
 _PARTS = 8  # of recipes, likewise
 Progress = Callable[[int, int], None]
 """Files and bytes that are done since the last call."""
