@@ -76,16 +76,28 @@ class Index:
         """Done with it."""
         self._db.close()
 
+    def begin(self) -> None:
+        """What follows is all or nothing, until `commit` or `rollback`."""
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """All of it."""
+        self._db.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Nothing of it."""
+        self._db.execute("ROLLBACK")
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing."""
-        self._db.execute("BEGIN IMMEDIATE")
+        self.begin()
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            self.rollback()
             raise
-        self._db.execute("COMMIT")
+        self.commit()
 
     def signatures(self) -> dict[str, Signature]:
         """What was seen where."""
@@ -104,15 +116,14 @@ class Index:
     def remember(
         self, entries: Mapping[str, Entry], signatures: Mapping[str, Signature], gone: Iterable[str]
     ) -> None:
-        """What was seen anew; files whose content is unknown are not worth remembering."""
+        """What was seen anew, in the caller's transaction; files whose content is unknown are not worth it."""
         rows = (  # never a list: there may be hundreds of thousands
             (path, signatures[path], entry.digest, entry.target)
             for path, entry in sorted(entries.items(), key=itemgetter(0))
             if entry.hashed and entry.kind is not Kind.PROBLEM and path in signatures
         )
-        with self.transaction():
-            self._db.executemany("DELETE FROM seen WHERE path = ?", ((path,) for path in gone))
-            self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", rows)
+        self._db.executemany("DELETE FROM seen WHERE path = ?", ((path,) for path in gone))
+        self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", rows)
 
     def leave_out(self, paths: Set[str]) -> None:
         """What a whole scan left out, directories with a slash at their end; nothing below those."""
@@ -160,18 +171,16 @@ class Index:
             else:
                 yield path, None
 
-    def agree(self, paths: Set[str], new: Tree, remote: Tree, facts: Mapping[str, str]) -> None:
-        """Write the base and the other side's tree at some paths, in one step with facts about them."""
+    def agree(self, paths: Set[str], new: Tree, remote: Tree) -> None:
+        """Write the base and the other side's tree at some paths, in the caller's transaction."""
         rows = (_row(path, new[path]) for path in sorted(paths) if path in new)
         gone = ((path,) for path in paths if path not in new)
         settled = ((path,) for path in self.theirs() & paths)
         theirs = (_row(p, e) for p in paths if (e := remote.get(p)) != new.get(p))
-        with self.transaction():
-            self._db.executemany("DELETE FROM base WHERE path = ?", gone)
-            self._db.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            self._db.executemany("DELETE FROM theirs WHERE path = ?", settled)
-            self._db.executemany("INSERT INTO theirs VALUES (?, ?, ?, ?, ?, ?, ?)", theirs)
-            self._set(facts)
+        self._db.executemany("DELETE FROM base WHERE path = ?", gone)
+        self._db.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._db.executemany("DELETE FROM theirs WHERE path = ?", settled)
+        self._db.executemany("INSERT INTO theirs VALUES (?, ?, ?, ?, ?, ?, ?)", theirs)
 
     def forget_base(self) -> None:
         """As if it had never been synced."""
@@ -187,9 +196,10 @@ class Index:
     def set_facts(self, **facts: str) -> None:
         """Remember something else."""
         with self.transaction():
-            self._set(facts)
+            self.put_facts(facts)
 
-    def _set(self, facts: Mapping[str, str]) -> None:
+    def put_facts(self, facts: Mapping[str, str]) -> None:
+        """The same in the caller's transaction."""
         self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
 

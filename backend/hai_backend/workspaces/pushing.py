@@ -24,7 +24,9 @@ from hai_backend.workspaces.staging import Author
 WHOLE_BYTES = 1 << 20  # larger files come in chunks
 FEW = 16  # so many contents first go to `incoming`, for a handful of files is synced one by one
 GROWING = 4  # large files that may hold blocks of memory
-EARLY_BYTES = 128 << 20  # so much may wait for the disk while more arrives: each flush holds up who creates files
+EARLY_BYTES = (
+    128 << 20
+)  # so much may wait for the disk while more arrives: each flush holds up who creates files
 GROWN_BYTES = 32 << 20  # of large files; flushing those holds up nobody
 _SOME = 500
 

@@ -49,6 +49,24 @@ async def test_only_what_has_changed_of_a_large_file_travels(laptop) -> None:
     assert laptop.there() == laptop.read()
 
 
+async def test_what_was_noted_of_a_push_that_is_refused_at_its_end_never_was(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a")
+    await one.sync()
+    await two.sync()
+    two.write("b")
+    await two.push()
+    before = one.session.index.fact("generation")
+    one.write("c")
+    one.session.hint(["c"])  # so it does not ask what the server has; the server refuses the commit
+    report = await one.session.sync(Wish(Rules(Mode.PUSH), look=False))
+    assert report.revision == 3
+    assert one.session.index.fact("generation") != before
+    assert one.session.index.base().keys() == {"a", "c"}
+    assert (await one.sync()).in_sync
+    assert one.read() == two.read() | {"c": b"x"}
+
+
 async def test_two_laptops_see_each_other(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "1")

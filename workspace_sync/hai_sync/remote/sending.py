@@ -69,16 +69,27 @@ class Sent:
     wire_bytes: int
 
 
-async def push(remote: Remote, order: Order, progress: Progress) -> Sent:
-    """Carry out an order. Raises HaiError, Restless, BadPeer; the server then has changed nothing."""
-    return await _Push(remote, order, progress).run()
+async def push(
+    remote: Remote,
+    order: Order,
+    progress: Progress,
+    all_sent: Callable[[Sent], None] = lambda sent: None,
+) -> Sent:
+    """Carry out an order. Raises HaiError, Restless, BadPeer; the server then has changed nothing.
+
+    `all_sent` is called when only the server's last word is missing.
+    """
+    return await _Push(remote, order, progress, all_sent).run()
 
 
 class _Push:
-    def __init__(self, remote: Remote, order: Order, progress: Progress) -> None:
+    def __init__(
+        self, remote: Remote, order: Order, progress: Progress, all_sent: Callable[[Sent], None]
+    ) -> None:
         self.remote = remote
         self.order = order
         self.progress = progress
+        self.all_sent = all_sent
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
         self.open = asyncio.Semaphore(_OPEN)
         self.parts = asyncio.Semaphore(_PARTS)
@@ -143,6 +154,7 @@ class _Push:
         self.large.put_nowait(None)
         await self.put(messages.commit(self.messages))
         await self.queue.put(None)
+        self.all_sent(self.sent)
 
     async def load(self) -> AsyncIterator[Batch]:
         """Groups in order, some of them read ahead."""

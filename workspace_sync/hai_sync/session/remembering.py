@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,30 +35,75 @@ class Done:
     report: Report
 
 
-def remember(place: Place, index: Index, done: Done, wish: Wish) -> tuple[Sides, str]:
-    """Write it down. Answers both sides as the next sync of this session finds them, and the mark of this one."""
-    sides, arrived, sent = done.sides, done.arrived, done.sent
-    scan, local = sides.scan, done.local
-    scan.signatures |= arrived.signatures | (sent.signatures if sent else {})
-    revision = done.report.revision = done.report.revision or sides.revision
-    touched = _touched(done) | index.theirs()
-    base = rebase(sides.base, local, done.remote, touched)
-    doubt = {p for p in touched if not (base.get(p) == local.get(p) == done.remote.get(p))}
-    fresh = {p: local[p] for p in looked_at(scan, arrived, sent) if p in local}
-    gone = scan.gone | {c.path for c in arrived.done if c.new is None}
-    index.remember(fresh, scan.signatures, gone - fresh.keys())
-    facts = {
-        "revision": str(revision),
-        "looked_ns": str(scan.looked_ns),
-        "filter": wish.filter.fingerprint(),
-        "clean": "no" if any(base.get(p) != local.get(p) for p in doubt) else "yes",
-        "synced": str(time.time()),
-        "generation": os.urandom(16).hex(),
-    }
-    index.agree(touched, base, done.remote, facts)
-    Kept(place.state / "kept").prune(time.time())
-    scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
-    return Sides(base, local, done.remote, revision, scan, doubt), facts["generation"]
+class Note:
+    """What a sync comes to, written down while the server may still refuse it: `keep` it, or `drop` it."""
+
+    def __init__(self, index: Index, done: Done) -> None:
+        self._index = index
+        self._done = done
+        self._scan = scan = done.sides.scan
+        scan.signatures |= done.arrived.signatures | (done.sent.signatures if done.sent else {})
+        index.begin()
+        try:
+            self._base, self._doubt = self._write(done.local)
+        except BaseException:
+            index.rollback()
+            raise
+
+    def _write(self, local: Tree) -> tuple[Tree, set[str]]:
+        """Answers what both sides agree on, and where they do not."""
+        index, done, scan = self._index, self._done, self._scan
+        touched = _touched(done) | index.theirs()
+        base = rebase(done.sides.base, local, done.remote, touched)
+        fresh = {p: local[p] for p in looked_at(scan, done.arrived, done.sent) if p in local}
+        gone = scan.gone | {c.path for c in done.arrived.done if c.new is None}
+        index.remember(fresh, scan.signatures, gone - fresh.keys())
+        index.agree(touched, base, done.remote)
+        doubt = {p for p in touched if not (base.get(p) == local.get(p) == done.remote.get(p))}
+        return base, doubt
+
+    def keep(self, place: Place, wish: Wish) -> tuple[Sides, str]:
+        """It is true. Answers both sides as the next sync of this session finds them, and the mark of this one."""
+        done, scan, base, doubt = self._done, self._scan, self._base, self._doubt
+        local, revision = done.local, done.report.revision
+        facts = {
+            "revision": str(revision),
+            "looked_ns": str(scan.looked_ns),
+            "filter": wish.filter.fingerprint(),
+            "clean": "no" if any(base.get(p) != local.get(p) for p in doubt) else "yes",
+            "synced": str(time.time()),
+            "generation": os.urandom(16).hex(),
+        }
+        self._index.put_facts(facts)
+        self._index.commit()
+        Kept(place.state / "kept").prune(time.time())
+        scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
+        return Sides(base, local, done.remote, revision, scan, doubt), facts["generation"]
+
+    def drop(self) -> None:
+        """It never was."""
+        self._index.rollback()
+
+
+class Beside:
+    """A note that is written in a thread, from when all is sent."""
+
+    def __init__(self, note: Callable[[Sent], Note]) -> None:
+        self._note = note
+        self._writing: asyncio.Task[Note] | None = None
+
+    def begin(self, sent: Sent) -> None:
+        self._writing = asyncio.create_task(asyncio.to_thread(self._note, sent))
+
+    async def done(self) -> Note:
+        assert self._writing is not None
+        return await self._writing
+
+    async def drop(self) -> None:
+        """Nothing came of it."""
+        if self._writing is not None:
+            with suppress(Exception):  # the push has failed, which is what is told
+                (await asyncio.shield(self._writing)).drop()
 
 
 def _touched(done: Done) -> set[str]:

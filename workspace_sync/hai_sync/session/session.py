@@ -8,7 +8,7 @@ moved on meanwhile, or a file that changes while it is read, starts it anew.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from hai_sync.remote.endpoint import Remote, holder
 from hai_sync.rescan import rescan
 from hai_sync.scan import Filter, Known, Scan, full_tree, scan
 from hai_sync.session.deciding import decide, guard
-from hai_sync.session.remembering import Done, remember
+from hai_sync.session.remembering import Beside, Done, Note
 from hai_sync.session.sides import Sides, count, report_of, with_sent
 from hai_sync.session.wish import Listener, Report, Silent, Wish, sizes
 from hai_sync.transition.results import Result
@@ -232,16 +232,20 @@ class Session:
         arrived = await self._arrive(sides, outcome)
         report.problems |= arrived.problems
         local = apply(sides.local, arrived.done)
-        remote, sent = sides.remote, None
         changes = [c for c in outcome.to_remote if c.path not in arrived.problems]
+
+        def note(sent: Sent | None) -> Note:
+            ours, theirs = with_sent(local, sides.remote, sent.entries if sent else {})
+            report.local = sides.local = ours  # the old entries need not stay
+            return Note(self.index, Done(sides, ours, theirs, arrived, sent, report))
+
         if changes:
-            sent = await self._send(sides, changes, outcome, wish, local)
+            noted, sent = await self._send(sides, changes, outcome, wish, local, note)
             report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
-            local, remote = with_sent(local, remote, sent.entries)
-            report.local = sides.local = local  # the old entries need not stay
+        else:
+            noted = await asyncio.to_thread(note, None)
         report.done = len(arrived.done) + len(changes)
-        done = Done(sides, local, remote, arrived, sent, report)
-        await asyncio.to_thread(self._remember, done, wish)
+        await asyncio.to_thread(self._keep, noted, wish)
 
     async def _arrive(self, sides: Sides, outcome: Outcome) -> Result:
         if not outcome.to_local:
@@ -269,7 +273,9 @@ class Session:
         outcome: Outcome,
         wish: Wish,
         local: Tree,
-    ) -> Sent:
+        note: Callable[[Sent], Note],
+    ) -> tuple[Note, Sent]:
+        """What comes of it is written down while the server commits."""
         from hai_sync.remote.sending import JOBS, Order, push
 
         files, size = sizes(changes)
@@ -288,7 +294,13 @@ class Session:
                 jobs=wish.jobs or JOBS,
                 seen=sides.scan.signatures,
             )
-            return await push(self.remote, order, self.listener.progress)
+            noting = Beside(note)
+            try:
+                sent = await push(self.remote, order, self.listener.progress, noting.begin)
+            except BaseException:
+                await noting.drop()
+                raise
+            return await noting.done(), sent
 
     @property
     def _compress(self) -> bool:
@@ -296,6 +308,6 @@ class Session:
         profile = self.remote.connection.profile
         return not on_loopback(profile.server)
 
-    def _remember(self, done: Done, wish: Wish) -> None:
-        self._sides, self._generation = remember(self.place, self.index, done, wish)
+    def _keep(self, noted: Note, wish: Wish) -> None:
+        self._sides, self._generation = noted.keep(self.place, wish)
         self._read, self._restless = None, {}
