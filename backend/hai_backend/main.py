@@ -127,6 +127,7 @@ async def _serve(settings: Settings, open_store: OpenStore) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     interpreter.share_quickly()
+    interpreter.keep_memory()
     await app.start()
     interpreter.collect_rarely()
     await app.until(stop)
