@@ -86,7 +86,7 @@ class Note:
 
 
 class Beside:
-    """A note that is written in a thread, from when all is sent."""
+    """A note that is written in a thread, from when all is sent. Who is cancelled meanwhile must `drop` it."""
 
     def __init__(self, note: Callable[[Sent], Note]) -> None:
         self._note = note
@@ -97,12 +97,12 @@ class Beside:
 
     async def done(self) -> Note:
         assert self._writing is not None
-        return await self._writing
+        return await asyncio.shield(self._writing)
 
     async def drop(self) -> None:
-        """Nothing came of it."""
+        """Nothing came of it; returns when nobody writes any more."""
         if self._writing is not None:
-            with suppress(Exception):  # the push has failed, which is what is told
+            with suppress(Exception):  # what is told is why it is dropped
                 (await asyncio.shield(self._writing)).drop()
 
 

@@ -297,10 +297,10 @@ class Session:
             noting = Beside(note)
             try:
                 sent = await push(self.remote, order, self.listener.progress, noting.begin)
+                return await noting.done(), sent
             except BaseException:
                 await noting.drop()
                 raise
-            return await noting.done(), sent
 
     @property
     def _compress(self) -> bool:
