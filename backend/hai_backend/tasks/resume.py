@@ -9,7 +9,7 @@ from hai_backend.domain.task import RankState, RunState, Task, TaskState
 from hai_backend.tasks.instructions import Instruction, Launch, TellEnd, TellGo, TellSuspend
 from hai_backend.tasks.limits import DEFAULTS, Limits
 
-_UNATTACHED = (RankState.CREATED, RankState.BUILDING)
+_STARTING = (RankState.CREATED, RankState.BUILDING)
 
 
 def relaunch(task: Task) -> Launch | None:
@@ -39,7 +39,7 @@ def resumed(task: Task, missing: frozenset[int], *, begun: bool) -> Resumed:
     run, launch = task.run, relaunch(task)
     if run is None or (launch is not None and not (begun and missing & set(launch.ranks))):
         return Resumed(launch, kill=_in_order(missing - set(launch.ranks if launch else ())))
-    never = {r.index for r in run.ranks if r.state in _UNATTACHED} & missing
+    never = {r.index for r in run.ranks if r.state in _STARTING} & missing
     gone = never if run.state in (RunState.CREATED, RunState.BUILDING) else frozenset()
     return Resumed(gone=_in_order(gone), kill=_in_order(missing - gone))
 
