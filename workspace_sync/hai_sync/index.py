@@ -85,8 +85,9 @@ class Index:
         self._db.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Nothing of it."""
-        self._db.execute("ROLLBACK")
+        """Nothing of it. A full disk may have done so already."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

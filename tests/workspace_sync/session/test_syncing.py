@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,24 @@ async def test_what_was_noted_of_a_push_that_is_refused_at_its_end_never_was(lap
     assert one.session.index.base().keys() == {"a", "c"}
     assert (await one.sync()).in_sync
     assert one.read() == two.read() | {"c": b"x"}
+
+
+async def test_an_index_that_cannot_be_written_at_the_end_is_no_obstacle_for_the_next_sync(
+    laptop,
+) -> None:
+    laptop.write("a")
+    await laptop.sync()
+    other = sqlite3.connect(laptop.session.place.state / "index.sqlite")
+    full = "CREATE TRIGGER full BEFORE INSERT ON facts BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+    other.execute(full)
+    laptop.write("b")
+    laptop.session.hint(["b"])
+    with pytest.raises(sqlite3.IntegrityError, match="disk full"):
+        await laptop.session.sync(Wish(Rules(Mode.PUSH)))
+    other.execute("DROP TRIGGER full")
+    other.close()
+    assert (await laptop.session.sync(Wish(Rules(Mode.PUSH)))).in_sync
+    assert laptop.session.index.base().keys() == {"a", "b"}
 
 
 async def test_two_laptops_see_each_other(laptops) -> None:

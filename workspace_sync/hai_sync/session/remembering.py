@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from hai_sync.core.entry import Tree
 from hai_sync.core.reconcile import rebase
@@ -35,75 +35,76 @@ class Done:
     report: Report
 
 
+@dataclass(frozen=True, slots=True)
 class Note:
-    """What a sync comes to, written down while the server may still refuse it: `keep` it, or `drop` it."""
+    """What a sync comes to, in a transaction of the index that is still open: the server may yet refuse it."""
 
-    def __init__(self, index: Index, done: Done) -> None:
+    done: Done
+    base: Tree  # what both sides agree on
+    doubt: set[str]  # where they do not
+
+
+def note(index: Index, done: Done) -> Note:
+    """Write it down. Whoever called makes it true (`keep`) or rolls it back."""
+    scan, local = done.sides.scan, done.local
+    scan.signatures |= done.arrived.signatures | (done.sent.signatures if done.sent else {})
+    index.begin()
+    touched = _touched(done) | index.theirs()
+    base = rebase(done.sides.base, local, done.remote, touched)
+    fresh = {p: local[p] for p in looked_at(scan, done.arrived, done.sent) if p in local}
+    gone = scan.gone | {c.path for c in done.arrived.done if c.new is None}
+    index.remember(fresh, scan.signatures, gone - fresh.keys())
+    index.agree(touched, base, done.remote)
+    doubt = {p for p in touched if not (base.get(p) == local.get(p) == done.remote.get(p))}
+    return Note(done, base, doubt)
+
+
+def keep(index: Index, noted: Note, place: Place, wish: Wish) -> tuple[Sides, str]:
+    """It is true. Answers both sides as the next sync of this session finds them, and the mark of this one."""
+    done, base, doubt = noted.done, noted.base, noted.doubt
+    scan, local, revision = done.sides.scan, done.local, done.report.revision
+    facts = {
+        "revision": str(revision),
+        "looked_ns": str(scan.looked_ns),
+        "filter": wish.filter.fingerprint(),
+        "clean": "no" if any(base.get(p) != local.get(p) for p in doubt) else "yes",
+        "synced": str(time.time()),
+        "generation": os.urandom(16).hex(),
+    }
+    index.put_facts(facts)
+    index.commit()
+    Kept(place.state / "kept").prune(time.time())
+    scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
+    return Sides(base, local, done.remote, revision, scan, doubt), facts["generation"]
+
+
+class Noting:
+    """A note that is written in a thread while the server commits. Left by an error, nothing of it was ever true."""
+
+    def __init__(self, index: Index, make: Callable[[Sent | None], Done]) -> None:
         self._index = index
-        self._done = done
-        self._scan = scan = done.sides.scan
-        scan.signatures |= done.arrived.signatures | (done.sent.signatures if done.sent else {})
-        index.begin()
-        try:
-            self._base, self._doubt = self._write(done.local)
-        except BaseException:
-            index.rollback()
-            raise
-
-    def _write(self, local: Tree) -> tuple[Tree, set[str]]:
-        """Answers what both sides agree on, and where they do not."""
-        index, done, scan = self._index, self._done, self._scan
-        touched = _touched(done) | index.theirs()
-        base = rebase(done.sides.base, local, done.remote, touched)
-        fresh = {p: local[p] for p in looked_at(scan, done.arrived, done.sent) if p in local}
-        gone = scan.gone | {c.path for c in done.arrived.done if c.new is None}
-        index.remember(fresh, scan.signatures, gone - fresh.keys())
-        index.agree(touched, base, done.remote)
-        doubt = {p for p in touched if not (base.get(p) == local.get(p) == done.remote.get(p))}
-        return base, doubt
-
-    def keep(self, place: Place, wish: Wish) -> tuple[Sides, str]:
-        """It is true. Answers both sides as the next sync of this session finds them, and the mark of this one."""
-        done, scan, base, doubt = self._done, self._scan, self._base, self._doubt
-        local, revision = done.local, done.report.revision
-        facts = {
-            "revision": str(revision),
-            "looked_ns": str(scan.looked_ns),
-            "filter": wish.filter.fingerprint(),
-            "clean": "no" if any(base.get(p) != local.get(p) for p in doubt) else "yes",
-            "synced": str(time.time()),
-            "generation": os.urandom(16).hex(),
-        }
-        self._index.put_facts(facts)
-        self._index.commit()
-        Kept(place.state / "kept").prune(time.time())
-        scan.tree, scan.fresh, scan.gone, scan.before = dict(local), {}, set(), None
-        return Sides(base, local, done.remote, revision, scan, doubt), facts["generation"]
-
-    def drop(self) -> None:
-        """It never was."""
-        self._index.rollback()
-
-
-class Beside:
-    """A note that is written in a thread, from when all is sent. Who is cancelled meanwhile must `drop` it."""
-
-    def __init__(self, note: Callable[[Sent], Note]) -> None:
-        self._note = note
+        self._make = make
         self._writing: asyncio.Task[Note] | None = None
 
-    def begin(self, sent: Sent) -> None:
-        self._writing = asyncio.create_task(asyncio.to_thread(self._note, sent))
+    def begin(self, sent: Sent | None) -> None:
+        """Only the server's last word is missing."""
+        work = asyncio.to_thread(lambda: note(self._index, self._make(sent)))
+        self._writing = asyncio.create_task(work)
 
-    async def done(self) -> Note:
+    async def keep(self, place: Place, wish: Wish) -> tuple[Sides, str]:
+        """See `keep`."""
         assert self._writing is not None
-        return await asyncio.shield(self._writing)
+        noted = await asyncio.shield(self._writing)
+        return await asyncio.to_thread(keep, self._index, noted, place, wish)
 
-    async def drop(self) -> None:
-        """Nothing came of it; returns when nobody writes any more."""
-        if self._writing is not None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None and self._writing is not None:
             with suppress(Exception):  # what is told is why it is dropped
-                (await asyncio.shield(self._writing)).drop()
+                await asyncio.shield(self._writing)
+            self._index.rollback()
 
 
 def _touched(done: Done) -> set[str]:

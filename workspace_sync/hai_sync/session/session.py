@@ -8,7 +8,7 @@ moved on meanwhile, or a file that changes while it is read, starts it anew.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from hai_sync.remote.endpoint import Remote, holder
 from hai_sync.rescan import rescan
 from hai_sync.scan import Filter, Known, Scan, full_tree, scan
 from hai_sync.session.deciding import decide, guard
-from hai_sync.session.remembering import Beside, Done, Note
+from hai_sync.session.remembering import Done, Noting
 from hai_sync.session.sides import Sides, count, report_of, with_sent
 from hai_sync.session.wish import Listener, Report, Silent, Wish, sizes
 from hai_sync.transition.results import Result
@@ -234,18 +234,20 @@ class Session:
         local = apply(sides.local, arrived.done)
         changes = [c for c in outcome.to_remote if c.path not in arrived.problems]
 
-        def note(sent: Sent | None) -> Note:
+        def done(sent: Sent | None) -> Done:
             ours, theirs = with_sent(local, sides.remote, sent.entries if sent else {})
             report.local = sides.local = ours  # the old entries need not stay
-            return Note(self.index, Done(sides, ours, theirs, arrived, sent, report))
+            return Done(sides, ours, theirs, arrived, sent, report)
 
-        if changes:
-            noted, sent = await self._send(sides, changes, outcome, wish, local, note)
-            report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
-        else:
-            noted = await asyncio.to_thread(note, None)
-        report.done = len(arrived.done) + len(changes)
-        await asyncio.to_thread(self._keep, noted, wish)
+        async with Noting(self.index, done) as noting:
+            if changes:
+                sent = await self._send(sides, changes, outcome, wish, local, noting)
+                report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
+            else:
+                noting.begin(None)
+            report.done = len(arrived.done) + len(changes)
+            self._sides, self._generation = await noting.keep(self.place, wish)
+        self._read, self._restless = None, {}
 
     async def _arrive(self, sides: Sides, outcome: Outcome) -> Result:
         if not outcome.to_local:
@@ -273,9 +275,8 @@ class Session:
         outcome: Outcome,
         wish: Wish,
         local: Tree,
-        note: Callable[[Sent], Note],
-    ) -> tuple[Note, Sent]:
-        """What comes of it is written down while the server commits."""
+        noting: Noting,
+    ) -> Sent:
         from hai_sync.remote.sending import JOBS, Order, push
 
         files, size = sizes(changes)
@@ -294,20 +295,10 @@ class Session:
                 jobs=wish.jobs or JOBS,
                 seen=sides.scan.signatures,
             )
-            noting = Beside(note)
-            try:
-                sent = await push(self.remote, order, self.listener.progress, noting.begin)
-                return await noting.done(), sent
-            except BaseException:
-                await noting.drop()
-                raise
+            return await push(self.remote, order, self.listener.progress, noting.begin)
 
     @property
     def _compress(self) -> bool:
         """On one machine compression only costs."""
         profile = self.remote.connection.profile
         return not on_loopback(profile.server)
-
-    def _keep(self, noted: Note, wish: Wish) -> None:
-        self._sides, self._generation = noted.keep(self.place, wish)
-        self._read, self._restless = None, {}
