@@ -21,7 +21,7 @@ from hai_sync.hashing import digest_of_file, open_file, read_all
 from hai_sync.remote.contents import BATCH_BYTES, CHUNKS_BYTES
 from hai_sync.signatures import Signature, signature
 
-_ENTRIES = 1000  # with paths of 3000 bytes they fit into a message, too
+_ENTRIES = 600  # links with paths and targets of 3000 bytes fit into a message of 4 MiB, too
 _PIECES = 256  # of a recipe in one message: some 16 MB are on their way while the next are cut
 
 
