@@ -24,10 +24,8 @@ from hai_backend.workspaces.staging import Author
 WHOLE_BYTES = 1 << 20  # larger files come in chunks
 FEW = 16  # so many contents first go to `incoming`, for a handful of files is synced one by one
 GROWING = 4  # large files that may hold blocks of memory
-EARLY_BYTES = (
-    128 << 20
-)  # so much may wait for the disk while more arrives: each flush holds up who creates files
-GROWN_BYTES = 32 << 20  # of large files; flushing those holds up nobody
+# So much may wait for the disk while more arrives. A flush holds up who creates files; one of large files nobody.
+EARLY_BYTES, GROWN_BYTES = 128 << 20, 32 << 20
 _SOME = 500
 
 
