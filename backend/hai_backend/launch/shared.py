@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,8 @@ class Shared:
     def make(self, directory: SharedDirectory, uid: int, gid: int) -> None:
         """Before ranks start; may be repeated. Programs of pods run as this user, or as the cluster's default."""
         path = self._root / directory.below
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True)
-            path.parent.chmod(_PASSABLE)
-        if not path.exists():
-            path.mkdir(exist_ok=True)
-            path.chmod(directory.mode)
+        _make(path.parent, _PASSABLE)
+        _make(path, directory.mode)
         owner = uid or self._default_uid
         if self._in_pods and not directory.read_only and owner:
             _give(path, owner, gid or owner)
@@ -58,6 +55,13 @@ class Shared:
         import shutil  # rarely needed
 
         shutil.rmtree(self._root / directory.below, ignore_errors=True)
+
+
+def _make(path: Path, mode: int) -> None:
+    """Also while another task's run makes it. Whoever made it sets its mode; later ones leave it as people made it."""
+    with suppress(FileExistsError):
+        path.mkdir(mode, parents=True)
+        path.chmod(mode)  # which the umask has narrowed
 
 
 def _give(path: Path, uid: int, gid: int) -> None:

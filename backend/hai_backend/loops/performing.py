@@ -32,7 +32,9 @@ class Applier(Protocol):
 Mint = Callable[[RankKey], str]  # makes the token of a rank
 FindNode = Callable[[str], Node | None]
 Work = Callable[[], Awaitable[None]]
-Describe = Callable[[Task], Awaitable[RunRequest]]  # raises HaiError when it may not be launched
+Describe = Callable[
+    [Task], Awaitable[RunRequest]
+]  # raises HaiError or OSError when it cannot be launched
 
 
 async def _nothing_asked(task: Task) -> RunRequest:
@@ -107,7 +109,7 @@ class Performer:
         assert self.ledger is not None
         try:
             request = await self._describe(task)
-        except HaiError as error:
+        except (HaiError, OSError) as error:  # a full disk, say: nothing was started
             for rank in ranks:
                 await self.ledger.insist(task.id, ev.LaunchFailed(run, rank, str(error)))
             return

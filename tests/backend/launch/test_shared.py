@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -119,3 +121,16 @@ def test_where_environments_are_seen(
     tmp_path: Path, pods: dict[str, object], root: str, seen: bool
 ) -> None:
     assert Shared(tmp_path, pods).sees(tmp_path / root) is seen
+
+
+def test_tasks_that_start_at_the_same_time_make_what_they_share_once(tmp_path: Path) -> None:
+    def make(root: Path, task: int) -> None:
+        begin.wait()
+        Shared(root, {}).make(checkpoints_of(task), 0, 0)
+
+    with ThreadPoolExecutor(4) as threads:
+        for attempt in range(50):
+            begin, root = Barrier(4), tmp_path / str(attempt)
+            list(threads.map(make, [root] * 4, range(4)))
+            assert mode(root / "checkpoints") == 0o711
+            assert {mode(root / "checkpoints" / str(task)) for task in range(4)} == {0o700}

@@ -1,0 +1,44 @@
+"""What becomes of instructions that cannot be carried out."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from hai_backend.domain.errors import Conflict
+from hai_backend.domain.task import Task, TaskState
+from hai_backend.launch.request import RunRequest
+from hai_backend.loops.performing import Performer
+from hai_backend.testing import a_spec
+from hai_backend.testing.world import World
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/shared/checkpoints/1")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        pytest.param(Conflict("no such mount"), "no such mount", id="refused"),
+        pytest.param(
+            FULL, "[Errno 28] No space left on device: '/shared/checkpoints/1'", id="a full disk"
+        ),
+    ],
+)
+async def test_a_run_that_cannot_be_described_ends_in_words_and_is_tried_again(
+    world: World, error: Exception, told: str
+) -> None:
+    async def describe(task: Task) -> RunRequest:
+        raise error
+
+    nodes = world.cluster.nodes().get
+    world.performer = Performer(world.launcher, world.hub, str, nodes, describe)
+    world.performer.ledger = world.ledger
+    task = await world.ledger.submit("ada", a_spec("one", 2), "")
+    await world.scheduling.once()
+    await world.until(lambda: world.ledger.unfinished()[task.id].state is TaskState.SUSPENDED)
+    ended = world.ledger.unfinished()[task.id]
+    assert ended.reason == f"rank 0 could not be launched on n0: {told}"
+    assert (ended.launch_failure_count, ended.not_before > world.clock.now()) == (1, True)
+    assert not world.launcher.ranks
