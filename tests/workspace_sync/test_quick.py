@@ -158,6 +158,46 @@ def test_edited_files_are_pushed_and_remembered_as_the_whole_program_does(
     assert _here(cluster) == _here(root)
 
 
+DYING = """
+import os, sys
+left = int(sys.argv.pop())
+def count(frame, event, call):
+    global left
+    told = event == "c_call" and call.__name__ in ("sendall", "read", "execute", "executemany")
+    if told and "hai_sync/quick/" in frame.f_code.co_filename:
+        left -= 1
+        if left < 0:
+            os._exit(9)
+sys.setprofile(count)
+from hai_sync.quick.syncing import quick_push
+sys.exit(0 if quick_push(os.getcwd()) else 3)
+"""
+
+
+def _dies(steps: int) -> int:
+    """A quick push of a process that ends before it says, hears, asks or notes anything after so many times."""
+    return subprocess.run([sys.executable, "-c", DYING, str(steps)]).returncode
+
+
+def test_killed_at_any_step_it_has_pushed_all_or_nothing(root: Path, capsys) -> None:
+    cluster = _cluster(capsys)
+    steps, before = 0, _here(cluster)
+    while True:
+        for name in ("a.py", "folder/b"):
+            (root / name).write_text(f"{name} of {steps}")
+        code = _dies(steps)
+        assert _here(cluster) in (before, _here(root))
+        if code == 0:
+            break
+        assert code == 9
+        push()
+        before = _here(root)
+        assert _here(cluster) == before
+        steps += 1
+    assert steps > 15
+    assert _here(cluster) == _here(root)
+
+
 def _cluster(capsys) -> Path:
     """Where the server has the files."""
     main(["list", "--json"])

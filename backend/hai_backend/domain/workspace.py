@@ -90,10 +90,11 @@ class Lease:
     holder: str
     expires_at: float
     revision: int
+    client_id: str = ""  # of the one whose processes take it from one another
 
     def shown(self) -> Lease:
         """As others see it."""
-        return replace(self, token="")
+        return replace(self, token="", client_id="")
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,9 @@ class WorkspaceService(WorkspaceServiceServicer):
         self, request: pb.LeaseWorkspaceRequest, context: Context
     ) -> workspace_pb2.WorkspaceLease:
         leases, now = self._workspaces.leases, self._workspaces.clock.now()
+        rules = Rules()
+        rules.line("client_id", request.client_id, 128)
+        rules.check()
         async with self._workspaces.open(caller.current(), request.name) as room:
             if request.release:
                 leases.release(room.key, request.token)
@@ -87,7 +90,14 @@ class WorkspaceService(WorkspaceServiceServicer):
             if request.token:
                 return lease_to_proto(leases.renew(room.key, request.token, now))
             newest = await self._rooms.work(room.files.path, room.files.index.newest)
-            lease = leases.take(room.key, request.holder, newest.number, now, force=request.force)
+            lease = leases.take(
+                room.key,
+                request.holder,
+                newest.number,
+                now,
+                force=request.force,
+                client_id=request.client_id,
+            )
             return lease_to_proto(lease)
 
     async def GetTree(

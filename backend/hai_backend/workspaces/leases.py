@@ -28,11 +28,22 @@ class Leases:
         return lease and lease.shown()
 
     def take(
-        self, key: tuple[str, str], holder: str, revision: int, now: float, *, force: bool
+        self,
+        key: tuple[str, str],
+        holder: str,
+        revision: int,
+        now: float,
+        *,
+        force: bool = False,
+        client_id: str = "",
     ) -> Lease:
-        """A new one. Raises Conflict LEASE_HELD, with the holder and since when nothing was heard of it."""
+        """A new one. Raises Conflict LEASE_HELD, with the holder and since when nothing was heard of it.
+
+        A client takes it from itself: the process that held it before is dead.
+        """
         held = self._live(key, now)
-        if held is not None and not force:
+        own = held is not None and client_id and held.client_id == client_id
+        if held is not None and not force and not own:
             heard = max(0.0, now - (held.expires_at - LEASE_SECONDS))
             raise Conflict(
                 f"{held.holder or 'another client'} writes this workspace (heard of {heard:.0f} s ago); "
@@ -40,7 +51,7 @@ class Leases:
                 reason="LEASE_HELD",
             )
         token = secrets.token_urlsafe(16)
-        lease = Lease(token, holder[:HOLDER_CHARS], now + LEASE_SECONDS, revision)
+        lease = Lease(token, holder[:HOLDER_CHARS], now + LEASE_SECONDS, revision, client_id)
         self._held[key] = lease
         return lease
 

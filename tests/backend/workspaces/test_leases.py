@@ -12,20 +12,20 @@ KEY = ("ada", "w")
 
 def test_a_lease_is_held_until_it_runs_out() -> None:
     leases = Leases()
-    leases.take(KEY, "laptop", 3, 0.0, force=False)
+    leases.take(KEY, "laptop", 3, 0.0)
     with pytest.raises(
         Conflict, match=r"laptop writes this workspace \(heard of 20 s ago\)"
     ) as held:
-        leases.take(KEY, "desktop", 3, 20.0, force=False)
+        leases.take(KEY, "desktop", 3, 20.0)
     assert held.value.reason == "LEASE_HELD"
-    assert leases.take(KEY, "desktop", 3, LEASE_SECONDS, force=False).holder == "desktop"
+    assert leases.take(KEY, "desktop", 3, LEASE_SECONDS).holder == "desktop"
 
 
 def test_renewing_keeps_it_and_may_be_late_as_long_as_nobody_took_it() -> None:
     leases = Leases()
-    lease = leases.take(KEY, "laptop", 3, 0.0, force=False)
+    lease = leases.take(KEY, "laptop", 3, 0.0)
     assert leases.renew(KEY, lease.token, 100.0).expires_at == 100.0 + LEASE_SECONDS
-    leases.take(KEY, "desktop", 3, 200.0, force=False)
+    leases.take(KEY, "desktop", 3, 200.0)
     with pytest.raises(Conflict) as lost:
         leases.renew(KEY, lease.token, 201.0)
     assert lost.value.reason == "LEASE_LOST"
@@ -33,7 +33,7 @@ def test_renewing_keeps_it_and_may_be_late_as_long_as_nobody_took_it() -> None:
 
 def test_only_its_holder_gives_it_back_and_nobody_else_sees_the_secret() -> None:
     leases = Leases()
-    lease = leases.take(KEY, "laptop", 3, 0.0, force=False)
+    lease = leases.take(KEY, "laptop", 3, 0.0)
     leases.release(KEY, "guessed")
     shown = leases.of(KEY, 1.0)
     assert shown is not None
@@ -45,8 +45,30 @@ def test_only_its_holder_gives_it_back_and_nobody_else_sees_the_secret() -> None
 
 def test_who_forces_it_takes_it() -> None:
     leases = Leases()
-    old = leases.take(KEY, "laptop", 3, 0.0, force=False)
+    old = leases.take(KEY, "laptop", 3, 0.0)
     new = leases.take(KEY, "desktop", 3, 1.0, force=True)
     with pytest.raises(Conflict):
         leases.renew(KEY, old.token, 2.0)
     assert leases.renew(KEY, new.token, 2.0).holder == "desktop"
+
+
+def test_a_client_takes_it_from_a_process_of_its_own_that_died() -> None:
+    leases = Leases()
+    dead = leases.take(KEY, "laptop pid 1", 3, 0.0, client_id="laptop:w")
+    new = leases.take(KEY, "laptop pid 2", 3, 1.0, client_id="laptop:w")
+    assert new.holder == "laptop pid 2"
+    with pytest.raises(Conflict):
+        leases.renew(KEY, dead.token, 2.0)
+    shown = leases.of(KEY, 2.0)
+    assert shown is not None
+    assert shown.client_id == ""
+    for other in ("desktop:w", ""):
+        with pytest.raises(Conflict, match="laptop pid 2 writes"):
+            leases.take(KEY, "another", 3, 2.0, client_id=other)
+
+
+def test_who_is_nobody_takes_it_from_nobody() -> None:
+    leases = Leases()
+    leases.take(KEY, "a script", 3, 0.0)
+    with pytest.raises(Conflict):
+        leases.take(KEY, "a script", 3, 1.0)

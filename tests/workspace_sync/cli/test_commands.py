@@ -155,6 +155,19 @@ def test_a_slow_push_by_one_reader_brings_the_same(shell) -> None:
     assert shell("push", "--dry-run")[0] == 0
 
 
+def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
+    for number in range(5):
+        Path(f"{number}").write_bytes(os.urandom(3_000_000))
+    command = [sys.executable, "-m", "hai_sync.cli.main", "push", "--json", "--bwlimit", "6M"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as push:
+        assert push.stdout
+        next(line for line in push.stdout if json.loads(line)["event"] == "progress")
+        push.kill()
+    code, out, err = shell("push", "--json")
+    assert (code, err) == (0, "")
+    assert (last(out)["uploaded"], last(out)["wire_bytes"] < 15_000_000) == (5, True)
+
+
 def test_who_only_looks_does_not_wait_for_who_syncs(shell) -> None:
     Path("a").write_text("1")
     assert shell("push")[0] == 0

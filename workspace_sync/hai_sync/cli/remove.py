@@ -10,13 +10,14 @@ import click
 
 from hai.client.connection import Connection
 from hai.client.errors import NotFound, UsageError
+from hai_sync.author import author
 from hai_sync.cli.opening import with_connection
 from hai_sync.cli.options import common
 from hai_sync.core.diff import Change, in_order
 from hai_sync.core.entry import Entry, below
 from hai_sync.core.names import fault
 from hai_sync.place import find
-from hai_sync.remote.endpoint import Remote, holder
+from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.sending import Order, push
 
 
@@ -76,7 +77,7 @@ async def _remove(connection: Connection, name: str, files: Sequence[str]) -> No
         revision, tree = await remote.tree({}, 0)
         changes = in_order(Change(path, tree[path], None) for path in matching(tree, files))
         here = find_root()
-        order = Order(here, changes, revision, token, holder("remove"), allow_many_removals=True)
+        order = Order(here, changes, revision, token, author("remove"), allow_many_removals=True)
         await push(remote, order, lambda files, size: None)
 
 

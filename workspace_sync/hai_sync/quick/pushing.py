@@ -9,8 +9,8 @@ has, nothing is remembered, and the whole program pushes.
 from __future__ import annotations
 
 import os
-import socket
 
+from hai_sync.author import author, client_id
 from hai_sync.quick.wire import field, fields, message
 from hai_sync.signatures import PACK, signature
 
@@ -67,9 +67,9 @@ def read(root: str, found: Mapping[str, bytes]) -> list[Edited] | None:
     return files
 
 
-def push(line: Line, name: str, revision: int, files: Sequence[Edited]) -> int:
+def push(line: Line, name: str, place: str, revision: int, files: Sequence[Edited]) -> int:
     """The new revision; 0: the server did not say that there is one. Raises OSError."""
-    token = _lease(line, name, revision)
+    token = _lease(line, name, place)
     if not token:
         return 0
     try:
@@ -84,21 +84,18 @@ def push(line: Line, name: str, revision: int, files: Sequence[Edited]) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _lease(line: Line, name: str, revision: int) -> str:
-    """The token of the right to write; empty: somebody else has it, or has written meanwhile."""
-    line.call(_SERVICE + "LeaseWorkspace", [message((1, name), (3, _author()))])
+def _lease(line: Line, name: str, place: str) -> str:
+    """The token of the right to write; empty: somebody else has it."""
+    request = message((1, name), (3, author("push")), (6, client_id(place)))
+    line.call(_SERVICE + "LeaseWorkspace", [request])
     answers = line.answers()
     lease = dict(fields(answers[0])) if answers else {}
     token = lease.get(1, b"")
     return token.decode() if isinstance(token, bytes) else ""
 
 
-def _author() -> str:
-    return f"{socket.gethostname()} pid {os.getpid()} push"
-
-
 def _requests(name: str, token: str, revision: int, files: Sequence[Edited]) -> Iterator[bytes]:
-    begin = message((1, name), (2, token), (3, revision), (4, _author()))
+    begin = message((1, name), (2, token), (3, revision), (4, author("push")))
     yield field(_BEGIN, begin)
     yield field(_CHANGES, b"".join(field(1, file.entry()) for file in files))
     messages = 2

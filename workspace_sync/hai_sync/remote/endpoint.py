@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
@@ -15,6 +13,7 @@ from hai.client.errors import HaiError, NotFound, Unreachable
 from hai.v1 import workspace_service_pb2 as wire_pb
 from hai.v1.workspace_pb2 import Workspace, WorkspaceLease, WorkspaceRevision
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
+from hai_sync.author import author
 from hai_sync.core.entry import Entry, Tree
 from hai_sync.errors import BadPeer
 from hai_sync.remote.pace import Pace
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
     from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceAsyncStub
 
 RENEW_SECONDS = 5.0
-
-
-def holder(purpose: str) -> str:
-    """Who we are, for people on the other side."""
-    return f"{socket.gethostname()} pid {os.getpid()} {purpose}"
 
 
 class Remote:
@@ -98,9 +92,13 @@ class Remote:
         return revision, changed
 
     @asynccontextmanager
-    async def lease(self, purpose: str, force: bool = False) -> AsyncIterator[str]:
+    async def lease(
+        self, purpose: str, force: bool = False, client_id: str = ""
+    ) -> AsyncIterator[str]:
         """The right to write, renewed until left; yields its token."""
-        request = wire_pb.LeaseWorkspaceRequest(name=self.name, holder=holder(purpose), force=force)
+        request = wire_pb.LeaseWorkspaceRequest(
+            name=self.name, holder=author(purpose), force=force, client_id=client_id
+        )
         lease = await self.connection.unary(self.stub.LeaseWorkspace, request)
         renewing = asyncio.create_task(self._renew(lease))
         try:

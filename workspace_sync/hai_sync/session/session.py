@@ -21,7 +21,7 @@ from hai_sync.core.rules import Mode, Outcome
 from hai_sync.errors import Restless
 from hai_sync.index import Index
 from hai_sync.place import TEMPORARY, Place, locked
-from hai_sync.remote.endpoint import Remote, holder
+from hai_sync.remote.endpoint import Remote
 from hai_sync.rescan import rescan
 from hai_sync.scan import Filter, Known, Scan, full_tree, scan
 from hai_sync.session.deciding import decide, guard
@@ -241,7 +241,8 @@ class Session:
 
         async with Noting(self.index, done) as noting:
             if changes:
-                sent = await self._send(sides, changes, outcome, wish, local, noting)
+                copies = {p: at for p, at in outcome.copies.items() if p not in local}
+                sent = await self._send(sides, changes, copies, wish, noting)
                 report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
             else:
                 noting.begin(None)
@@ -272,30 +273,24 @@ class Session:
         self,
         sides: Sides,
         changes: list[Change],
-        outcome: Outcome,
+        copies: Mapping[str, str],
         wish: Wish,
-        local: Tree,
         noting: Noting,
     ) -> Sent:
-        from hai_sync.remote.sending import JOBS, Order, push
+        from hai_sync.session.departing import Departure
 
         files, size = sizes(changes)
         self.listener.stage("upload", files, size)
-        sources = {p: at for p, at in outcome.copies.items() if p not in local}
-        async with self.remote.lease(wish.purpose, wish.break_lease) as token:
-            order = Order(
-                self.place.root,
-                changes,
-                sides.revision,
-                token,
-                holder(wish.purpose),
-                sources,
-                self._compress,
-                allow_many_removals=True,  # guarded here already, by the same rule
-                jobs=wish.jobs or JOBS,
-                seen=sides.scan.signatures,
-            )
-            return await push(self.remote, order, self.listener.progress, noting.begin)
+        departure = Departure(
+            self.place,
+            changes,
+            copies,
+            sides.scan.signatures,
+            sides.revision,
+            wish,
+            self._compress,
+        )
+        return await departure.push(self.remote, self.listener.progress, noting.begin)
 
     @property
     def _compress(self) -> bool:

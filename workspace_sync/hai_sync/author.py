@@ -1,0 +1,16 @@
+"""Who we are, for the server and for people on the other side. Loads nothing: quick pushes say it, too."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+
+def author(purpose: str) -> str:
+    """This process, for people."""
+    return f"{socket.gethostname()} pid {os.getpid()} {purpose}"
+
+
+def client_id(place: str) -> str:
+    """Whoever holds the lock of a workspace on this machine; `place`: its identity here."""
+    return f"{socket.gethostname()[:64]}:{place}"
