@@ -99,13 +99,13 @@ async def test_a_stream_is_passed_on_with_everything_that_belongs_to_it(passed: 
     made, channel, _ = passed
     sent = [b"", b"\x00\xff" * 100, b"x" * 3_000_000]
     call = channel.stream_stream("/hai.test/echo")(
-        iter(sent), timeout=7, metadata=(("authorization", "Bearer s"), ("k-bin", b"\x80"))
+        iter(sent), timeout=60, metadata=(("authorization", "Bearer s"), ("k-bin", b"\x80"))
     )
     assert [answer async for answer in call] == sent
     assert (made.metadata["authorization"], made.metadata["k-bin"]) == ("Bearer s", b"\x80")
     assert made.metadata[HOPS] == "1"
     assert made.left is not None
-    assert 5 < made.left <= 7
+    assert 30 < made.left <= 60
     assert dict(await call.initial_metadata())["first"] == "1"
     trailer = dict(await call.trailing_metadata())
     assert (trailer["last"], trailer["raw-bin"]) == ("9", b"\xff\x00")
