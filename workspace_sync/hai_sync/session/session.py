@@ -1,4 +1,4 @@
-"""The conductor of a sync. It keeps what both sides looked like, so that a daemon's next sync costs what has changed.
+"""The conductor of a sync.
 
 Order of a sync: look (the local scan and the server's answer at the same time), hash what cannot be
 decided otherwise, reconcile, guard, change the local side, push, remember. A server whose revision has
@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING
 from hai.client.connection import on_loopback
 from hai.client.errors import Conflict, HaiError
 from hai_sync.core.diff import Change, apply
-from hai_sync.core.entry import Entry, Tree
-from hai_sync.core.reconcile import differing
-from hai_sync.core.rules import Mode, Outcome
+from hai_sync.core.rules import Outcome
 from hai_sync.errors import Restless
 from hai_sync.index import Index
 from hai_sync.place import TEMPORARY, Place, locked
 from hai_sync.remote.endpoint import Remote
-from hai_sync.rescan import rescan
-from hai_sync.scan import Filter, Known, Scan, full_tree, scan
 from hai_sync.session.deciding import decide, guard
+from hai_sync.session.looking import Looking
 from hai_sync.session.remembering import Done, Noting
-from hai_sync.session.sides import Sides, count, report_of, with_sent
+from hai_sync.session.sides import Sides, report_of, with_sent
 from hai_sync.session.wish import Listener, Report, Silent, Wish, sizes
 from hai_sync.transition.results import Result
 from hai_sync.transition.versions import Fault
@@ -46,13 +43,13 @@ class Session:
     remote: Remote
     listener: Listener = field(default_factory=Silent)
     fault: Fault = lambda step: None
-    _sides: Sides | None = None
     _hints: set[str] | None = None  # paths that may have changed since; None: unknown
     _restless: dict[str, int] = field(default_factory=dict)
     _generation: str = ""
-    _moved_on: bool = False  # the server has a newer revision than ours
-    _overtaken: bool = False  # the server's files are not as its newest revision says
-    _read: tuple[Tree, Tree, int] | None = None  # what the index said of the past
+    _looking: Looking = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._looking = Looking(self.place, self.index, self.remote)
 
     def hint(self, paths: Iterable[str]) -> None:
         """These may have changed since the last sync, and nothing else."""
@@ -62,11 +59,12 @@ class Session:
     @property
     def revision(self) -> int:
         """The newest revision that we know."""
-        return self._sides.revision if self._sides is not None else -1
+        sides = self._looking.sides
+        return sides.revision if sides is not None else -1
 
     def moved_on(self) -> None:
         """The server has a newer revision."""
-        self._moved_on = True
+        self._looking.moved_on = True
 
     def forget(self) -> None:
         """Anything may have changed."""
@@ -86,7 +84,8 @@ class Session:
 
     async def _sync(self, wish: Wish) -> Report:
         if self.index.fact("generation") != self._generation:
-            self._sides = self._hints = self._read = None  # another process has synced meanwhile
+            self._looking.keep(None)  # another process has synced meanwhile
+            self._hints = None
         last: Exception | None = None
         for _ in range(ATTEMPTS):
             try:
@@ -94,7 +93,7 @@ class Session:
             except Conflict as error:
                 if error.reason not in ("REVISION_CHANGED", "CONTENTS_MISSING"):
                     raise
-                self._overtaken, last = True, error
+                self._looking.overtaken, last = True, error
             except Restless as error:
                 self._restless[error.path] = self._restless.get(error.path, 0) + 1
                 self.hint([error.path])
@@ -120,9 +119,9 @@ class Session:
 
     async def _attempt(self, wish: Wish, hints: set[str] | None) -> tuple[Report, bool]:
         """Also whether what was hinted at is done with."""
-        seen = await self._look(wish, hints)
+        seen = await self._looking.look(wish, hints)
         if isinstance(seen, Report):
-            return seen, self._sides is not None
+            return seen, self._looking.sides is not None
         outcome = await asyncio.to_thread(decide, seen, wish, self._restless, self.listener)
         report = report_of(seen, outcome)
         guard(report, seen, wish)
@@ -130,103 +129,6 @@ class Session:
             return report, False
         await self._carry_out(seen, outcome, wish, report)
         return report, True
-
-    async def _look(self, wish: Wish, hints: set[str] | None) -> Sides | Report:
-        asking = asyncio.create_task(self._ask(wish, hints))
-        try:
-            found, known = await asyncio.to_thread(self._scan, wish, hints)
-        except BaseException:
-            asking.cancel()
-            raise
-        revision = await asking
-        if found.before is None and not wish.dry_run and wish.filter == Filter():
-            self.index.leave_out(found.left_out)
-        if wish.rules.mode is Mode.PUSH and self._nothing_to_push(found, revision, wish):
-            return Report(revision=revision, files=count(found), ignored=found.ignored)
-        return await self._both(wish, found, known, revision)
-
-    async def _ask(self, wish: Wish, hints: set[str] | None) -> int:
-        """The server's newest revision. A workspace that was made anew there shares no past with us.
-
-        Who only tells of some local changes need not ask: the server refuses what it has overtaken.
-        """
-        asked = wish.look or self._overtaken or self._moved_on
-        if self._sides is not None and hints is not None and not asked:
-            return self._sides.revision
-        self._moved_on = False
-        found = await self.remote.get()
-        created = found.create_time.ToJsonString()
-        before = self.index.fact("created")
-        if before != created:
-            if before:
-                self.index.forget_base()
-                self._sides = self._read = None
-            self.index.set_facts(created=created)
-        if self.index.fact("made") != (made := found.create_time.SerializeToString().hex()):
-            self.index.set_facts(made=made)
-        return found.revision
-
-    def _nothing_to_push(self, found: Scan, revision: int, wish: Wish) -> bool:
-        return (
-            found.unchanged
-            and not found.problems
-            and self.index.fact("clean") == "yes"
-            and str(revision) == self.index.fact("revision")
-            and not (wish.rules.mirror or wish.rules.overwrite)
-            and (self._sides is not None or not wish.resident)
-        )
-
-    def _scan(self, wish: Wish, hints: set[str] | None) -> tuple[Scan, Known]:
-        if self._sides is not None and hints is not None and not wish.verify:
-            again = rescan(self._sides.scan, hints, wish.filter)
-            if again is not None:
-                return again, Known(again.signatures, lambda: again.tree)
-        known = self._known(wish)
-        return scan(self.place.root, known, wish.filter), known
-
-    def _known(self, wish: Wish) -> Known:
-        entries: dict[str, Entry] = {}
-
-        def remembered() -> Mapping[str, Entry]:
-            if not entries:
-                entries.update(self.index.entries(self._past()[0]))
-            return entries
-
-        return Known(
-            self.index.signatures(),
-            remembered,
-            int(self.index.fact("looked_ns", "0")),
-            self.index.fact("filter") == wish.filter.fingerprint(),
-            wish.verify,
-        )
-
-    async def _both(self, wish: Wish, found: Scan, known: Known, revision: int) -> Sides:
-        local = await asyncio.to_thread(full_tree, found, known)
-        base, remote, at = await asyncio.to_thread(self._past)
-        looks = self._overtaken or (wish.look and wish.rules.mode is not Mode.PUSH)
-        if revision != at or looks:
-            since = at if at <= revision else 0
-            revision, remote = await self.remote.tree(remote, since, 0 if looks else revision)
-            self._overtaken = False
-        doubt = await asyncio.to_thread(self._doubt, base, local, remote, found)
-        return Sides(base, local, remote, revision, found, doubt)
-
-    def _doubt(self, base: Tree, local: Tree, remote: Tree, found: Scan) -> set[str]:
-        """Where nobody has looked and nothing was different before, nothing is different now."""
-        before = self._sides
-        if before is not None and found.before is before.scan and remote is before.remote:
-            return before.doubt | found.fresh.keys() | found.gone
-        return differing(base, local, remote)
-
-    def _past(self) -> tuple[Tree, Tree, int]:
-        """Base, the other side's tree and its revision, as of the last sync."""
-        if self._sides is not None:
-            return self._sides.base, self._sides.remote, self._sides.revision
-        if self._read is None:
-            base = self.index.base()
-            revision = int(self.index.fact("revision", "0"))
-            self._read = base, self.index.remote(base), revision
-        return self._read
 
     async def _carry_out(self, sides: Sides, outcome: Outcome, wish: Wish, report: Report) -> None:
         arrived = await self._arrive(sides, outcome)
@@ -247,8 +149,9 @@ class Session:
             else:
                 noting.begin(None)
             report.done = len(arrived.done) + len(changes)
-            self._sides, self._generation = await noting.keep(self.place, wish)
-        self._read, self._restless = None, {}
+            kept, self._generation = await noting.keep(self.place, wish)
+        self._looking.keep(kept)
+        self._restless = {}
 
     async def _arrive(self, sides: Sides, outcome: Outcome) -> Result:
         if not outcome.to_local:

@@ -1,0 +1,136 @@
+"""What both sides are like: the local scan and the server's answer, got at the same time.
+
+It keeps what both were like, so that a daemon's next look costs what has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hai_sync.core.entry import Entry, Tree
+from hai_sync.core.reconcile import differing
+from hai_sync.core.rules import Mode
+from hai_sync.index import Index
+from hai_sync.place import Place
+from hai_sync.remote.endpoint import Remote
+from hai_sync.rescan import rescan
+from hai_sync.scan import Filter, Known, Scan, full_tree, scan
+from hai_sync.session.sides import Sides, count
+from hai_sync.session.wish import Report, Wish
+
+
+@dataclass(slots=True)
+class Looking:
+    """At one workspace, again and again."""
+
+    place: Place
+    index: Index
+    remote: Remote
+    sides: Sides | None = None  # as the last sync has left them
+    moved_on: bool = False  # the server has a newer revision than ours
+    overtaken: bool = False  # the server's files are not as its newest revision says
+    _read: tuple[Tree, Tree, int] | None = None  # what the index said of the past
+
+    def keep(self, sides: Sides | None) -> None:
+        """This is what they are like now; None: the index knows better."""
+        self.sides, self._read = sides, None
+
+    async def look(self, wish: Wish, hints: set[str] | None) -> Sides | Report:
+        """Both sides, or that there is nothing to push. `hints`: only these may have changed here; None: unknown."""
+        asking = asyncio.create_task(self._ask(wish, hints))
+        try:
+            found, known = await asyncio.to_thread(self._scan, wish, hints)
+        except BaseException:
+            asking.cancel()
+            raise
+        revision = await asking
+        if found.before is None and not wish.dry_run and wish.filter == Filter():
+            self.index.leave_out(found.left_out)
+        if wish.rules.mode is Mode.PUSH and self._nothing_to_push(found, revision, wish):
+            return Report(revision=revision, files=count(found), ignored=found.ignored)
+        return await self._both(wish, found, known, revision)
+
+    async def _ask(self, wish: Wish, hints: set[str] | None) -> int:
+        """The server's newest revision. A workspace that was made anew there shares no past with us.
+
+        Who only tells of some local changes need not ask: the server refuses what it has overtaken.
+        """
+        asked = wish.look or self.overtaken or self.moved_on
+        if self.sides is not None and hints is not None and not asked:
+            return self.sides.revision
+        self.moved_on = False
+        found = await self.remote.get()
+        created = found.create_time.ToJsonString()
+        before = self.index.fact("created")
+        if before != created:
+            if before:
+                self.index.forget_base()
+                self.keep(None)
+            self.index.set_facts(created=created)
+        if self.index.fact("made") != (made := found.create_time.SerializeToString().hex()):
+            self.index.set_facts(made=made)
+        return found.revision
+
+    def _nothing_to_push(self, found: Scan, revision: int, wish: Wish) -> bool:
+        return (
+            found.unchanged
+            and not found.problems
+            and self.index.fact("clean") == "yes"
+            and str(revision) == self.index.fact("revision")
+            and not (wish.rules.mirror or wish.rules.overwrite)
+            and (self.sides is not None or not wish.resident)
+        )
+
+    def _scan(self, wish: Wish, hints: set[str] | None) -> tuple[Scan, Known]:
+        if self.sides is not None and hints is not None and not wish.verify:
+            again = rescan(self.sides.scan, hints, wish.filter)
+            if again is not None:
+                return again, Known(again.signatures, lambda: again.tree)
+        known = self._known(wish)
+        return scan(self.place.root, known, wish.filter), known
+
+    def _known(self, wish: Wish) -> Known:
+        entries: dict[str, Entry] = {}
+
+        def remembered() -> Mapping[str, Entry]:
+            if not entries:
+                entries.update(self.index.entries(self._past()[0]))
+            return entries
+
+        return Known(
+            self.index.signatures(),
+            remembered,
+            int(self.index.fact("looked_ns", "0")),
+            self.index.fact("filter") == wish.filter.fingerprint(),
+            wish.verify,
+        )
+
+    async def _both(self, wish: Wish, found: Scan, known: Known, revision: int) -> Sides:
+        local = await asyncio.to_thread(full_tree, found, known)
+        base, remote, at = await asyncio.to_thread(self._past)
+        looks = self.overtaken or (wish.look and wish.rules.mode is not Mode.PUSH)
+        if revision != at or looks:
+            since = at if at <= revision else 0
+            revision, remote = await self.remote.tree(remote, since, 0 if looks else revision)
+            self.overtaken = False
+        doubt = await asyncio.to_thread(self._doubt, base, local, remote, found)
+        return Sides(base, local, remote, revision, found, doubt)
+
+    def _doubt(self, base: Tree, local: Tree, remote: Tree, found: Scan) -> set[str]:
+        """Where nobody has looked and nothing was different before, nothing is different now."""
+        before = self.sides
+        if before is not None and found.before is before.scan and remote is before.remote:
+            return before.doubt | found.fresh.keys() | found.gone
+        return differing(base, local, remote)
+
+    def _past(self) -> tuple[Tree, Tree, int]:
+        """Base, the other side's tree and its revision, as of the last sync."""
+        if self.sides is not None:
+            return self.sides.base, self.sides.remote, self.sides.revision
+        if self._read is None:
+            base = self.index.base()
+            revision = int(self.index.fact("revision", "0"))
+            self._read = base, self.index.remote(base), revision
+        return self._read
