@@ -7,11 +7,8 @@ marker: an empty mount point in its place has none, and is never taken for a tre
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,12 +126,3 @@ def _check_root(root: Path) -> None:
         raise UsageError(f"{root} is not a directory to sync as a whole; make one inside it")
     if not root.is_dir():
         raise UsageError(f"there is no directory {root}")
-
-
-@contextmanager
-def locked(state: Path) -> Iterator[None]:
-    """One process at a time syncs a workspace; others wait."""
-    state.mkdir(parents=True, exist_ok=True)
-    with (state / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

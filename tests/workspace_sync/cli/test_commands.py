@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,7 +19,7 @@ from hai.client.profile import Profile
 from hai_sync.cli import failures
 from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
-from hai_sync.place import find, locked
+from hai_sync.place import find
 
 
 @pytest.fixture
@@ -168,10 +171,50 @@ def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
     assert (last(out)["uploaded"], last(out)["wire_bytes"] < 15_000_000) == (5, True)
 
 
+@contextmanager
+def held() -> Iterator[None]:
+    """Another process syncs this directory."""
+    with (find().state / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell) -> None:
+    Path("a").write_text("1")
+    shell("push")
+    Path("a").write_text("2")
+    with ExitStack() as other:
+        other.enter_context(held())
+        with _waiting("push") as push:
+            other.close()
+            assert push.wait(30) == 0
+    assert shell("push", "--dry-run")[:2] == (0, "")
+
+
+def test_who_waits_for_another_sync_can_be_interrupted(shell) -> None:
+    Path("a").write_text("1")
+    shell("push")
+    with held(), _waiting("sync") as sync:
+        sync.send_signal(signal.SIGINT)
+        assert sync.wait(30) == 130
+
+
+@contextmanager
+def _waiting(verb: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that says that it waits."""
+    command = [sys.executable, "-m", "hai_sync.cli.main", verb]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        assert process.stderr.readline() == (
+            "another sync of this directory is under way; waiting for it\n"
+        )
+        yield process
+
+
 def test_who_only_looks_does_not_wait_for_who_syncs(shell) -> None:
     Path("a").write_text("1")
     assert shell("push")[0] == 0
-    with locked(find().state):
+    with held():
         code, out, _ = shell("status")
         assert (code, "to push     0" in out) == (0, True)
         assert shell("push", "--dry-run")[0] == 0

@@ -31,7 +31,7 @@ class Progress:
     """Files, bytes, speed and time left, on one line of a terminal; or events."""
 
     def __init__(self, as_json: bool, quiet: bool) -> None:
-        self._json = as_json
+        self._json, self._quiet = as_json, quiet
         self._bar = sys.stderr.isatty() and not quiet and not as_json
         self._name, self._files, self._size = "", 0, 0
         self._done_files = self._done = 0
@@ -44,6 +44,8 @@ class Progress:
         self._began = self._shown = time.monotonic()
         if self._json:
             event("stage", name=name, files=files, bytes=size)
+        elif name == "wait" and not self._quiet:
+            click.echo("another sync of this directory is under way; waiting for it", err=True)
 
     def progress(self, files: int, size: int) -> None:
         """So much more is done."""

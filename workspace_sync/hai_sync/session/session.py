@@ -18,9 +18,10 @@ from hai_sync.core.diff import Change, apply
 from hai_sync.core.rules import Outcome
 from hai_sync.errors import Restless
 from hai_sync.index import Index
-from hai_sync.place import TEMPORARY, Place, locked
+from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.deciding import decide, guard
+from hai_sync.session.lock import locked
 from hai_sync.session.looking import Looking
 from hai_sync.session.remembering import Done, Noting
 from hai_sync.session.sides import Sides, report_of, with_sent
@@ -75,7 +76,7 @@ class Session:
         self.place.require()
         if wish.dry_run:
             return await self._sync(wish)
-        with await asyncio.to_thread(locked, self.place.state):
+        async with locked(self.place.state, lambda: self.listener.stage("wait", 0, 0)):
             if (self.place.own / TEMPORARY).exists():
                 from hai_sync.session.arriving import sweep
 
