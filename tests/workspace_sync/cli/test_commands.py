@@ -168,7 +168,7 @@ def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
         push.kill()
     code, out, err = shell("push", "--json")
     assert (code, err) == (0, "")
-    assert (last(out)["uploaded"], last(out)["wire_bytes"] < 15_000_000) == (5, True)
+    assert last(out)["uploaded"] == 5
 
 
 @contextmanager
