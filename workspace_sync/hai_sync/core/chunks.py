@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 WHOLE_BYTES = 1 << 20
 """Files up to this size travel whole, larger ones in chunks."""
 
-SMALLEST, AVERAGE, LARGEST = 16 << 10, 64 << 10, 256 << 10
+SMALLEST, AVERAGE, LARGEST = 64 << 10, 256 << 10, 1 << 20
+"""In bytes. A quarter of it costs a push of 1 GiB a fifth more CPU, for an edit that sends 64 KB instead of 256 KB."""
 BLOCK_BYTES = 8 << 20
 
 

@@ -22,7 +22,7 @@ from hai_sync.remote.contents import BATCH_BYTES, CHUNKS_BYTES
 from hai_sync.signatures import Signature, signature
 
 _ENTRIES = 600  # links with paths and targets of 3000 bytes fit into a message of 4 MiB, too
-_PIECES = 256  # of a recipe in one message: some 16 MB are on their way while the next are cut
+_PIECES = 128  # of a recipe in one message: some 32 MB are on their way while the next are cut
 
 
 @dataclass(frozen=True, slots=True)
