@@ -33,7 +33,7 @@ async def _turn(file: IO[str]) -> None:
     loop, came = asyncio.get_running_loop(), asyncio.Event()
 
     def wait() -> None:
-        with suppress(OSError, RuntimeError):  # nobody waits any more
+        with suppress(OSError, ValueError, RuntimeError):  # nobody waits any more
             fcntl.flock(file, fcntl.LOCK_EX)
             loop.call_soon_threadsafe(came.set)
 
