@@ -10,17 +10,21 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from hai_sync.core.chunks import BLOCK_BYTES
+from hai_backend.services.limits import CallLimits
+from hai_sync.core.chunks import BLOCK_BYTES, LARGEST, SMALLEST, Piece
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.errors import Restless
-from hai_sync.remote.loading import Large, load, parts
+from hai_sync.remote import loading, messages
+from hai_sync.remote.contents import CHUNKS_BYTES
+from hai_sync.remote.loading import Large, chunk_groups, load, parts
 
 DATA = random.Random(3).randbytes(4 * BLOCK_BYTES + 777)
 
 
 @pytest.fixture
-def large(tmp_path: Path) -> Large:
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Large:
+    monkeypatch.setattr(loading, "_PIECES", 20)
     (tmp_path / "f").write_bytes(DATA)
     change = Change("f", None, Entry(Kind.FILE, size=len(DATA)))
     batch = load(tmp_path, [change], {}, {})
@@ -31,6 +35,7 @@ def test_its_parts_are_the_whole_file_and_each_chunk_is_named_by_its_bytes(
     tmp_path: Path, large: Large
 ) -> None:
     pieces = [piece for part in parts(tmp_path, large) for piece in part.pieces]
+    assert len(list(parts(tmp_path, large))) > 5
     assert sum(piece.size for piece in pieces) == large.entry.size == len(DATA)
     assert [piece.offset for piece in pieces] == [0, *accumulate(p.size for p in pieces)][:-1]
     data = memoryview(DATA)
@@ -52,3 +57,22 @@ def test_a_file_that_was_written_to_since_is_restless(tmp_path: Path, large: Lar
     os.utime(tmp_path / "f", ns=(1, 1))
     with pytest.raises(Restless):
         list(parts(tmp_path, large))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param([CHUNKS_BYTES - LARGEST - 1, LARGEST], id="just not enough, and the largest"),
+        pytest.param([SMALLEST] * 1000, id="the smallest"),
+        pytest.param([LARGEST] * 9, id="the largest"),
+    ],
+)
+def test_messages_of_chunks_are_within_what_servers_take(sizes: list[int]) -> None:
+    names = [number.to_bytes(32, "big") for number in range(len(sizes))]
+    pieces = [Piece(name, 0, size) for name, size in zip(names, sizes, strict=True)]
+    groups = list(chunk_groups(pieces, set(names)))
+    assert [piece for group in groups for piece in group] == pieces
+    for group in groups:
+        data = [bytes(piece.size) for piece in group]
+        message = messages.contents([p.digest for p in group], [p.size for p in group], data, False)
+        assert len(message) <= CallLimits().message_bytes

@@ -9,8 +9,8 @@ import zstandard
 from hai_sync.errors import BadPeer
 
 BATCH_BYTES = 3 << 20
-CHUNKS_BYTES = 4 << 20
-"""Of chunks in a message: for each the server goes to storage and back."""
+CHUNKS_BYTES = (4 << 20) - (16 << 10)
+"""Of chunks in a message, at most: for each the server goes to storage and back. Their names have the rest of 4 MB."""
 
 MESSAGE_BYTES = 16 << 20
 """More than this is never unpacked, whatever a message claims."""
