@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,20 @@ def contents(root: Path) -> dict[str, bytes]:
         for path in root.rglob("*")
         if path.is_file() and not path.is_symlink() and ".hfai" not in path.parts
     }
+
+
+@contextmanager
+def locked_elsewhere(state: Path) -> Iterator[None]:
+    """Another process syncs this directory: a lock belongs to who has opened the file."""
+    with (state / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def held() -> Callable[[Path], AbstractContextManager[None]]:
+    """`with held(state)`: another process syncs it meanwhile."""
+    return locked_elsewhere
 
 
 @pytest.fixture

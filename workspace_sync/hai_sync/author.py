@@ -11,6 +11,6 @@ def author(purpose: str) -> str:
     return f"{socket.gethostname()} pid {os.getpid()} {purpose}"
 
 
-def client_id(place: str) -> str:
-    """Whoever holds the lock of a workspace on this machine; `place`: its identity here."""
-    return f"{socket.gethostname()[:64]}:{place}"
+def client_id(memory: str) -> str:
+    """Whoever holds the lock of a workspace on this machine; `memory`: the name of the index that lies beside it."""
+    return f"{socket.gethostname()[:64]}:{memory}"

@@ -76,6 +76,13 @@ class Index:
         """Done with it."""
         self._db.close()
 
+    def name(self) -> str:
+        """Made once: two memories of one workspace, as of two accounts, have two."""
+        if not (name := self.fact("name")):
+            name = os.urandom(16).hex()
+            self.set_facts(name=name)
+        return name
+
     def begin(self) -> None:
         """What follows is all or nothing, until `commit` or `rollback`."""
         self._db.execute("BEGIN IMMEDIATE")

@@ -32,9 +32,8 @@ class Applier(Protocol):
 Mint = Callable[[RankKey], str]  # makes the token of a rank
 FindNode = Callable[[str], Node | None]
 Work = Callable[[], Awaitable[None]]
-Describe = Callable[
-    [Task], Awaitable[RunRequest]
-]  # raises HaiError or OSError when it cannot be launched
+Describe = Callable[[Task], Awaitable[RunRequest]]
+"""Raises HaiError or OSError when it cannot be launched."""
 
 
 async def _nothing_asked(task: Task) -> RunRequest:

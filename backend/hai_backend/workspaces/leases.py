@@ -42,7 +42,7 @@ class Leases:
         A client takes it from itself: the process that held it before is dead.
         """
         held = self._live(key, now)
-        own = held is not None and client_id and held.client_id == client_id
+        own = bool(client_id) and held is not None and held.client_id == client_id
         if held is not None and not force and not own:
             heard = max(0.0, now - (held.expires_at - LEASE_SECONDS))
             raise Conflict(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -171,30 +170,24 @@ def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
     assert last(out)["uploaded"] == 5
 
 
-@contextmanager
-def held() -> Iterator[None]:
-    """Another process syncs this directory."""
-    with (find().state / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell) -> None:
+def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, held) -> None:
     Path("a").write_text("1")
     shell("push")
     Path("a").write_text("2")
     with ExitStack() as other:
-        other.enter_context(held())
+        other.enter_context(held(find().state))
         with _waiting("push") as push:
+            with pytest.raises(subprocess.TimeoutExpired):
+                push.wait(0.3)
             other.close()
             assert push.wait(30) == 0
     assert shell("push", "--dry-run")[:2] == (0, "")
 
 
-def test_who_waits_for_another_sync_can_be_interrupted(shell) -> None:
+def test_who_waits_for_another_sync_can_be_interrupted(shell, held) -> None:
     Path("a").write_text("1")
     shell("push")
-    with held(), _waiting("sync") as sync:
+    with held(find().state), _waiting("sync") as sync:
         sync.send_signal(signal.SIGINT)
         assert sync.wait(30) == 130
 
@@ -211,10 +204,10 @@ def _waiting(verb: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_who_only_looks_does_not_wait_for_who_syncs(shell) -> None:
+def test_who_only_looks_does_not_wait_for_who_syncs(shell, held) -> None:
     Path("a").write_text("1")
     assert shell("push")[0] == 0
-    with held():
+    with held(find().state):
         code, out, _ = shell("status")
         assert (code, "to push     0" in out) == (0, True)
         assert shell("push", "--dry-run")[0] == 0

@@ -59,6 +59,18 @@ async def test_a_flush_covers_what_was_saved_before_it(laptop) -> None:
             assert answer["revision"] == number + 1
 
 
+async def test_it_answers_while_it_waits_for_another_sync(laptop, held) -> None:
+    async with running(laptop) as daemon:
+        with held(laptop.session.place.state):
+            laptop.write("a", "1")
+            await until(lambda: daemon.state.phase == "syncing")
+            told = await asyncio.to_thread(ask, laptop.session.place.own, {"verb": "status"})
+            assert told["phase"] == "syncing"
+            assert laptop.there() == {}
+        await flush(laptop)
+        assert laptop.there() == {"a": b"1"}
+
+
 async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
     async with running(laptop):
         for number in range(200):

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from hai_sync.session import lock
 from hai_sync.session.lock import locked
-
-
-@contextmanager
-def held(state: Path) -> Iterator[None]:
-    """By another process: locks belong to who has opened the file."""
-    with (state / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 async def test_who_finds_it_free_does_not_wait(tmp_path: Path) -> None:
@@ -28,7 +21,7 @@ async def test_who_finds_it_free_does_not_wait(tmp_path: Path) -> None:
     assert not said
 
 
-async def test_the_loop_goes_on_while_one_waits_for_its_turn(tmp_path: Path) -> None:
+async def test_the_loop_goes_on_while_one_waits_for_its_turn(tmp_path: Path, held) -> None:
     waits, has = asyncio.Event(), asyncio.Event()
 
     async def sync() -> None:
@@ -38,13 +31,13 @@ async def test_the_loop_goes_on_while_one_waits_for_its_turn(tmp_path: Path) -> 
     with held(tmp_path):
         syncing = asyncio.create_task(sync())
         await waits.wait()
-        await asyncio.sleep(0)
-        assert not has.is_set()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(has.wait(), 0.1)
     await syncing
     assert has.is_set()
 
 
-async def test_who_gives_up_waiting_takes_nothing_from_others(tmp_path: Path) -> None:
+async def test_who_gives_up_waiting_takes_nothing_from_others(tmp_path: Path, held) -> None:
     waits = asyncio.Event()
 
     async def sync() -> None:
@@ -59,3 +52,15 @@ async def test_who_gives_up_waiting_takes_nothing_from_others(tmp_path: Path) ->
             await syncing
     async with asyncio.timeout(10), locked(tmp_path, lambda: None):
         pass
+
+
+async def test_a_lock_that_cannot_be_had_is_an_error(
+    tmp_path: Path, held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(file: IO[str], how: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks left") if how == fcntl.LOCK_EX else BlockingIOError
+
+    monkeypatch.setattr(lock.fcntl, "flock", no_locks)
+    with pytest.raises(OSError, match="no locks left"):
+        async with asyncio.timeout(10), locked(tmp_path, lambda: None):
+            pass

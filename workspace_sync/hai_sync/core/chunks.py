@@ -16,7 +16,7 @@ WHOLE_BYTES = 1 << 20
 """Files up to this size travel whole, larger ones in chunks."""
 
 SMALLEST, AVERAGE, LARGEST = 64 << 10, 256 << 10, 1 << 20
-"""In bytes. A quarter of it costs a push of 1 GiB a fifth more CPU, for an edit that sends 64 KB instead of 256 KB."""
+"""In bytes. With a quarter of these a push of 1 GiB takes a fifth more CPU, and an edit sends 64 KB instead of 256."""
 BLOCK_BYTES = 8 << 20
 
 

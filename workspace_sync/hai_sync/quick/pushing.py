@@ -67,9 +67,9 @@ def read(root: str, found: Mapping[str, bytes]) -> list[Edited] | None:
     return files
 
 
-def push(line: Line, name: str, place: str, revision: int, files: Sequence[Edited]) -> int:
+def push(line: Line, name: str, memory: str, revision: int, files: Sequence[Edited]) -> int:
     """The new revision; 0: the server did not say that there is one. Raises OSError."""
-    token = _lease(line, name, place)
+    token = _lease(line, name, memory)
     if not token:
         return 0
     try:
@@ -84,9 +84,9 @@ def push(line: Line, name: str, place: str, revision: int, files: Sequence[Edite
     return number if isinstance(number, int) else 0
 
 
-def _lease(line: Line, name: str, place: str) -> str:
+def _lease(line: Line, name: str, memory: str) -> str:
     """The token of the right to write; empty: somebody else has it."""
-    request = message((1, name), (3, author("push")), (6, client_id(place)))
+    request = message((1, name), (3, author("push")), (6, client_id(memory)))
     line.call(_SERVICE + "LeaseWorkspace", [request])
     answers = line.answers()
     lease = dict(fields(answers[0])) if answers else {}

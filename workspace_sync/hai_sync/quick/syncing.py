@@ -49,29 +49,26 @@ def _push(root: str, only_look: bool) -> Mapping[str, int] | None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         memory = Memory(state)
         try:
-            return _with_memory(root, config, memory, only_look)
+            return _with_memory(root, config["name"], memory, only_look)
         finally:
             memory.close()
 
 
-def _with_memory(
-    root: str, config: Mapping[str, str], memory: Memory, only_look: bool
-) -> Mapping[str, int] | None:
+def _with_memory(root: str, name: str, memory: Memory, only_look: bool) -> Mapping[str, int] | None:
     facts = memory.facts
     clean = facts["clean"] == "yes" and facts["filter"] == DEFAULT_FILTER
     line = connected(facts) if clean and memory.agreed() else None
     if line is None:
         return None
     try:
-        return _compared(root, config, memory, line, only_look)
+        return _compared(root, name, memory, line, only_look)
     finally:
         line.close()
 
 
 def _compared(
-    root: str, config: Mapping[str, str], memory: Memory, line: Line, only_look: bool
+    root: str, name: str, memory: Memory, line: Line, only_look: bool
 ) -> Mapping[str, int] | None:
-    name = config["name"]
     ask(line, name)
     began = time.time_ns()
     seen, left_out = memory.seen(), memory.left_out()
@@ -86,7 +83,9 @@ def _compared(
         if files is None:
             return None
         changed = memory.changed(files)
-        revision = push(line, name, config["id"], revision, changed) if changed else revision
+        revision = (
+            push(line, name, memory.facts["name"], revision, changed) if changed else revision
+        )
         if not revision:
             return None
         memory.remember(files, changed, revision, began)

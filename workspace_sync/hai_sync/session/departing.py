@@ -24,13 +24,14 @@ class Departure:
     seen: Mapping[str, Signature]
     revision: int
     wish: Wish
+    memory: str  # the name of our index
     compressed: bool = True
 
     async def push(
         self, remote: Remote, progress: Progress, all_sent: Callable[[Sent], None]
     ) -> Sent:
         """As in `remote.sending`. Whoever was killed here while it wrote does not stand in the way."""
-        wish, us = self.wish, client_id(self.place.id)
+        wish, us = self.wish, client_id(self.memory)
         async with remote.lease(wish.purpose, wish.break_lease, us) as token:
             return await push(remote, self._order(token), progress, all_sent)
 

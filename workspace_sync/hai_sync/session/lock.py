@@ -30,12 +30,20 @@ def _opened(state: Path) -> IO[str]:
 
 async def _turn(file: IO[str]) -> None:
     """Nothing interrupts who waits for a lock, so that a thread does which the program need not end with."""
-    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    loop, turn = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def told(error: OSError | None) -> None:
+        if not turn.done():
+            turn.set_exception(error) if error else turn.set_result(None)
 
     def wait() -> None:
-        with suppress(OSError, ValueError, RuntimeError):  # nobody waits any more
-            fcntl.flock(file, fcntl.LOCK_EX)
-            loop.call_soon_threadsafe(came.set)
+        with suppress(ValueError, RuntimeError):  # the file or the loop is closed: nobody waits
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                loop.call_soon_threadsafe(told, error)
+            else:
+                loop.call_soon_threadsafe(told, None)
 
     threading.Thread(target=wait, daemon=True).start()
-    await came.wait()
+    await turn

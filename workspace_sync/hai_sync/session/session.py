@@ -192,6 +192,7 @@ class Session:
             sides.scan.signatures,
             sides.revision,
             wish,
+            self.index.name(),
             self._compress,
         )
         return await departure.push(self.remote, self.listener.progress, noting.begin)
