@@ -83,9 +83,8 @@ def _compared(
         if files is None:
             return None
         changed = memory.changed(files)
-        revision = (
-            push(line, name, memory.facts["name"], revision, changed) if changed else revision
-        )
+        if changed:
+            revision = push(line, name, memory.facts["name"], revision, changed)
         if not revision:
             return None
         memory.remember(files, changed, revision, began)

@@ -95,7 +95,7 @@ class Remote:
     async def lease(
         self, purpose: str, force: bool = False, client_id: str = ""
     ) -> AsyncIterator[str]:
-        """The right to write, renewed until left; yields its token."""
+        """The right to write, renewed until left; yields its token. A `client_id` takes it from its own dead."""
         request = wire_pb.LeaseWorkspaceRequest(
             name=self.name, holder=author(purpose), force=force, client_id=client_id
         )
