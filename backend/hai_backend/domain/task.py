@@ -110,6 +110,7 @@ class Run:
     asked_at: float | None = None  # when it was asked to save and leave
     yielded: bool = False  # its program has said that it has saved
     environment_lock: str = ""  # lock hash of the environment that its programs were started in
+    killed_at: float | None = None  # when its ranks were first ended by force
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,7 @@ def run_values(task_id: int, run: Run) -> Values:
         run.asked_at,
         run.yielded,
         run.environment_lock,
+        run.killed_at,
     )
 
 
@@ -195,6 +196,7 @@ def run_of(row: Sequence[Any], ranks: tuple[Rank, ...]) -> Run:
         asked_at=row[13],
         yielded=bool(row[14]),
         environment_lock=row[15],
+        killed_at=row[16],
     )
 
 

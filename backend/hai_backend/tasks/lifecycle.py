@@ -111,7 +111,7 @@ def _as_step(before: Task, event: ev.Event, move: Move, now: float) -> Step:
     run = getattr(
         event, "run", before.run.number if before.run and before.state is TaskState.RUNNING else 0
     )
-    lines = move.lines or (nothing(event),)
+    lines = () if move.silent else move.lines or (nothing(event),)
     events = tuple(
         TaskEvent(now, line.actor, line.kind, line.reason, move.run or run, line.rank)
         for line in lines

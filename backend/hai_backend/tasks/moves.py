@@ -28,6 +28,7 @@ class Move:
     instructions: tuple[Instruction, ...] = ()
     lines: tuple[Line, ...] = ()
     run: int = 0
+    silent: bool = False  # not even the event's name is written
 
 
 _ACTORS = {

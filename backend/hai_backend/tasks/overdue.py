@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hai_backend.domain.task import RankState, Run, StopCode, Task
@@ -16,10 +17,8 @@ from hai_backend.tasks.time_limits import limit_reached
 def built_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
     if not _due(run, now):
         return Move(task)
-    missing = ", ".join(
-        f"{r.index} on {r.node}" for r in run.ranks if r.state is not RankState.RUNNING
-    )
-    reason = f"rank {missing} did not attach within {limits.build_within:.0f} s"
+    missing = [r.index for r in run.ranks if r.state is not RankState.RUNNING]
+    reason = f"rank {_places(missing, run)} did not attach within {limits.build_within:.0f} s"
     return terminate(task, run, StopCode.UNSCHEDULABLE, reason, now, limits)
 
 
@@ -54,11 +53,18 @@ def asked_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: L
 
 
 def end_by_force(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
+    """Tried again until they are gone, which a lost node may take minutes for; told once."""
     if not _due(run, now):
         return Move(task)
-    run = replace(run, deadline=now + limits.kill_again)
-    line = Line("KilledByForce", "ranks did not end in time")
-    return Move(with_run(task, run), (KillRanks(run.number, present(run)),), (line,))
+    again = run.killed_at is not None
+    run = replace(run, deadline=now + limits.kill_again, killed_at=run.killed_at or now)
+    line = Line("KilledByForce", f"rank {_places(present(run), run)} did not end in time")
+    kill = KillRanks(run.number, present(run))
+    return Move(with_run(task, run), (kill,), (line,), silent=again)
+
+
+def _places(ranks: Iterable[int], run: Run) -> str:
+    return ", ".join(f"{index} on {run.ranks[index].node}" for index in ranks)
 
 
 def _due(run: Run, now: float) -> bool:

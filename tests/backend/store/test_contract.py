@@ -175,6 +175,7 @@ async def test_every_field_comes_back(store: Store) -> None:
             acknowledged=True,
             asked_at=13.1,
             yielded=True,
+            killed_at=1009.5,
         ),
         progress=Progress(0.5, 7, 0.1, 0.0, 1e-9, True, 1e9, 0.3, 0.2, 4),
     )

@@ -419,11 +419,16 @@ def test_ranks_that_never_attached_are_ended_by_force() -> None:
     assert done.instructions[1] == KillRanks(1, (0,))
 
 
-def test_ranks_that_do_not_end_are_killed_and_killed_again() -> None:
-    terminating = after(running(), SUSPEND, YIELD)
+def test_ranks_that_do_not_end_are_killed_and_killed_again_but_it_is_told_once() -> None:
+    terminating = after(running(), SUSPEND, YIELD, *gone(0))
     killed = step(terminating, TICK, NOW + 8)
-    assert killed.instructions == (KillRanks(1, (0, 1)),)
-    assert step(killed.task, TICK, NOW + 30).instructions == (KillRanks(1, (0, 1)),)
+    assert killed.instructions == (KillRanks(1, (1,)),)
+    (line,) = killed.events
+    assert (line.kind, line.reason) == ("KilledByForce", "rank 1 on n1 did not end in time")
+    again = step(killed.task, TICK, NOW + 30)
+    assert again.instructions == (KillRanks(1, (1,)),)
+    assert again.events == ()
+    assert again.task.revision == killed.task.revision + 1
 
 
 def test_a_rank_that_succeeds_gives_its_node_back_early() -> None:

@@ -70,6 +70,7 @@ class RunRow(Base):
     asked_at: Mapped[float | None]
     yielded: Mapped[bool] = mapped_column(server_default=false())
     environment_lock: Mapped[str] = mapped_column(server_default="")
+    killed_at: Mapped[float | None]
 
 
 class RankRow(Base):

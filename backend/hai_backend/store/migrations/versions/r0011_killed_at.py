@@ -1,0 +1,15 @@
+"""Runs know when their ranks were first ended by force."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0011"
+down_revision = "0010"
+
+
+def upgrade() -> None:
+    """Add the column; of runs that end meanwhile it is told once more."""
+    with op.batch_alter_table("runs") as runs:
+        runs.add_column(sa.Column("killed_at", sa.Float(), nullable=True))
