@@ -11,7 +11,19 @@ from importlib import import_module
 
 from hai_tui.resources.kind import Resource
 
-MODULES = ("cluster", "containers", "account", "data", "admin", "policy")
+MODULES = (
+    "cluster",
+    "containers",
+    "account",
+    "images",
+    "environments",
+    "workspaces",
+    "data",
+    "storage",
+    "quotas",
+    "users",
+    "policy",
+)
 """Modules of this package; each has RESOURCES."""
 
 

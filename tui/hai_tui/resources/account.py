@@ -10,6 +10,7 @@ from hai_tui.cli.commands.messages import MESSAGES
 from hai_tui.cli.commands.node_ports import PORTS
 from hai_tui.i18n import text
 from hai_tui.resources.kind import Answers, Field, Resource, Verb
+from hai_tui.resources.subjects import IS_GROUP
 
 if TYPE_CHECKING:
     from hai.v1.message_service_pb2 import Message
@@ -86,7 +87,7 @@ RESOURCES = (
                 (
                     Field("text"),
                     Field("subject"),
-                    Field("subject_is_group", lambda item: "no", ("yes", "no")),
+                    IS_GROUP,
                     Field("expires", lambda item: "7d", violation="expire_time"),
                 ),
                 new=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Item = Any
 """A message of the contract."""
+YES_NO = ("yes", "no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,11 @@ class Field:
     value: Callable[[Item], str] = lambda item: ""
     choices: tuple[str, ...] = ()  # completed while typing
     violation: str = ""  # what the server calls it; empty: its name
+
+
+def same(names: Sequence[str]) -> tuple[Field, ...]:
+    """Fields that begin with what the item has."""
+    return tuple(Field(name, attrgetter(name)) for name in names)
 
 
 @dataclass(slots=True)
@@ -56,7 +63,7 @@ class Answers:
 
     def flag(self, name: str) -> bool:
         """yes or no."""
-        return self.choice(name, ("no", "yes")) == "yes"
+        return self.choice(name, YES_NO[::-1]) == "yes"
 
     def choice(self, name: str, known: Sequence[str]) -> str:
         """One of some words, the first one when nothing is typed."""

@@ -9,7 +9,7 @@ import click
 from hai_tui.cli.node_view import GROUPS, effect_lines
 from hai_tui.cli.policy_text import NAMES, policy_of, settings_of
 from hai_tui.i18n import text
-from hai_tui.resources.kind import Answers, Field, Resource, Verb
+from hai_tui.resources.kind import YES_NO, Answers, Field, Resource, Verb
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -24,7 +24,7 @@ def _value(group: Group, name: str) -> str:
 
 
 def _fields() -> tuple[Field, ...]:
-    packed = Field("packed", lambda g: "yes" if g.packed else "no", ("yes", "no"))
+    packed = Field("packed", lambda g: "yes" if g.packed else "no", YES_NO)
     settings = (
         Field(name, lambda g, name=name: _value(g, name), violation=f"policy.{name}")  # type: ignore[misc]
         for name in NAMES

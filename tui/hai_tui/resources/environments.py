@@ -1,0 +1,72 @@
+"""Environments that programs run in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hai_tui.cli.human import local, size
+from hai_tui.cli.messages import short
+from hai_tui.cli.table import Column, View
+from hai_tui.resources.kind import Resource, Verb
+
+if TYPE_CHECKING:
+    from hai.v1.environment_pb2 import Environment
+
+_STATES: dict[str, str] = {
+    "READY": "green",
+    "BUILDING": "yellow",
+    "BROKEN": "red",
+    "FAILED": "red",
+    "DEPRECATED": "dim",
+}
+
+
+def _enum(message: Any, name: str) -> str:
+    field = message.DESCRIPTOR.fields_by_name[name]
+    return short(field.enum_type, getattr(message, name)) or "-"
+
+
+def _state(environment: Environment) -> str:
+    return "DEPRECATED" if environment.deprecated else _enum(environment, "state")
+
+
+def _seen_by(environment: Environment) -> str:
+    return " ".join(filter(None, (_enum(environment, "visibility"), environment.user_group)))
+
+
+ENVIRONMENTS = View(
+    key="environments",
+    name=lambda e: f"{e.name}[{e.owner}]",
+    empty="none.environments",
+    columns=(
+        Column("environment", lambda e, now: f"{e.name}[{e.owner}]"),
+        Column("state", lambda e, now: _state(e), style=lambda s: _STATES.get(s, "")),
+        Column("python", lambda e, now: e.python_version or "-"),
+        Column("parent", lambda e, now: e.parent or "-"),
+        Column("packages", lambda e, now: str(e.packages), right=True),
+        Column("size", lambda e, now: size(e.size_bytes), right=True),
+        Column("visibility", lambda e, now: _seen_by(e)),
+        Column("lock", lambda e, now: e.lock_hash[:12] or "-", folds=True),
+        Column("used_by", lambda e, now: ",".join(map(str, e.used_by)) or "-", folds=True),
+        Column(
+            "note", lambda e, now: e.deprecated or e.message or e.description or "-", folds=True
+        ),
+        Column("updated", lambda e, now: local(e.update_time), wide=True),
+    ),
+)
+
+RESOURCES = (
+    Resource(
+        "environments",
+        ENVIRONMENTS,
+        lambda client: client.environments.list(),
+        (
+            Verb(
+                "ctrl+d",
+                "delete",
+                lambda client, e: client.environments.delete(e.name, e.owner),
+                asks=True,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,125 @@
+"""Images that programs run in, and the registries that they come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hai_tui.cli.image_view import IMAGES, REGISTRIES
+from hai_tui.i18n import text
+from hai_tui.resources.kind import YES_NO, Answers, Field, Resource, Verb, same
+
+if TYPE_CHECKING:
+    from hai.v1.image_pb2 import Image, ImageCheck
+
+_IMAGE_FIELDS = ("name", "reference", "description")
+
+
+def _image(item: Any, answers: Answers) -> Image:
+    from hai.v1.image_pb2 import Image
+
+    return Image(
+        name=answers.text("name"),
+        reference=answers.text("reference"),
+        user_groups=answers.words("user_groups"),
+        is_default=answers.flag("is_default"),
+        description=answers.text("description"),
+    )
+
+
+def _checked(found: ImageCheck) -> str:
+    return text(
+        "image.checked", reference=found.reference, digest=found.digest, pinned=found.pinned
+    )
+
+
+def _registry(item: Any, answers: Answers) -> tuple[Any, str | None]:
+    from hai.v1.image_pb2 import Registry
+
+    made = Registry(
+        prefix=answers.text("prefix"),
+        username=answers.text("username"),
+        plain_http=answers.flag("plain_http"),
+        pull_secret=answers.text("pull_secret"),
+    )
+    return made, answers.text("password") or None
+
+
+RESOURCES = (
+    Resource(
+        "images",
+        IMAGES,
+        lambda client: client.images.list(),
+        (
+            Verb(
+                "a",
+                "new",
+                lambda client, made: client.images.set(made),
+                _image,
+                (
+                    Field("name"),
+                    Field("reference"),
+                    Field("user_groups"),
+                    Field("is_default", lambda i: "no", YES_NO),
+                    Field("description"),
+                ),
+                new=True,
+                right="manage_images",
+            ),
+            Verb(
+                "e",
+                "edit",
+                lambda client, made: client.images.set(made),
+                _image,
+                (
+                    *same(_IMAGE_FIELDS),
+                    Field("user_groups", lambda i: ",".join(i.user_groups)),
+                    Field("is_default", lambda i: "yes" if i.is_default else "no", YES_NO),
+                ),
+                right="manage_images",
+            ),
+            Verb(
+                "K",
+                "check",
+                lambda client, i: client.images.check(i.name),
+                writes=False,
+                said=_checked,
+            ),
+            Verb(
+                "ctrl+d",
+                "delete",
+                lambda client, i: client.images.delete(i.name),
+                asks=True,
+                right="manage_images",
+            ),
+        ),
+    ),
+    Resource(
+        "registries",
+        REGISTRIES,
+        lambda client: client.images.registries(),
+        (
+            Verb(
+                "a",
+                "new",
+                lambda client, made: client.images.set_registry(*made),
+                _registry,
+                (
+                    Field("prefix"),
+                    Field("username"),
+                    Field("password"),
+                    Field("plain_http", lambda r: "no", YES_NO),
+                    Field("pull_secret"),
+                ),
+                new=True,
+                right="manage_images",
+            ),
+            Verb(
+                "ctrl+d",
+                "delete",
+                lambda client, r: client.images.delete_registry(r.prefix),
+                asks=True,
+                right="manage_images",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,63 @@
+"""Workspaces on the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hai_tui.cli.human import local, size
+from hai_tui.cli.table import Column, View
+from hai_tui.resources.kind import Field, Resource, Verb
+
+if TYPE_CHECKING:
+    from hai.v1.workspace_pb2 import Workspace
+
+
+def _lease(workspace: Workspace) -> str:
+    return workspace.lease.holder if workspace.HasField("lease") else "-"
+
+
+def _full(workspace: Workspace) -> str:
+    stored = size(workspace.stored_bytes)
+    if not workspace.quota_bytes:
+        return stored
+    return f"{stored} / {size(workspace.quota_bytes)}"
+
+
+WORKSPACES = View(
+    key="workspaces",
+    name=lambda w: w.name,
+    empty="none.workspaces",
+    columns=(
+        Column("workspace", lambda w, now: w.name),
+        Column("revision", lambda w, now: str(w.revision), right=True),
+        Column("files", lambda w, now: f"{w.files:,}", right=True),
+        Column("size", lambda w, now: size(w.size_bytes), right=True),
+        Column("stored", lambda w, now: _full(w), right=True),
+        Column("updated", lambda w, now: local(w.update_time)),
+        Column("written_by", lambda w, now: _lease(w), folds=True),
+    ),
+)
+
+RESOURCES = (
+    Resource(
+        "workspaces",
+        WORKSPACES,
+        lambda client: client.workspaces.list(),
+        (
+            Verb(
+                "a",
+                "new",
+                lambda client, name: client.workspaces.create(name),
+                lambda item, answers: answers.text("name"),
+                (Field("name"),),
+                new=True,
+            ),
+            Verb(
+                "ctrl+d",
+                "delete",
+                lambda client, w: client.workspaces.delete(w.name, w.user),
+                asks=True,
+            ),
+        ),
+    ),
+)
