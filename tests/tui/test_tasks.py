@@ -209,3 +209,16 @@ async def test_chinese_names_keep_their_columns(server, drive, submit, size) -> 
         await tui.shows("训练-大模型", "● RUNNING")
         lines = tui.screen().splitlines()
         assert {width(line) for line in lines} == {size[0]}
+
+
+async def test_a_picture_that_is_saved_keeps_wide_characters_in_their_places(
+    server, drive, submit, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await submit("训练")
+    async with drive(server.profile) as tui:
+        await tui.shows("训练")
+        await tui.press("ctrl+s")
+        await tui.shows(".svg")
+    (saved,) = tmp_path.glob("*.svg")
+    assert "训\u200b练\u200b" in saved.read_text("utf-8")

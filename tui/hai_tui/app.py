@@ -114,6 +114,12 @@ class HaiApp(Speaking):
         except OSError as error:
             self.say(text("save.cannot", path=".", error=error.strerror), warning=True)
 
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """As in the manual, wide characters in their places; `simplify` changes nothing."""
+        from hai_tui.svg import picture
+
+        return picture(self, title or self.title)
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Tones for themes that are not ours."""
         return theme.defaults()
