@@ -222,3 +222,12 @@ async def test_a_picture_that_is_saved_keeps_wide_characters_in_their_places(
         await tui.shows(".svg")
     (saved,) = tmp_path.glob("*.svg")
     assert "训\u200b练\u200b" in saved.read_text("utf-8")
+
+
+async def test_a_picture_of_a_dialog_shows_what_is_below_it(server, drive) -> None:
+    async with drive(server.profile) as tui:
+        await tui.shows("live")
+        await tui.press("ctrl+p")
+        await tui.shows("Search")
+        tui.app.screen.refresh()
+        assert ">HAI<" in tui.app.export_screenshot()

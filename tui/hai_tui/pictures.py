@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from textual._context import visible_screen_stack
+
 from hai.client import profile as profiles
 from hai.client.profile import Profile
 from hai_tui.app import HaiApp, Options
@@ -125,6 +127,7 @@ PICTURES: tuple[Picture, ...] = (
 
 def screen_text(app: HaiApp) -> str:
     """What stands on the screen, line by line."""
+    visible_screen_stack.set(app._background_screens)  # what shows through a dialog
     strips = app.screen._compositor.render_strips()
     lines = ("".join(segment.text for segment in strip).rstrip() for strip in strips)
     return "\n".join(lines) + "\n"

@@ -32,7 +32,8 @@ def picture(app: App[int], title: str) -> str:
         legacy_windows=False,
         safe_box=False,
     )
-    console.print(app.screen._compositor.render_update(full=True))
+    below = app._background_screens  # what shows through a dialog
+    console.print(app.screen._compositor.render_update(full=True, screen_stack=below))
     console._record_buffer[:] = [part for each in console._record_buffer for part in _parts(each)]
     return _same_names(console.export_svg(title=title))
 
