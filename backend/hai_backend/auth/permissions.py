@@ -103,6 +103,15 @@ def require_self_or_admin(identity: Identity, user: str, what: str) -> None:
         raise Denied(f"{what} of {user} are for {user} and admins only", reason="ROLE_TOO_LOW")
 
 
+def lost(before: Identity, now: Identity) -> str:
+    """What the caller could do, or belonged to, before; empty: nothing."""
+    old, new = before.user, now.user
+    if _ROLES[new.role] < _ROLES[old.role]:
+        return f"the role {old.role}"
+    gone = [*set(old.rights) - set(new.rights), *set(old.groups) - set(new.groups)]
+    return ", ".join(sorted(gone))
+
+
 def exceeds(other: User, identity: Identity) -> str:
     """What `other` could do that the caller cannot; empty: nothing. So no right lets its holder rise."""
     if identity.administers:

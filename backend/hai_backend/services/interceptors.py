@@ -20,7 +20,7 @@ from grpc import aio
 from hai_backend.auth import permissions
 from hai_backend.auth.permissions import Identity
 from hai_backend.auth.tokens import bearer
-from hai_backend.domain.errors import Denied, HaiError
+from hai_backend.domain.errors import Denied, HaiError, Unavailable
 from hai_backend.loops.clock import Clock
 from hai_backend.services import audit, caller, errors
 from hai_backend.services.admission import Admission
@@ -152,7 +152,7 @@ class Gate:
             self._admit(method, rule, identity)
             _require_message(request)
             with self._admission.stream(identity.name) if identity else nullcontext():
-                yield lambda: self._recheck(method, rule, context)
+                yield lambda: self._recheck(method, rule, context, identity)
             code = "OK"
         except aio.AbortError:
             code = _code_name(context)
@@ -175,8 +175,13 @@ class Gate:
             return None
         return self._directory.identify(bearer(_authorization(context)), self._clock.now())
 
-    def _recheck(self, method: str, rule: Rule | None, context: Context) -> None:
-        self._identify(method, rule, context)
+    def _recheck(
+        self, method: str, rule: Rule | None, context: Context, before: Identity | None
+    ) -> None:
+        """What a stream shows was chosen by what its caller could do when it began."""
+        now = self._identify(method, rule, context)
+        if now is not None and before is not None and (less := permissions.lost(before, now)):
+            raise Unavailable(f"{now.name} is without {less} now; ask again", reason="RIGHTS_LOST")
 
     def _admit(self, method: str, rule: Rule | None, identity: Identity | None) -> None:
         if rule is not None and identity is not None:

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from hai_backend.auth.permissions import Identity, require_self_or_admin, require_steering, sees
+from hai_backend.auth.permissions import (
+    Identity,
+    lost,
+    require_self_or_admin,
+    require_steering,
+    sees,
+)
 from hai_backend.domain.errors import Denied
 from hai_backend.domain.user import Role, TokenScope, User
 from hai_backend.testing import a_task
@@ -44,6 +50,22 @@ def test_rights() -> None:
     assert Identity(User("ada", rights=("assign_nodes",))).has_right("assign_nodes")
     assert not ADA.has_right("assign_nodes")
     assert OPERATOR.has_right("assign_nodes")
+
+
+@pytest.mark.parametrize(
+    ("now", "less"),
+    [
+        pytest.param(User("ada", Role.OPERATOR, ("vision",), rights=("x",)), "", id="the same"),
+        pytest.param(User("ada", Role.ADMIN, ("vision", "b"), rights=("x", "y")), "", id="more"),
+        pytest.param(
+            User("ada", Role.USER, ("vision",), rights=("x",)), "the role OPERATOR", id="role"
+        ),
+        pytest.param(User("ada", Role.OPERATOR, ("speech",)), "vision, x", id="group and right"),
+    ],
+)
+def test_what_somebody_has_lost(now: User, less: str) -> None:
+    before = Identity(User("ada", Role.OPERATOR, ("vision",), rights=("x",)))
+    assert lost(before, Identity(now)) == less
 
 
 def test_things_of_people() -> None:

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hai.v1 import server_service_pb2, user_service_pb2, workspace_service_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.errors import Exhausted, Invalid, Unavailable
-from hai_backend.domain.user import TokenScope, User
+from hai_backend.domain.user import Role, TokenScope, User
 from hai_backend.services import audit
 from hai_backend.services.admission import Admission
 from hai_backend.services.assemble import serve
@@ -225,11 +225,29 @@ async def deactivate(platform: Any) -> None:
     await platform.directory.update_user(replace(platform.directory.user("ada"), active=False))
 
 
-@pytest.mark.parametrize("ended", [revoke, deactivate])
+async def lose_a_group(platform: Any) -> None:
+    await platform.directory.update_user(replace(platform.directory.user("ada"), groups=()))
+
+
+async def lose_a_role(platform: Any) -> None:
+    await platform.directory.update_user(replace(platform.directory.user("ada"), role=Role.USER))
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        (revoke, C.UNAUTHENTICATED),
+        (deactivate, C.UNAUTHENTICATED),
+        (lose_a_group, C.UNAVAILABLE),
+        (lose_a_role, C.UNAVAILABLE),
+    ],
+)
 async def test_who_may_not_stay_is_sent_out_of_a_stream_in_which_nothing_happens(
-    platform: Any, make_spec: Any, ended: Callable[[Any], Awaitable[None]]
+    platform: Any, make_spec: Any, ended: Callable[[Any], Awaitable[None]], code: grpc.StatusCode
 ) -> None:
     secret, other = await platform.token("ada"), await platform.caller("bob")
+    ada = replace(platform.directory.user("ada"), role=Role.OPERATOR, groups=("vision",))
+    await platform.directory.update_user(ada)
     watch, theirs = (
         caller.tasks.WatchTasks(pb.WatchTasksRequest())
         for caller in (platform.with_token(secret), other)
@@ -239,7 +257,7 @@ async def test_who_may_not_stay_is_sent_out_of_a_stream_in_which_nothing_happens
     await ended(platform)
     with pytest.raises(aio.AioRpcError) as caught:
         await asyncio.wait_for(watch.read(), 10)
-    assert caught.value.code() is C.UNAUTHENTICATED
+    assert caught.value.code() is code
     await other.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("one")))
     await theirs.read()  # those of others go on
 
