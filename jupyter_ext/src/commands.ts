@@ -1,5 +1,5 @@
 /** Commands, and where they are found: palette, launcher, menus of the schema, keys. */
-import { cells, current, of, submittable } from './documents';
+import { cells, current, isNotebook, of, submittable } from './documents';
 import { diagnostics, Failures } from './diagnostics';
 import { haiIcon } from './icons';
 import { Lab } from './lab';
@@ -71,8 +71,11 @@ function ofTasks(lab: Lab, doing: Doing): void {
 function ofNotebooks(lab: Lab, context: Context, add: Add): void {
   const { app, documents, notebooks } = lab;
   const withNotebook = (id: string, label: string, work: typeof convert) => {
-    const path = (args: any) => (args.selected ? selected(lab) : notebooks?.currentWidget?.context.localPath ?? null);
-    const execute = (args: any) => work(context, documents, path(args)!).catch(context.shell.fail);
+    const path = (args: any) => (args.selected ? selected(lab, isNotebook) : notebooks?.currentWidget?.context.localPath ?? null);
+    const execute = (args: any) => {
+      const chosen = path(args); // since the menu was shown another file may have been chosen
+      return chosen === null ? undefined : work(context, documents, chosen).catch(context.shell.fail);
+    };
     add(id, label, execute, { isEnabled: (args: any) => path(args) !== null });
   };
   withNotebook('hai:notebook-to-script', 'HAI: Notebook to Script…', convert);
@@ -83,8 +86,8 @@ function ofNotebooks(lab: Lab, context: Context, add: Add): void {
   }
 }
 
-/** The file that is chosen in the file browser, if it can be a task. */
-function selected(lab: Lab): string | null {
-  const item = lab.browsers?.tracker.currentWidget?.selectedItems().next().value;
-  return item && item.type !== 'directory' && submittable(item.path) ? item.path : null;
+/** The first file that is chosen in the file browser and fits. */
+function selected(lab: Lab, fits: (path: string) => boolean = submittable): string | null {
+  const items = [...(lab.browsers?.tracker.currentWidget?.selectedItems() ?? [])];
+  return items.find(item => item.type !== 'directory' && fits(item.path))?.path ?? null;
 }

@@ -13,6 +13,11 @@ export function submittable(path: string): boolean {
   return ENDINGS.some(ending => path.endsWith(ending));
 }
 
+/** True for notebooks, by their name. */
+export function isNotebook(path: string): boolean {
+  return path.endsWith('.ipynb');
+}
+
 /** The document in front; null when it is none that can be submitted. */
 export function current(app: JupyterFrontEnd, documents: IDocumentManager): Wanted | null {
   const widget = app.shell.currentWidget;

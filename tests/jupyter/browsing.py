@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -63,10 +64,18 @@ async def submit(page: Page) -> None:
     await button.click()
 
 
+async def from_menu(page: Page, item: Locator, label: str) -> None:
+    """What the menu of a file offers; meanwhile JupyterLab may choose another file, that was just opened."""
+    await item.click(button="right")
+    await expect(item).to_have_class(re.compile("jp-mod-selected"))
+    await page.locator(".lm-Menu-itemLabel", has_text=label).click()
+
+
 async def execute(page: Page, shown: Locator) -> None:
-    """Run the cell that is edited until it shows this: idle is said a little before the kernel listens."""
+    """Run the first cell until it shows this: idle is said a little before the kernel listens."""
     await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first.wait_for()
     for _ in range(30):
+        await page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
         await page.keyboard.press("Control+Enter")
         with suppress(PlaywrightTimeout):
             await shown.wait_for(timeout=4_000)

@@ -1,4 +1,7 @@
-"""Tokens that dev containers get of their owners: one a run, revoked with it, never more than the owner may do."""
+"""Tokens that dev containers get of their owners: one a run, revoked with it.
+
+Who gets into a container has its token: operators, and those with whom it is shared. So by it even an admin is a user.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ async def make(directory: Directory, task: Task, now: float) -> str:
         return ""
     ends = now + _DAYS * 86_400
     made = await directory.create_token(
-        task.user, TokenScope.SUBMIT, now, description=_name(task), expires_at=ends
+        task.user, TokenScope.CONTAINER, now, description=_name(task), expires_at=ends
     )
     return made[1]
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from hai_backend.auth import permissions
 from hai_backend.auth import tokens as token_rules
 from hai_backend.auth.book import next_expiry
 from hai_backend.auth.permissions import Identity
@@ -85,7 +86,8 @@ class Directory:
         user = self._active(token.user)
         if token.holder:
             self._active(token.holder)
-        return Identity(self._grants.allowed_known(user, now), token.scope, token.id, token.holder)
+        allowed = permissions.within(token.scope, self._grants.allowed_known(user, now))
+        return Identity(allowed, token.scope, token.id, token.holder)
 
     def _active(self, name: str) -> User:
         user = self._users.get(name)

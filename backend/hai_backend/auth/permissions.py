@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from hai_backend.domain.errors import Denied
 from hai_backend.domain.right import Right
@@ -11,7 +12,18 @@ from hai_backend.domain.user import Role, TokenScope, User
 
 _ROLES = {Role.USER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 _OVER_ACCOUNTS = frozenset({Right.MANAGE_USERS, Right.MANAGE_QUOTAS, Right.MANAGE_TOKENS})
-_SCOPES = {TokenScope.READ: 0, TokenScope.SUBMIT: 1, TokenScope.ALL: 2}
+_OVER_OTHERS = _OVER_ACCOUNTS | {
+    Right.MANAGE_TASKS,
+    Right.MANAGE_NODES,
+    Right.MANAGE_STORAGE,
+    Right.MANAGE_IMAGES,
+}
+_SCOPES = {
+    TokenScope.READ: 0,
+    TokenScope.SUBMIT: 1,
+    TokenScope.CONTAINER: 1,
+    TokenScope.ALL: 2,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,14 @@ class Identity:
         return tuple(r.removeprefix(begin) for r in self.user.rights if r.startswith(begin))
 
 
+def within(scope: TokenScope, user: User) -> User:
+    """What a user is by a token: by that of a dev container never more than a user, without rights over others."""
+    if scope is not TokenScope.CONTAINER:
+        return user
+    rights = tuple(right for right in user.rights if right not in _OVER_OTHERS)
+    return replace(user, role=Role.USER, rights=rights)
+
+
 def admit(
     identity: Identity, scope: TokenScope, role: Role, call: str, right: Right | None = None
 ) -> None:
@@ -90,11 +110,22 @@ def require_steering(identity: Identity, task: Task) -> None:
         raise Denied(
             f"task {task.id} belongs to {task.user}; only its owner and operators may change it"
         )
-    if identity.scope is not TokenScope.ALL:
+    require_reach(identity, task.user, f"task {task.id}")
+
+
+def require_reach(identity: Identity, owner: str, what: str) -> None:
+    """Raise Denied when a token that is for one's own things would change somebody else's."""
+    if owner != identity.name and identity.scope is not TokenScope.ALL:
         raise Denied(
-            f"task {task.id} belongs to {task.user}; a token of scope {identity.scope} changes own tasks only",
+            f"{what} belongs to {owner}; a token of scope {identity.scope} changes own things only",
             reason="SCOPE_TOO_SMALL",
         )
+
+
+def require_oneself(identity: Identity, what: str) -> None:
+    """Raise Denied when somebody acts as the user: in `what` lie tokens of the user that know of no holder."""
+    if identity.holder:
+        raise Denied(f"{what} is for {identity.name} alone, not for {identity.actor}")
 
 
 def require_self_or_admin(identity: Identity, user: str, what: str) -> None:
@@ -119,3 +150,15 @@ def exceeds(other: User, identity: Identity) -> str:
     if _ROLES[other.role] > _ROLES[Role.USER]:
         return f"the role {other.role}"
     return ", ".join(right for right in other.rights if right not in identity.user.rights)
+
+
+def beyond(before: User, user: User, taken: Collection[int], identity: Identity) -> str:
+    """What of a change of an account is not the caller's to give; empty: nothing. `taken`: uids of other accounts."""
+    if identity.administers:
+        return ""
+    groups = sorted({*user.groups} - {*before.groups} - {*identity.user.groups})
+    if groups:
+        return f"the user group {', '.join(groups)}"
+    if user.uid != before.uid and (before.uid or user.uid in taken):
+        return f"the uid {user.uid}"
+    return ""

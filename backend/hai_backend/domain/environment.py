@@ -17,6 +17,7 @@ SYSTEM = "system"
 """The owner whose environments everybody finds by their bare names."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_SHOWN = 64  # of a name that may be none
 LAYER = re.compile(r"[0-9a-f]{24}")
 LOCK_HASH = re.compile(r"[0-9a-f]{64}")
 _REFERENCE = re.compile(rf"({NAME.pattern})(?:\[({NAME.pattern})\])?")
@@ -38,7 +39,12 @@ class EnvironmentName:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.name}[{self.owner}]"
+        return f"{self.name[:_SHOWN]}[{self.owner[:_SHOWN]}]"
+
+    @property
+    def sound(self) -> bool:
+        """Whether there can be one of that name."""
+        return bool(NAME.fullmatch(self.name) and NAME.fullmatch(self.owner))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ class TokenScope(StrEnum):
     ALL = "ALL"
     READ = "READ"
     SUBMIT = "SUBMIT"
+    CONTAINER = "CONTAINER"  # for the programs of a dev container, and whoever else gets into it
 
 
 @dataclass(frozen=True, slots=True)

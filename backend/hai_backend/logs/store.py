@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +18,7 @@ from typing import Protocol
 from hai_backend.domain.errors import Unavailable
 from hai_backend.logs import backwards, reader, segments
 from hai_backend.logs import cursor as cursors
-from hai_backend.logs.lines import MAX_LINE_BYTES, LogLine
+from hai_backend.logs.lines import LogLine
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 _REMEMBERED = 65_536  # ranks whose size is kept in memory
@@ -58,7 +60,7 @@ class LogStore:
         self._max_bytes = max_bytes_per_rank
         self._segment_bytes = max(1, min(segment_bytes, max_bytes_per_rank // 2))
         self._tails: dict[tuple[int, int, int], _Tail] = {}
-        self._waiting: dict[int, set[asyncio.Future[None]]] = {}
+        self._followers: dict[int, set[asyncio.Event]] = {}
 
     def size(self, key: RankName) -> int:
         """Bytes of the rank's log that were ever kept: where its agent goes on."""
@@ -74,7 +76,8 @@ class LogStore:
         except OSError as error:
             self._forget(key)
             raise Unavailable(_not_kept(key, self._root, error), reason="LOG_NOT_KEPT") from error
-        self._wake(key.task_id)
+        for follower in self._followers.get(key.task_id, ()):
+            follower.set()
         return tail.size
 
     def read(
@@ -116,31 +119,17 @@ class LogStore:
         begin = cursors.encode(page.begin) if page.lines else ""
         return page.lines, begin, cursors.encode(page.end)
 
-    async def wait(self, task_id: int, cursor: str) -> None:
-        """Return when a complete line stands after a cursor that `read` gave: at once, or when it is appended."""
-        place = cursors.decode(cursor)
-        directory = self._root / str(task_id)
-        while True:
-            appended = asyncio.get_running_loop().create_future()
-            waiting = self._waiting.setdefault(task_id, set())
-            waiting.add(appended)
-            try:
-                if reader.read(directory, place, None, MAX_LINE_BYTES)[0]:
-                    return
-                await appended
-            finally:
-                self._leave(task_id, appended)
-
-    def _leave(self, task_id: int, appended: asyncio.Future[None]) -> None:
-        waiting = self._waiting.get(task_id, set())
-        waiting.discard(appended)
-        if not waiting:
-            self._waiting.pop(task_id, None)
-
-    def _wake(self, task_id: int) -> None:
-        for appended in self._waiting.pop(task_id, set()):
-            if not appended.done():
-                appended.set_result(None)
+    @contextmanager
+    def appends(self, task_id: int) -> Iterator[asyncio.Event]:
+        """Set by whatever is appended to the task's logs; who clears it before reading misses nothing."""
+        event, followers = asyncio.Event(), self._followers.setdefault(task_id, set())
+        followers.add(event)
+        try:
+            yield event
+        finally:
+            followers.discard(event)
+            if not followers:
+                self._followers.pop(task_id, None)
 
     def _tail(self, key: RankName) -> _Tail:
         name = (key.task_id, key.run, key.rank)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from hai_backend.auth.permissions import Identity
+from hai_backend.domain.errors import Conflict
+from hai_backend.domain.task import Task
 from hai_backend.proxy.addresses import OURS
 from hai_backend.proxy.connections import Limits
 from hai_backend.proxy.rooms import Rooms
@@ -33,11 +35,17 @@ class Front:
         """See Browsers."""
         return self._rooms.addresses.url(task_id, service)
 
-    def link(self, identity: Identity, task_id: int, service: str) -> str:
-        """See Browsers."""
+    def link(self, identity: Identity, task: Task, service: str) -> str:
+        """See Browsers. Below one origin the page of a task reaches all others that its visitor has open."""
         where = self._rooms.addresses
-        origin, path = where.origin(task_id, service), where.cookie_path(task_id)
-        query = {"key": self._rooms.sessions.link_key(identity, task_id), "service": service}
+        if where.by_path and task.user != identity.name:
+            raise Conflict(
+                f"task {task.id} belongs to {task.user}, and this server has one address for all tasks "
+                "(http_paths): its pages could use yours, so nobody else's open",
+                reason="ONE_ORIGIN",
+            )
+        origin, path = where.origin(task.id, service), where.cookie_path(task.id)
+        query = {"key": self._rooms.sessions.link_key(identity, task.id), "service": service}
         return f"{origin}{path}{OURS}/login?{urlencode(query)}"
 
     async def receive(self, connection: socket.socket) -> None:

@@ -10,6 +10,7 @@ from hai_backend.domain.usage import Use, measured
 from hai_backend.launch.base import RankKey
 from hai_backend.loops.checkpoints import Report
 from hai_backend.loops.hub import Session
+from hai_backend.services import limits
 from hai_backend.services.agent_ports import AgentPorts
 from hai_backend.services.blaming import blame
 from hai_backend.tasks import events as ev
@@ -32,7 +33,7 @@ class Hearing:
                 await self._apply(key, _exited(key, request.exited))
                 session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             case "start_failed":
-                reason = request.start_failed.reason
+                reason = request.start_failed.reason[: limits.SAID_CHARS]
                 await self._apply(key, ev.StartFailed(key.run, key.rank, reason))
                 session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             case "whole_life_state":
@@ -78,7 +79,8 @@ class Hearing:
 
 
 def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
-    return ev.ProgramExited(key.run, key.rank, exited.exit_code, exited.last_lines, exited.yielded)
+    last = exited.last_lines[-limits.SAID_CHARS :]
+    return ev.ProgramExited(key.run, key.rank, exited.exit_code, last, exited.yielded)
 
 
 def _report(saved: pb.CheckpointSaved) -> Report:
@@ -93,7 +95,7 @@ def _use(beat: pb.Heartbeat) -> Use | None:
 
 _EVENTS: dict[str | None, Any] = {
     "started": lambda key, request: ev.ProgramStarted(
-        key.run, key.rank, request.started.environment_lock
+        key.run, key.rank, request.started.environment_lock[: limits.LOCK_CHARS]
     ),
     "suspend_acknowledged": lambda key, _: ev.SuspendAcknowledged(key.run, key.rank),
     "yielded": lambda key, _: ev.Yielded(key.run, key.rank),

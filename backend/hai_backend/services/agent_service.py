@@ -16,6 +16,7 @@ from hai_backend.auth import run_tokens, tokens
 from hai_backend.domain.errors import HaiError, Unauthenticated, Unavailable
 from hai_backend.launch.base import RankKey
 from hai_backend.loops.hub import Session
+from hai_backend.services import limits
 from hai_backend.services.agent_hearing import Hearing
 from hai_backend.services.agent_ports import AgentPorts
 from hai_backend.services.agent_welcome import welcome
@@ -102,7 +103,9 @@ class AgentService(rpc.AgentServiceServicer):
         now = self._p.clock.now()
         for instruction in greeting(task, key.rank, started=hello.started, now=now):
             self._p.performer.perform(task, instruction)
-        attached = ev.RankAttached(key.run, key.rank, hello.address, hello.free_port)
+        attached = ev.RankAttached(
+            key.run, key.rank, hello.address[: limits.NAME_CHARS], hello.free_port
+        )
         await self._p.ledger.apply(key.task_id, attached)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity
+from hai_backend.auth.permissions import Identity, require_reach
 from hai_backend.domain.artifact import Artifact, Direction, TaskArtifact
 from hai_backend.domain.errors import Conflict, Denied, NotFound
 from hai_backend.domain.task import Task
@@ -65,6 +65,7 @@ class Artifacts:
         artifact = await self.find(identity, space, name, version)
         if artifact.owner != identity.name and not identity.operates:
             raise Denied(f"{artifact} belongs to {artifact.owner}; only its owner may change it")
+        require_reach(identity, artifact.owner, str(artifact))
         return artifact
 
     async def of_task(

@@ -10,6 +10,7 @@ from hai.v1 import agent_service_pb2 as agent
 from hai.v1 import container_pb2
 from hai.v1 import container_service_pb2 as pb
 from hai.v1.container_service_pb2_grpc import ContainerServiceServicer
+from hai_backend.auth.permissions import require_oneself
 from hai_backend.domain.errors import Conflict, Invalid, NotFound, Unavailable, Violation
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task, TaskState
@@ -58,6 +59,8 @@ class ContainerService(ContainerServiceServicer):
     ) -> pb.OpenContainerResponse:
         identity = caller.current()
         task = await self._r.access.visible(identity, request.id)
+        if task.spec.task_type is TaskType.JUPYTER:
+            require_oneself(identity, f"dev container {task.id}")
         if task.state is TaskState.FINISHED:
             raise Conflict(
                 f"task {task.id} is finished; nothing of it can be opened", reason="TASK_FINISHED"
@@ -65,7 +68,7 @@ class ContainerService(ContainerServiceServicer):
         service = web_service(task, request.service)
         name = "" if is_main(task, service) else service.name
         return pb.OpenContainerResponse(
-            link=self._r.browsers.link(identity, task.id, name),
+            link=self._r.browsers.link(identity, task, name),
             url=self._r.browsers.url(task.id, name),
         )
 

@@ -23,8 +23,8 @@ class Browsers(Protocol):
         """Stays the same as long as the task exists."""
         ...
 
-    def link(self, identity: Identity, task_id: int, service: str) -> str:
-        """Lets one browser in, once."""
+    def link(self, identity: Identity, task: Task, service: str) -> str:
+        """Lets one browser in, once. Raises Conflict where that would open more than this task."""
         ...
 
 
@@ -35,7 +35,7 @@ class NoBrowsers:
         """See Browsers."""
         return ""
 
-    def link(self, identity: Identity, task_id: int, service: str) -> str:
+    def link(self, identity: Identity, task: Task, service: str) -> str:
         """See Browsers."""
         raise Conflict(
             "this server has no proxy: an operator can set http_listen", reason="NO_PROXY"

@@ -158,9 +158,10 @@ def expiry(
 
 def scope_from_proto(number: int, rules: Rules) -> TokenScope:
     """What a new token may be used for; it must be said."""
-    if number not in _SCOPES_BY_NUMBER:
+    scope = _SCOPES_BY_NUMBER.get(number, TokenScope.CONTAINER)
+    if scope is TokenScope.CONTAINER:
         rules.add("scope", "must be ALL, READ or SUBMIT")
-    return _SCOPES_BY_NUMBER.get(number, TokenScope.READ)
+    return scope
 
 
 def token_to_proto(token: Token, secret: str = "") -> pb.Token:

@@ -7,7 +7,7 @@ import asyncio
 from hai.v1 import dataset_pb2
 from hai.v1 import dataset_service_pb2 as pb
 from hai.v1.dataset_service_pb2_grpc import DatasetServiceServicer
-from hai_backend.auth.permissions import Identity
+from hai_backend.auth.permissions import Identity, require_reach
 from hai_backend.domain.dataset import Dataset, Visibility
 from hai_backend.domain.errors import Conflict, Denied, NotFound
 from hai_backend.domain.right import Right
@@ -58,6 +58,7 @@ class DatasetService(DatasetServiceServicer):
         identity, dataset = caller.current(), await self._find(request.name, request.version)
         if dataset.owner != identity.name and not _manages(identity):
             raise Denied(f"{dataset} belongs to {dataset.owner}; only its owner may delete it")
+        require_reach(identity, dataset.owner, str(dataset))
         await self._store.delete_record(dataset)
         return pb.DeleteDatasetResponse()
 

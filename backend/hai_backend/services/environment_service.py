@@ -9,6 +9,7 @@ from hai.v1 import environment_pb2
 from hai.v1 import environment_service_pb2 as pb
 from hai.v1.environment_service_pb2_grpc import EnvironmentServiceServicer
 from hai_backend.auth.directory import Directory
+from hai_backend.auth.permissions import require_reach
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState
 from hai_backend.domain.errors import Denied, Invalid, NotFound, Violation
 from hai_backend.domain.user import User
@@ -73,6 +74,7 @@ class EnvironmentService(EnvironmentServiceServicer):
         found = await self._find(request.name, request.owner)
         if found.owner != identity.name and not identity.administers:
             raise Denied(f"{found.called} belongs to {found.owner}; only its owner may remove it")
+        require_reach(identity, found.owner, str(found.called))
         await self._environments.require_removable(found, identity)
         await require_unused(self._environments, found)
         if await self._environments.has_files(found.called):

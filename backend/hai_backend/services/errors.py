@@ -24,6 +24,7 @@ log = structlog.get_logger()
 DOMAIN = "hai.dev"
 # Statuses travel in HTTP/2 trailers, of which clients take 8 KiB by default, and details come base64-encoded.
 _MESSAGE_BYTES = 1024
+_TRACE_CHARS = 16_384  # of an incident; a request may be megabytes, and in its error
 _VIOLATION_BYTES = 3072
 
 _CODES: tuple[tuple[type[errors.HaiError], grpc.StatusCode], ...] = (
@@ -74,7 +75,7 @@ def _incident(error: BaseException, method: str) -> status_pb2.Status:
     trace = "".join(
         traceback.format_exception(error)
     )  # no exc_info: some renderers print locals, hence secrets
-    log.error("call failed", method=method, incident=incident, trace=trace)
+    log.error("call failed", method=method, incident=incident, trace=trace[-_TRACE_CHARS:])
     message = f"the server made an error (incident {incident}); its log tells more, an operator can read it"
     info = error_details_pb2.ErrorInfo(
         reason="INTERNAL", domain=DOMAIN, metadata={"incident": incident}

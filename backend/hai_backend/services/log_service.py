@@ -34,19 +34,20 @@ class LogService(LogServiceServicer):
             yield await asyncio.to_thread(self._page, request)
             return
         cursor, sent = request.cursor, False
-        while True:
-            ended = await self._ended(
-                request.id
-            )  # before reading: what was printed before the end is read
-            lines, cursor = await asyncio.to_thread(self._read, request, cursor)
-            if lines or not sent:
-                yield pb.TailLogsResponse(lines=map(_line, lines), cursor=cursor)
-                sent = True
-            if lines:
-                continue
-            if ended or not request.follow:
-                return
-            await self._more(request.id, cursor)
+        with self._logs.appends(request.id) as appended:
+            while True:
+                ended = await self._ended(request.id)  # what was printed before it is read below
+                appended.clear()
+                lines, cursor = await asyncio.to_thread(self._read, request, cursor)
+                if lines or not sent:
+                    yield pb.TailLogsResponse(lines=map(_line, lines), cursor=cursor)
+                    sent = True
+                if not lines and (ended or not request.follow):
+                    return
+                if not lines:
+                    await self._more(request.id, appended)
+                elif request.follow:
+                    await asyncio.sleep(limits.LOG_SECONDS)
 
     def _read(self, request: pb.TailLogsRequest, cursor: str) -> tuple[list[LogLine], str]:
         return self._logs.read(
@@ -74,9 +75,9 @@ class LogService(LogServiceServicer):
             return False
         return (await self._ledger.get(task_id)).state is TaskState.FINISHED
 
-    async def _more(self, task_id: int, cursor: str) -> None:
-        """Return when there is a line after the cursor, or the task has ended."""
-        lines = asyncio.ensure_future(self._logs.wait(task_id, cursor))
+    async def _more(self, task_id: int, appended: asyncio.Event) -> None:
+        """Return when something was appended, or the task has ended."""
+        lines = asyncio.ensure_future(appended.wait())
         ended = asyncio.ensure_future(self._end(task_id))
         try:
             await asyncio.wait((lines, ended), return_when=asyncio.FIRST_COMPLETED)

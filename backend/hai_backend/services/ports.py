@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from hai_backend.domain.node import Group, Labels, Node
@@ -102,4 +103,4 @@ class Logs(Protocol):
         cursor: str = "",
         max_bytes: int = 256 * 1024,
     ) -> tuple[list[LogLine], str, str]: ...
-    async def wait(self, task_id: int, cursor: str) -> None: ...
+    def appends(self, task_id: int) -> AbstractContextManager[asyncio.Event]: ...

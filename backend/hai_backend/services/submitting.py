@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity
+from hai_backend.auth.permissions import Identity, require_oneself
 from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec, TaskType
@@ -128,7 +128,10 @@ class Submitting:
                 "request_id", f"must be a UUID, or at most {_REQUEST_ID_CHARS} letters"
             )
             raise Invalid((violation,))
-        return validate(request.spec, self._context(identity.name, identity.has_right))
+        spec = validate(request.spec, self._context(identity.name, identity.has_right))
+        if spec.task_type is TaskType.JUPYTER:
+            require_oneself(identity, "a dev container")
+        return spec
 
     async def _name_is_free(self, user: str, name: str) -> None:
         unfinished = frozenset(TaskState) - {TaskState.FINISHED}

@@ -54,6 +54,8 @@ class TaskService(TaskServiceServicer):
         self, request: pb.ListTasksRequest, context: Context
     ) -> pb.ListTasksResponse:
         query, full = self._query(request), request.view == pb.TASK_VIEW_FULL
+        if full:
+            query = replace(query, page_size=min(query.page_size, limits.FULL_PAGE_SIZE))
         while True:
             page = await self._rooms.store.find_tasks(query)
             answer = pb.ListTasksResponse(

@@ -8,11 +8,11 @@ from hai.v1 import user_pb2
 from hai.v1 import user_service_pb2 as pb
 from hai.v1.user_service_pb2_grpc import UserServiceServicer
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity, exceeds, require_self_or_admin
+from hai_backend.auth.permissions import Identity, beyond, exceeds, require_self_or_admin
 from hai_backend.domain.errors import Denied, NotFound
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.right import Right
-from hai_backend.domain.user import Quota, User
+from hai_backend.domain.user import Quota, Token, User
 from hai_backend.loops.clock import Clock
 from hai_backend.services import caller, limits
 from hai_backend.services.convert_user import (
@@ -49,7 +49,7 @@ class UserService(UserServiceServicer):
         return pb.WhoAmIResponse(
             user=user_to_proto(identity.user),
             quotas=self._with_use(Quota(r.user, False, r.group, r.priority, r.nodes) for r in rows),
-            tokens=map(token_to_proto, self._directory.tokens_of(identity.name)),
+            tokens=map(token_to_proto, self._tokens_seen_by(identity)),
         )
 
     async def ListUsers(
@@ -60,12 +60,15 @@ class UserService(UserServiceServicer):
     async def CreateUser(self, request: pb.CreateUserRequest, context: Context) -> user_pb2.User:
         user = user_from_proto(request.user, self._clock.now())
         self._require_below(user)
+        self._require_modest(User(user.name), user)
         return user_to_proto(await self._directory.create_user(user))
 
     async def UpdateUser(self, request: pb.UpdateUserRequest, context: Context) -> user_pb2.User:
         user = user_from_proto(request.user, self._clock.now())
-        self._require_below(self._directory.user(user.name))
+        before = self._directory.user(user.name)
+        self._require_below(before)
         self._require_below(user)
+        self._require_modest(before, user)
         return user_to_proto(await self._directory.update_user(user))
 
     def _require_below(self, user: User) -> None:
@@ -76,6 +79,17 @@ class UserService(UserServiceServicer):
                 f"{user.name} has {more}, which you have not; only admins change such accounts",
                 reason="ROLE_TOO_LOW",
             )
+
+    def _require_modest(self, before: User, user: User) -> None:
+        """Raise Denied unless a user group and a uid, which reach what belongs to others, are the caller's to give."""
+        taken = {each.uid for each in self._directory.users() if each.name != user.name}
+        if why := beyond(before, user, taken, caller.current()):
+            raise Denied(f"{user.name} cannot get {why}: that is for admins", reason="ROLE_TOO_LOW")
+
+    def _tokens_seen_by(self, identity: Identity) -> Iterable[Token]:
+        """Who acts as somebody sees no other way to do so."""
+        known = self._directory.tokens_of(identity.name)
+        return (t for t in known if identity.holder in ("", t.holder))
 
     async def ListQuotas(
         self, request: pb.ListQuotasRequest, context: Context
@@ -183,6 +197,8 @@ class UserService(UserServiceServicer):
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> user_pb2.Token:
         identity, token = caller.current(), self._directory.token(request.id)
+        if identity.holder and identity.holder != token.holder:
+            raise Denied(f"a token of {identity.actor} revokes only tokens of {identity.holder}")
         if identity.name not in (token.user, token.holder):
             if not (identity.administers or identity.has_right(Right.MANAGE_TOKENS)):
                 raise NotFound(f"there is no token {request.id}")

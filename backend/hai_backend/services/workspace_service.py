@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import TypeVar
@@ -32,6 +33,7 @@ from hai_backend.workspaces.staging import Author
 
 Item = TypeVar("Item")
 
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _REVISIONS = 50
 _MOST_REVISIONS = 1000
 TASKS = "tasks"  # author of what programs wrote
@@ -222,7 +224,7 @@ def _pages(room: Room, request: pb.GetTreeRequest, revision: int) -> Iterator[li
 def _page(request: pb.ListRevisionsRequest) -> tuple[int, int]:
     rules = Rules()
     size = rules.number("page_size", request.page_size or _REVISIONS, 1, _MOST_REVISIONS)
-    if request.page_token and not request.page_token.isdecimal():
+    if request.page_token and not _NUMBER.fullmatch(request.page_token):
         rules.add("page_token", "is not one of this list")
     rules.check()
     return size, int(request.page_token or 1 << 62)

@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from hai_backend.auth.directory import Directory
-from hai_backend.auth.permissions import Identity
+from hai_backend.auth.permissions import Identity, require_reach
 from hai_backend.domain.errors import Conflict, Exhausted, HaiError, NotFound
 from hai_backend.domain.right import Right
 from hai_backend.domain.task import Task
@@ -127,6 +127,7 @@ class Workspaces:
     async def delete(self, identity: Identity, name: str, user: str) -> None:
         """Remove it. Raises NotFound, or Conflict while tasks or a client need it."""
         key = self.key(identity, name, user)
+        require_reach(identity, key[0], f"workspace {name}")
         pinned = sorted(task for tasks in self.pins(key).values() for task in tasks)
         if pinned:
             raise Conflict(

@@ -9,6 +9,7 @@ import pytest
 from hai_backend.auth.permissions import (
     Identity,
     lost,
+    require_reach,
     require_self_or_admin,
     require_steering,
     sees,
@@ -44,6 +45,13 @@ def test_sight_and_change(who: Identity, task: object, sight: bool, change: bool
         return
     with pytest.raises(Denied, match="belongs to ada"):
         require_steering(who, task)  # type: ignore[arg-type]
+
+
+def test_a_token_for_ones_own_things_changes_no_others() -> None:
+    require_reach(OPERATOR, "ada", "workspace w")
+    require_reach(CAREFUL, "olga", "workspace w")
+    with pytest.raises(Denied, match="workspace w belongs to ada; a token of scope SUBMIT"):
+        require_reach(CAREFUL, "ada", "workspace w")
 
 
 def test_rights() -> None:

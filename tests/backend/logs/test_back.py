@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -102,7 +101,6 @@ async def test_what_is_printed_after_the_last_page_comes_once(tmp_path: Path) ->
     assert ([x.text for x in lines], same) == (["first run", "second run"], end)
     store.append(Key(1, 2), store.size(Key(1, 2)), b" and half\n")
     write(store, Key(1, 1), 4, "a late line of the first run")
-    await asyncio.wait_for(store.wait(1, end), 5)
     assert [x.text for x in forward(store, end)] == [
         "a late line of the first run",
         "half and half",

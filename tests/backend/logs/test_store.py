@@ -168,18 +168,16 @@ def test_a_cursor_of_another_request_is_refused(store):
         store.read(1, cursor=cursor)
 
 
-async def test_wait_wakes_when_a_complete_line_is_there(store):
-    _, cursor = store.read(1)
-    waiting = asyncio.ensure_future(store.wait(1, cursor))
-    await asyncio.sleep(0)
-    store.append(Key(task_id=2), 0, line(1, "other task"))
-    store.append(Key(), 0, line(1, "one")[:-1])
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    store.append(Key(), store.size(Key()), b"\n")
-    await asyncio.wait_for(waiting, 5)
-    await asyncio.wait_for(store.wait(1, cursor), 5)  # it is there already
+async def test_each_follower_of_a_task_hears_of_what_is_appended(store):
+    with store.appends(1) as first, store.appends(1) as second:
+        store.append(Key(task_id=2), 0, line(1, "other task"))
+        assert not first.is_set()
+        store.append(Key(), 0, line(1, "one"))
+        await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), 5)
+        first.clear()
+        store.append(Key(), 0, line(1, "one"))  # said again: nothing new
+        assert not first.is_set()
+    assert not store._followers
 
 
 def test_a_full_disk_is_one_clear_error_and_nothing_breaks(tmp_path):

@@ -13,8 +13,11 @@ from hai_backend.auth import run_tokens
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.user import Quota, User
+from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.services import agent_service
+from hai_backend.services.agent_hearing import _EVENTS, _exited
+from hai_backend.services.limits import LOCK_CHARS, SAID_CHARS
 from hai_backend.testing import a_spec
 from hai_backend.testing.server import RunningServer, running_server
 
@@ -82,3 +85,11 @@ async def _until_running(server: RunningServer, task_id: int) -> None:
     version = ledger.feed.version
     while ledger.unfinished()[task_id].run is None:
         version = await ledger.feed.beyond(version)
+
+
+def test_what_agents_tell_is_bounded() -> None:
+    key = RankKey(1, 1, 0)
+    told = _exited(key, pb.ProgramExited(exit_code=1, last_lines="x" * 100_000 + "end"))
+    assert (len(told.last_lines), told.last_lines[-3:]) == (SAID_CHARS, "end")
+    started = pb.AttachRequest(started=pb.ProgramStarted(environment_lock="k" * 100_000))
+    assert len(_EVENTS["started"](key, started).environment_lock) == LOCK_CHARS

@@ -605,3 +605,15 @@ async def gone(pid: int) -> None:
             await ended.wait()
         asyncio.get_running_loop().remove_reader(pidfd)
         os.close(pidfd)
+
+
+@pytest.mark.parametrize("name", ["x\0y", "../etc", "a/b", "n" * 100_000])
+async def test_a_name_that_cannot_be_is_of_no_environment(
+    platform: Any, expect_refusal: Any, name: str
+) -> None:
+    ada = await platform.caller("ada")
+    for wanted in ({"name": name}, {"name": "x", "owner": name}):
+        async with expect_refusal() as why:
+            await ada.environments.GetEnvironment(pb.GetEnvironmentRequest(**wanted))
+        assert why[0].code is grpc.StatusCode.NOT_FOUND
+        assert len(why[0].message) < 400

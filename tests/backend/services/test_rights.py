@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -154,13 +155,83 @@ async def test_accounts_and_tokens_are_made_by_who_has_the_right(platform: Any) 
     for right in ("manage_users", "manage_tokens", "manage_quotas"):
         await platform.directory.grant(Grant("vision", True, right))
     ada = await platform.caller("ada")
-    await ada.users.CreateUser(upb.CreateUserRequest(user=account("new", groups=["lab"])))
+    await ada.users.CreateUser(
+        upb.CreateUserRequest(user=account("new", uid=1200, groups=["vision"]))
+    )
     token = await ada.users.CreateToken(upb.CreateTokenRequest(user="new", scope=1))
     new = platform.with_token(token.secret)
     assert (await new.users.WhoAmI(upb.WhoAmIRequest())).user.name == "new"
     assert (await ada.users.RevokeToken(upb.RevokeTokenRequest(id=token.id))).revoked
     quota = user_pb2.Quota(subject="new", group="default", nodes=1)
     assert (await ada.users.SetQuota(upb.SetQuotaRequest(quota=quota))).nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        pytest.param(account("new", groups=["speech"]), "the user group speech", id="a group"),
+        pytest.param(account("new", uid=1001), "the uid 1001", id="somebody's uid"),
+        pytest.param(
+            account("ada", groups=["vision", "speech"]), "the user group speech", id="own"
+        ),
+        pytest.param(account("bob", uid=1300, groups=["vision"]), "the uid 1300", id="another uid"),
+    ],
+)
+async def test_what_reaches_things_of_others_only_admins_give(
+    platform: Any, expect_refusal: Any, asked: user_pb2.User, why: str
+) -> None:
+    await platform.directory.grant(Grant("vision", True, "manage_users"))
+    bob = replace(platform.directory.user("bob"), uid=1001, groups=("vision",))
+    await platform.directory.update_user(bob)
+    ada, root = await platform.caller("ada"), await platform.caller("root")
+    for caller, refused in ((ada, True), (root, False)):
+        call, request = (
+            (caller.users.CreateUser, upb.CreateUserRequest(user=asked))
+            if asked.name == "new"
+            else (caller.users.UpdateUser, upb.UpdateUserRequest(user=asked))
+        )
+        if refused:
+            async with expect_refusal() as told:
+                await call(request)
+            assert f"{asked.name} cannot get {why}: that is for admins" in told[0].message
+        else:
+            assert (await call(request)).name == asked.name
+
+
+async def test_by_the_token_of_a_dev_container_an_admin_is_a_user(
+    platform: Any, make_spec: Any, expect_refusal: Any
+) -> None:
+    task = await eves(platform, make_spec)
+    root = platform.with_token(await platform.token("root", TokenScope.CONTAINER))
+    user = (await root.users.WhoAmI(upb.WhoAmIRequest())).user
+    assert (user.name, user.role) == ("root", user_pb2.ROLE_USER)
+    async with expect_refusal() as why:
+        await root.tasks.GetTask(tpb.GetTaskRequest(id=task))
+    assert why[0].code is C.NOT_FOUND
+    mine = await root.tasks.CreateTask(tpb.CreateTaskRequest(spec=make_spec("mine")))
+    assert (await root.tasks.StopTask(tpb.StopTaskRequest(id=mine.id))).user == "root"
+
+
+async def test_nobody_makes_the_token_of_a_dev_container(
+    platform: Any, expect_refusal: Any
+) -> None:
+    ada = await platform.caller("ada")
+    async with expect_refusal() as why:
+        await ada.users.CreateToken(upb.CreateTokenRequest(scope=user_pb2.TOKEN_SCOPE_CONTAINER))
+    assert why[0].violations[0][1] == "must be ALL, READ or SUBMIT"
+
+
+async def test_who_acts_for_another_neither_sees_nor_takes_the_others_tokens(
+    platform: Any, make_spec: Any, expect_refusal: Any
+) -> None:
+    made, _ = await platform.directory.create_token("ada", TokenScope.ALL, 0.0)
+    acting = platform.with_token(await platform.token("ada", holder="bob"))
+    seen = (await acting.users.WhoAmI(upb.WhoAmIRequest())).tokens
+    assert {token.holder for token in seen} == {"bob"}
+    async with expect_refusal() as why:
+        await acting.users.RevokeToken(upb.RevokeTokenRequest(id=made.id))
+    assert "revokes only tokens of bob" in why[0].message
+    assert (await acting.users.RevokeToken(upb.RevokeTokenRequest(id=seen[0].id))).revoked
 
 
 async def test_a_token_that_acts_for_another(platform: Any, make_spec: Any) -> None:

@@ -174,7 +174,6 @@ async def test_a_magic_shows_a_task_that_goes_on_living(
     cell = NB.v4.new_code_cell(f"%load_ext hai_jupyter\n%hai_status {made.id}")
     NB.write(notebook(cell), lab.root / "magic.ipynb")
     await open_file(page, "magic.ipynb")
-    await page.locator(".jp-Notebook .jp-CodeCell .cm-content").click()
     card = page.locator(".hai-live .hai-card")
     await execute(page, card)
     await expect(card).to_contain_text("RUNNING")

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.async_api import Page, WebSocketRoute, expect
 
 from hai.client.client import Client
-from tests.jupyter.browsing import BROWSER, NB, notebook, open_file, open_lab, row, task
+from tests.jupyter.browsing import BROWSER, NB, from_menu, notebook, open_file, open_lab, row, task
 from tests.jupyter.conftest import Place
 
 pytestmark = BROWSER
@@ -86,15 +86,14 @@ async def test_a_notebook_becomes_a_script_and_loses_its_outputs(page: Page, lab
     await open_file(page, "turn.ipynb")
     await page.locator('.jp-SideBar [data-id="filebrowser"]').click()
     item = page.locator(".jp-DirListing-item", has_text="turn.ipynb")
-    await item.click(button="right")
-    await page.locator(".lm-Menu-itemLabel", has_text="Notebook to Script").click()
+    await from_menu(page, item, "Notebook to Script")
     await expect(page.locator(".jp-Dialog")).to_contain_text("1:1  !ls")
     await page.locator(".jp-Dialog").get_by_role("button", name="As comments").click()
     editor = page.locator(".jp-FileEditor .cm-content")
     await expect(editor).to_contain_text("pass  # !ls")
     assert "print(1)" in (lab.root / "turn.py").read_text()
-    await item.click(button="right")
-    await page.locator(".lm-Menu-itemLabel", has_text="Clear Outputs, Keep").click()
+    await expect(page.locator(".jp-DirListing-item", has_text="turn.py")).to_be_visible()
+    await from_menu(page, item, "Clear Outputs, Keep")
     await expect(page.locator(".Toastify")).to_contain_text("as it was it is turn.")
     assert NB.read(lab.root / "turn.ipynb", 4).cells[0].outputs == []
     await page.locator(".lm-TabBar-tabLabel", has_text="turn.ipynb").click()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
 
 
-_CLEAR = "\x1b[K"
+_CLEAR, _RESET = "\x1b[K", "\x1b[m"
 """Before each line on a terminal: what a longer progress bar may have left there."""
 
 
@@ -109,5 +109,9 @@ def _shown(line: LogLine, lines: Lines) -> str:
         return _structured(line, lines.output)
     label = f"[{line.rank}] " if lines.labelled else ""
     time = f"{line.time.ToJsonString()} " if lines.timestamps else ""
-    begin, end = (_CLEAR, "\r" if line.redraw else "\n") if sys.stdout.isatty() else ("", "\n")
-    return f"{begin}{time}{label}{line.text}{end}"
+    if not sys.stdout.isatty():
+        return f"{time}{label}{line.text}\n"
+    from hai_tui.logs.harmless import harmless  # programs of others must not steer this terminal
+
+    end = "\r" if line.redraw else "\n"
+    return f"{_CLEAR}{time}{label}{harmless(line.text)}{_RESET}{end}"
