@@ -1,4 +1,5 @@
-"""Runs haienv in a user's name: the only thing of environments that the server executes, and never anything in them.
+"""Runs haienv in a user's name: the only thing of environments that the server executes, but for what packages that
+have no wheel run while they are built.
 
 As the user's uid where the server is root, with a home that is made for it and goes with it, few variables, no shell,
 and an end. All that it forks is in its session, which is ended with it.
@@ -141,7 +142,10 @@ class Haienv:
             os.chown(path, owner, owner, follow_symlinks=False)
 
     def _identity(self, uid: int) -> dict[str, Any]:
+        """Building a package may run what its author wrote. Raises Failed rather than that as root for who has no uid."""
         owner = uid or self._uid_of_nobody
+        if self._pods and not owner:
+            raise Failed("you have no uid, and nothing is built as root; ask an operator for one")
         if os.geteuid() != 0 or not owner:
             return {}
         return {"user": owner, "group": owner, "extra_groups": ()}

@@ -75,6 +75,11 @@ async def test_it_runs_as_its_user_in_a_place_of_its_own(
     assert await lines_of(haienv, uid) == [owner, owner, f"{owner} 700"]
 
 
+async def test_in_a_cluster_nothing_is_built_as_root(tmp_path: Path, shown: str) -> None:
+    with pytest.raises(Failed, match="you have no uid"):
+        await lines_of(Haienv(tmp_path, pods=True, program=shown), 0)
+
+
 @ROOT
 async def test_what_the_user_may_not_execute_is_told(tmp_path: Path) -> None:
     path = fake_haienv(tmp_path / "haienv", "")
