@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from hai_backend.logs.lines import MAX_TEXT_BYTES, STAMP_BYTES, stamp
 
-# A carriage return ends a line that is redrawn; before a newline it means nothing; at the very end it must wait.
-_END = re.compile(rb"\r*\n|\r+(?=[^\r\n])")
+# A carriage return ends a line that is redrawn; before a newline it means nothing; at the very end it must wait. Only
+# the first of several is looked at, or a long row of them would take for ever.
+_END = re.compile(rb"(?<!\r)(?:\r*\n|\r+(?=[^\r\n]))")
 _KEPT_TAIL_BYTES = 16 * 1024
 
 

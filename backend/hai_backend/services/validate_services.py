@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from hai.v1 import task_spec_pb2 as pb
@@ -97,6 +98,10 @@ def _ranks(
 def _script(path: str, script: str, rules: Rules) -> str:
     if ";" in script or "\n" in script:
         rules.add(f"{path}.startup_script", "must be one command, without ; and line breaks")
+    try:
+        shlex.split(script)
+    except ValueError as error:
+        rules.add(f"{path}.startup_script", f"is no command: {str(error).lower()}")
     return rules.text(f"{path}.startup_script", script, limits.COMMAND_CHARS)
 
 

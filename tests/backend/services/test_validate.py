@@ -187,6 +187,11 @@ CASES = [
         "one command",
     ),
     (
+        f'services {{ {SERVICE} startup_script: "echo it\'s" }}',
+        "services[0].startup_script",
+        "is no command: no closing quotation",
+    ),
+    (
         'services { name: "w" type: "tcp" port: 1 rewrite_uri: true }',
         "services[0].rewrite_uri",
         "http services only",
