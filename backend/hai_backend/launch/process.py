@@ -29,6 +29,8 @@ from hai_backend.launch.base import (
 
 log = logging.getLogger(__name__)
 _LEAVING = -1  # in place of a pidfd: the agent is dead, the rest is being cleared
+_AGAIN_SECONDS = 1.0
+_LAST_SECONDS = 30.0  # for what is being cleared when the server ends
 
 
 def sweep(home: Path) -> None:
@@ -85,7 +87,10 @@ class ProcessLauncher:
                 asyncio.get_running_loop().remove_reader(pidfd)
                 _reap_later(pidfd)
         self._agents.clear()
-        await asyncio.gather(*self._clearing, return_exceptions=True)
+        if self._clearing:
+            await asyncio.wait(self._clearing, timeout=_LAST_SECONDS)
+        for clearing in self._clearing:
+            clearing.cancel()
         self._events.put_nowait(None)
 
     async def _list(self) -> frozenset[RankKey]:
@@ -93,7 +98,7 @@ class ProcessLauncher:
         for key, directory in rank_dirs.existing(self._home).items():
             if key not in self._agents and not self._adopt(key):
                 dead.append(directory)
-        await asyncio.to_thread(rank_dirs.clear, self._home, dead)
+        await self._cleared(dead)
         return frozenset(self._agents)
 
     async def _start_or_say(self, rank: RankLaunch) -> None:
@@ -104,10 +109,10 @@ class ProcessLauncher:
             return
         try:
             if directory.exists():  # of an agent that is dead
-                await asyncio.to_thread(rank_dirs.clear, self._home, [directory])
+                await self._cleared([directory])
             self._start(rank, directory)
         except OSError as error:
-            await asyncio.to_thread(rank_dirs.clear, self._home, [directory])
+            await self._cleared([directory])
             reason = f"the agent of rank {rank.key} could not be started: {error}"
             self._events.put_nowait(LaunchFailed(rank.key, reason))
 
@@ -152,12 +157,21 @@ class ProcessLauncher:
 
     async def _clear_and_say(self, key: RankKey) -> None:
         directory = rank_dirs.path_of(self._home, key)
-        for process in await asyncio.to_thread(rank_dirs.clear, self._home, [directory]):
+        for process in await self._cleared([directory]):
             log.error(
                 "process %d of rank %s cannot be ended; see `ps %d`", process.pid, key, process.pid
             )
         self._agents.pop(key, None)
         self._events.put_nowait(RankGone(key))
+
+    async def _cleared(self, directories: Sequence[Path]) -> Sequence[processes.Process]:
+        """Tried until it can be done: an error, of too many open files say, tells nothing of what still runs."""
+        while True:
+            try:
+                return await asyncio.to_thread(rank_dirs.clear, self._home, directories)
+            except OSError as error:
+                log.error("ranks cannot be cleared, which is tried again: %s", error)
+                await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _reap(pidfd: int) -> None:

@@ -36,11 +36,11 @@ class Process:
 
 
 def look(pid: int) -> Process | None:
-    """The process, or None when it is gone or only a zombie is left of it."""
+    """The process, or None when it is gone or only a zombie is left of it. Raises OSError when nobody can tell."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(b")") + 2 :].split()
     if fields[0] in b"ZX" and int(fields[17]) <= 1:
@@ -126,7 +126,7 @@ def _environ(process: Process) -> bytes:
         try:
             with open(f"/proc/{process.pid}/environ", "rb") as file:
                 variables = file.read()
-        except OSError:
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             return b""  # gone, or another user's
         if variables or process.parent == _KTHREADD:  # the kernel's threads have none
             return variables + b"\0"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hai_backend.domain.spec import OnEnd
 from hai_backend.domain.task import RankState, Run, RunState, StopCode, Task
 from hai_backend.tasks import events as ev
-from hai_backend.tasks.ending import end_if_all_gone
+from hai_backend.tasks.ending import end_if_all_gone, spaced
 from hai_backend.tasks.instructions import KillRanks
 from hai_backend.tasks.leaving import judged
 from hai_backend.tasks.limits import Limits
@@ -72,6 +72,8 @@ def gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -
     run = with_rank(run, event.rank, state=RankState.FAILED, ended_at=now)
     reason = f"the agent of rank {rank.index} on {rank.node} disappeared"
     reason = f"{reason}: {event.why}" if event.why else reason
+    # The node is there: the program itself may end its agent, and do so wherever it starts.
+    task = spaced(task, run, limits.back_off(task.node_failure_count + 1))
     return _lost(task, run, Line("RankLost", reason, "launcher", rank.index), now, limits)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hai_backend.launch import local_nodes, processes
+from hai_backend.launch import local_nodes, processes, rank_dirs
 from hai_backend.launch.base import LaunchFailed, Listed, NodesSeen, RankGone, RankKey, RankLaunch
 from hai_backend.launch.process import sweep
 
@@ -254,3 +254,30 @@ def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
     monkeypatch.setenv("HAI_CONTROL_FILE", str(home / "run" / "1-1-0" / "control"))
     done = subprocess.run([sys.executable, "-c", text, home], capture_output=True, text=True)
     assert done.stdout == "alive\n"
+
+
+async def test_what_cannot_be_cleared_is_tried_again_until_it_is(home, watch, monkeypatch):
+    """An error, of too many open files say, must not make a rank that nobody can end."""
+    monkeypatch.setattr("hai_backend.launch.process._AGAIN_SECONDS", 0.01)
+    clear, errors = rank_dirs.clear, iter([OSError(24, "Too many open files")] * 2)
+
+    def fails_first(*arguments):
+        for error in errors:
+            raise error
+        return clear(*arguments)
+
+    watched = await watch()
+    await watched.next()
+    await watched.next()
+    monkeypatch.setattr(rank_dirs, "clear", fails_first)
+    await watched.launcher.kill(KEY)
+    assert await watched.next() == RankGone(KEY)
+
+
+def test_a_process_that_cannot_be_looked_at_is_not_gone(monkeypatch):
+    def refuses(*arguments):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("builtins.open", refuses)
+    with pytest.raises(OSError, match="Too many open files"):
+        processes.look(os.getpid())
