@@ -46,7 +46,8 @@ class SqliteDatabase:
     """The file at `path`, which is created when missing."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path.absolute()
+        self._path = path.resolve()  # one lock for one file, however it is called
+        self._file = (0, 0)
         self._writer = _engine(self._path, "BEGIN IMMEDIATE", (*_WRITING, *_PRAGMAS))
         self._reader = _engine(self._path, "BEGIN", (*_PRAGMAS, "query_only=ON"))
         self._bulk = Bulk(self._writer.dialect)
@@ -100,6 +101,7 @@ class SqliteDatabase:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = lock(self._path)
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # it holds token hashes
+        self._file = _file_at(self._path)
         with self._writer.begin() as connection:
             upgrade(connection)
 
@@ -157,6 +159,7 @@ class SqliteDatabase:
 
     def _commit(self, commands: list[Command]) -> list[object]:
         try:
+            self._require_file()
             with self._writer.begin() as connection:
                 transaction = Transaction(connection, self._bulk, self._runs)
                 outcomes = apply(transaction, commands)
@@ -167,9 +170,26 @@ class SqliteDatabase:
             return [self._commit([command])[0] for command in commands]
         return outcomes
 
+    def _require_file(self) -> None:
+        """What is written to a file that has no name any more is gone with this process."""
+        if _file_at(self._path) != self._file:
+            raise Unavailable(
+                f"the database {self._path} was removed or replaced while this server had it open: nothing is "
+                "written any more; put the right file there, and start the server anew",
+                reason="STORE_REPLACED",
+            )
+
     def _tell(self, callback: Callable[[Any], object], argument: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(callback, argument)
+
+
+def _file_at(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 def _engine(path: Path, begin: str, pragmas: tuple[str, ...]) -> Engine:

@@ -195,6 +195,28 @@ async def test_a_second_server_on_one_file_is_refused(
     await third.close()
 
 
+async def test_a_second_server_is_refused_however_it_calls_the_file(
+    sqlite_store: Store, sqlite_path: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(sqlite_path)
+    second = open_store(f"sqlite:///{link}")
+    with pytest.raises(Unavailable, match="another server"):
+        await second.open()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
+    sqlite_store: Store, sqlite_path: Path, replaced: bool
+) -> None:
+    os.rename(sqlite_path, sqlite_path.with_suffix(".away"))
+    if replaced:
+        os.close(os.open(sqlite_path, os.O_CREAT))
+    with pytest.raises(Unavailable, match=f"{sqlite_path} was removed or replaced") as error:
+        await sqlite_store.create_task(task("into nothing"), [])
+    assert error.value.reason == "STORE_REPLACED"
+
+
 async def test_close_finishes_what_waits_and_then_refuses(sqlite_path: Path) -> None:
     store = open_store(f"sqlite:///{sqlite_path}")
     await store.open()
