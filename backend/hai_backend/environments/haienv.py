@@ -142,7 +142,7 @@ class Haienv:
             os.chown(path, owner, owner, follow_symlinks=False)
 
     def _identity(self, uid: int) -> dict[str, Any]:
-        """Building a package may run what its author wrote. Raises Failed rather than that as root for who has no uid."""
+        """Raises Failed rather than to run as root, for who has no uid, what authors of packages wrote."""
         owner = uid or self._uid_of_nobody
         if self._pods and not owner:
             raise Failed("you have no uid, and nothing is built as root; ask an operator for one")

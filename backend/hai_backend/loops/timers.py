@@ -7,14 +7,23 @@ from collections.abc import Callable
 
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.loops.clock import Clock
+from hai_backend.tasks.limits import DEFAULTS, Limits
+from hai_backend.tasks.time_limits import longest
+
+Ring = Callable[[int, int, float], None]  # task, run, and the deadline that has passed
 
 
 class Timers:
-    """`ring(task_id, run)` is called at (or a little after) the deadline of the task's current run."""
+    """Calls `ring` at (or a little after) the deadline of a task's current run.
 
-    def __init__(self, clock: Clock, ring: Callable[[int, int], None]) -> None:
+    Deadlines are in the clock's time, which may be set, and by another machine's clock; how long they are waited for is
+    counted by a clock that nobody sets, and never longer than the run's state allows.
+    """
+
+    def __init__(self, clock: Clock, ring: Ring, limits: Limits = DEFAULTS) -> None:
         self._clock = clock
         self._ring = ring
+        self._limits = limits
         self._handles: dict[int, asyncio.TimerHandle] = {}
 
     def set(self, task: Task) -> None:
@@ -25,19 +34,15 @@ class Timers:
         run = task.run
         if task.state is not TaskState.RUNNING or run is None or run.deadline is None:
             return
-        delay = max(0.0, run.deadline - self._clock.now()) + 0.001
+        left = min(run.deadline - self._clock.now(), longest(task, run, self._limits))
         loop = asyncio.get_running_loop()
-        self._handles[task.id] = loop.call_later(delay, self._fire, task.id, run.number)
+        self._handles[task.id] = loop.call_later(
+            max(0.0, left) + 0.001, self._fire, task.id, run.number, run.deadline
+        )
 
-    def again(self, task: Task) -> None:
-        """Follow a task whose timer rang too early: the clock was set back meanwhile, or runs slow."""
-        run = task.run
-        if run is not None and run.deadline is not None and run.deadline > self._clock.now():
-            self.set(task)
-
-    def _fire(self, task_id: int, run: int) -> None:
+    def _fire(self, task_id: int, run: int, deadline: float) -> None:
         self._handles.pop(task_id, None)
-        self._ring(task_id, run)
+        self._ring(task_id, run, deadline)
 
     def close(self) -> None:
         for handle in self._handles.values():

@@ -106,13 +106,14 @@ class Rooms:
         )
         self.checkpoints = Checkpoints(self.clock)
         self.interruptions = Interruptions()
+        self._limits = Limits(build_within=self.settings.build_seconds)
         self.ledger = Ledger(
             self.store,
             self.clock,
             Feed(),
             perform=self.performer.perform,
             changed=self._changed,
-            limits=Limits(build_within=self.settings.build_seconds),
+            limits=self._limits,
             recall=self.checkpoints.recall,
         )
         self.performer.ledger = self.checkpoints.ledger = self.ledger
@@ -142,7 +143,7 @@ class Rooms:
         )
         self.checkpoints.saved = self.scheduling.saved
         self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
-        self.timers = Timers(self.clock, self._tick)
+        self.timers = Timers(self.clock, self._tick, self._limits)
 
     def _following(self) -> Following:
         return Following(
@@ -182,8 +183,8 @@ class Rooms:
     def _changed(self, before: Task | None, task: Task) -> None:
         self.following.changed(before, task)
 
-    def _tick(self, task_id: int, run: int) -> None:
-        self.work.run(self._ticked(task_id, run))
+    def _tick(self, task_id: int, run: int, deadline: float) -> None:
+        self.work.run(self._ticked(task_id, ev.Ticked(run, deadline)))
 
-    async def _ticked(self, task_id: int, run: int) -> None:
-        self.timers.again(await self.ledger.insist(task_id, ev.Ticked(run)))
+    async def _ticked(self, task_id: int, event: ev.Ticked) -> None:
+        await self.ledger.insist(task_id, event)

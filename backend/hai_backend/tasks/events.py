@@ -185,9 +185,10 @@ class WholeLifeStateChanged:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The run's deadline may have come."""
+    """The run's deadline may have come. `passed`: one that has, by a clock that nobody sets."""
 
     run: int
+    passed: float | None = None
 
 
 TaskAsk = (

@@ -15,7 +15,7 @@ from hai_backend.tasks.time_limits import limit_reached
 
 
 def built_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
-    if not _due(run, now):
+    if not _due(run, event, now):
         return Move(task)
     missing = [r.index for r in run.ranks if r.state is not RankState.RUNNING]
     reason = f"rank {_places(missing, run)} did not attach within {limits.build_within:.0f} s"
@@ -24,7 +24,7 @@ def built_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: L
 
 def time_is_up(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
     """The end of gathering after a failure, or of the task's own time."""
-    if not _due(run, now):
+    if not _due(run, event, now):
         return Move(task)
     if run.stop_code:
         return terminate(task, run, StopCode.NONE, run.reason, now, limits)
@@ -43,7 +43,7 @@ def _put_away(task: Task, run: Run, now: float) -> Move:
 
 
 def asked_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
-    if not _due(run, now):
+    if not _due(run, event, now):
         return Move(task)
     options = task.spec.options
     verb = "yield" if run.acknowledged else "acknowledge"
@@ -54,7 +54,7 @@ def asked_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: L
 
 def end_by_force(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
     """Tried again until they are gone, which a lost node may take minutes for; told once."""
-    if not _due(run, now):
+    if not _due(run, event, now):
         return Move(task)
     again = run.killed_at is not None
     run = replace(run, deadline=now + limits.kill_again, killed_at=run.killed_at or now)
@@ -67,5 +67,5 @@ def _places(ranks: Iterable[int], run: Run) -> str:
     return ", ".join(f"{index} on {run.ranks[index].node}" for index in ranks)
 
 
-def _due(run: Run, now: float) -> bool:
-    return run.deadline is not None and now >= run.deadline
+def _due(run: Run, event: ev.Ticked, now: float) -> bool:
+    return run.deadline is not None and (now >= run.deadline or event.passed == run.deadline)

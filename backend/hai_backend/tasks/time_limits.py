@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from hai_backend.domain.task import Run, Task
+from hai_backend.domain.task import Run, RunState, Task
+from hai_backend.tasks.limits import Limits
 
 
 def end_of_time(task: Task, run: Run, renewed: float) -> float | None:
@@ -18,6 +20,20 @@ def end_of_time(task: Task, run: Run, renewed: float) -> float | None:
 def limit_reached(task: Task, run: Run, now: float) -> bool:
     """Whether it is a limit on its running that a run has reached, and not just the end of a lifetime."""
     return any(now >= end for end in _limits(task, run))
+
+
+def longest(task: Task, run: Run, limits: Limits) -> float:
+    """Seconds that a deadline can lie ahead in this state, whatever the clock said when it was made."""
+    options = task.spec.options
+    match run.state:
+        case RunState.CREATED | RunState.BUILDING:
+            return limits.build_within
+        case RunState.SUSPENDING | RunState.STOPPING:
+            return max(options.ack_within, options.save_within)
+        case RunState.TERMINATING:
+            return max(limits.end_grace + limits.end_slack, limits.kill_again)
+        case _:
+            return limits.gather if run.stop_code else math.inf
 
 
 def _limits(task: Task, run: Run) -> Iterator[float]:

@@ -142,11 +142,8 @@ class StormServer:
                 with suppress(HaiError):
                     await self.ledger.apply(self._random.choice(running), asked)
 
-    def _tick(self, task_id: int, run: int) -> None:
-        self._begin(self._ticked(task_id, run))
-
-    async def _ticked(self, task_id: int, run: int) -> None:
-        self.timers.again(await self.ledger.insist(task_id, ev.Ticked(run)))
+    def _tick(self, task_id: int, run: int, deadline: float) -> None:
+        self._begin(self.ledger.insist(task_id, ev.Ticked(run, deadline)))
 
     def _begin(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

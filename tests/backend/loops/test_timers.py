@@ -22,28 +22,33 @@ def running(deadline: float) -> Task:
         priority=Priority.NORMAL,
         deadline=deadline,
     )
-    return Task(1, "ada", a_spec("one"), TaskState.RUNNING, Priority.NORMAL, 0.0, run=run)
+    return Task(
+        1,
+        "ada",
+        a_spec("one", ack_within=0.05, save_within=0.05),
+        TaskState.RUNNING,
+        Priority.NORMAL,
+        0.0,
+        run=run,
+    )
 
 
 @pytest.mark.parametrize(
-    ("passes", "rings"),
+    ("ahead", "set_to"),
     [
-        pytest.param(0.0, True, id="the clock was set back: it rings again"),
-        pytest.param(1.0, False, id="the deadline has passed: once is enough"),
+        pytest.param(0.01, 0.0, id="the clock goes on"),
+        pytest.param(0.01, -86_400.0, id="the clock is set back meanwhile"),
+        pytest.param(86_400.0, 0.0, id="it was made by a clock that was a day ahead"),
     ],
 )
-async def test_a_timer_that_rang_before_its_deadline(passes: float, rings: bool) -> None:
-    clock, rung = ManualClock(), asyncio.Event()
-    timers = Timers(clock, lambda task_id, run: rung.set())
-    task = running(clock.now() + 0.01)
+async def test_a_timer_rings_once_with_its_deadline(ahead: float, set_to: float) -> None:
+    clock = ManualClock()
+    rung: asyncio.Queue[tuple[int, int, float]] = asyncio.Queue()
+    timers = Timers(clock, lambda *told: rung.put_nowait(told))
+    task = running(clock.now() + ahead)
     timers.set(task)
-    await rung.wait()
-    rung.clear()
-    clock.advance(passes)
-    timers.again(task)
-    if rings:
-        await rung.wait()
-    else:
-        await asyncio.sleep(0.02)
-        assert not rung.is_set()
+    clock.advance(set_to)
+    assert await rung.get() == (1, 1, task.run.deadline)
+    await asyncio.sleep(0.02)
+    assert rung.empty()
     timers.close()

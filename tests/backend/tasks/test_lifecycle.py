@@ -431,6 +431,26 @@ def test_ranks_that_do_not_end_are_killed_and_killed_again_but_it_is_told_once()
     assert again.task.revision == killed.task.revision + 1
 
 
+def test_a_deadline_has_passed_when_a_clock_that_nobody_sets_says_so() -> None:
+    asked = after(running(), SUSPEND)
+    deadline = asked.run.deadline
+    day = 86_400  # so far the clock is set back
+    assert step(asked, TICK, NOW - day).task is asked
+    assert step(asked, ev.Ticked(1, deadline - 1), NOW - day).task is asked
+    forced = step(asked, ev.Ticked(1, deadline), NOW - day)
+    assert forced.task.run.state is RunState.TERMINATING
+
+
+def test_who_ends_its_agent_again_and_again_is_started_ever_more_seldom() -> None:
+    start, not_before = running(nodes=1), []
+    for number in (1, 2, 3):
+        start = step(start, ev.RankGone(number, 0), NOW + 1).task
+        not_before.append(start.not_before - NOW)
+        start = after(start, placed(1), ev.RunLaunched(number + 1), attach(0, number + 1))
+        start = after(start, ev.ProgramStarted(number + 1, 0))
+    assert not_before == [10, 20, 40]
+
+
 def test_a_rank_that_succeeds_gives_its_node_back_early() -> None:
     half = after(running(), exited(0), *gone(0))
     assert half.run is not None
