@@ -107,6 +107,8 @@ class WorkspaceService(WorkspaceServiceServicer):
     ) -> AsyncIterator[pb.GetTreeResponse]:
         async with self._workspaces.open(caller.current(), request.name, request.user) as room:
             revision = 0 if request.task else await self._revision(room, request.revision)
+            if request.since:
+                await self._require_kept(room, request.since)
             told = False
             async for page in self._in_threads(room, _pages(room, request, revision)):
                 for answer in tree_to_proto(revision, page):
@@ -125,6 +127,12 @@ class WorkspaceService(WorkspaceServiceServicer):
                 )
             return number
         return (await self._looked(room)).number
+
+    async def _require_kept(self, room: Room, since: int) -> None:
+        """What was removed after a revision is forgotten with it."""
+        if await self._rooms.work(room.files.path, room.files.index.revision, since) is None:
+            problem = f"revision {since} is not kept any more; ask for the whole tree"
+            raise NotFound(problem, reason="REVISION_GONE")
 
     async def _looked(self, room: Room) -> Revision:
         author = Author(TASKS, self._workspaces.clock.now())

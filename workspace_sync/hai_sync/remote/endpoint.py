@@ -67,7 +67,12 @@ class Remote:
         request = wire_pb.GetTreeRequest(
             name=self.name, user=self.user, since=since, revision=revision
         )
-        revision, changed = await self._merge(tree, request)
+        try:
+            revision, changed = await self._merge(tree, request)
+        except NotFound as error:
+            if error.reason != "REVISION_GONE":
+                raise
+            return await self.tree({}, 0, revision)  # we were away for long
         if changed:
             await asyncio.to_thread(require_tree, tree)
         return revision, tree

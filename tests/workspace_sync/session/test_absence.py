@@ -1,0 +1,41 @@
+"""Who was away while the server forgot old revisions still learns what is gone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hai.client.connection import Connection
+from hai_backend.testing.server import running_server
+
+SIZE = 3_000_000
+
+
+@pytest.fixture
+async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
+    """To a server that soon has to forget: its quota holds three of our files."""
+    async with running_server(tmp_path / "server", workspace_bytes=10_000_000) as server:
+        connection = Connection(server.profile)
+        yield connection
+        await connection.close()
+
+
+async def test_what_was_removed_goes_here_too(laptops) -> None:
+    stays, goes = await laptops("stays"), await laptops("goes")
+    for name in ("a", "b"):
+        stays.write(name)
+    await stays.push()
+    await goes.pull()
+    (stays.root / "a").unlink()
+    await stays.push()
+    for seed in range(4):
+        stays.write("big", random.Random(seed).randbytes(SIZE))
+        await stays.push()
+    kept = [revision.number for revision in await stays.session.remote.revisions(100)]
+    assert 1 not in kept
+    report = await goes.pull()
+    assert report.in_sync
+    assert goes.read() == stays.read() == stays.there()
