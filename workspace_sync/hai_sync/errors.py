@@ -2,6 +2,7 @@
 
 SyncRefused    the plan is not carried out: conflicts, many removals, a root that is not itself
 Restless       a file is not what it was when the decision was made; the sync begins anew
+Lost           a program on the cluster changed a file since it was looked at; the sync begins anew
 BadPeer        the server sent what must not be, and nothing of it was taken
 """
 
@@ -14,6 +15,16 @@ class SyncRefused(HaiError):
     """The plan is not carried out."""
 
     default_reason = "REFUSED"
+
+
+class Lost(HaiError):
+    """A program on the cluster changed a file in place since it was looked at; `path` tells which."""
+
+    default_reason = "CONTENT_LOST"
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class BadPeer(HaiError):

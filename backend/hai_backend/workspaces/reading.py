@@ -44,19 +44,24 @@ Open = Callable[[str], int]
 def read(
     open_file: Open, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
 ) -> Iterator[Bundle]:
-    """Files in the order asked. Raises NotFound, Invalid, and Conflict CONTENT_LOST."""
+    """Files in the order asked. Raises NotFound, Invalid; Conflict CONTENT_LOST when all before that file is told."""
     parts: list[Part] = []
     data: list[bytes] = []
-    size = 0
-    for part, content in _parts(open_file, paths, offsets):
-        if size + len(content) > MESSAGE_BYTES and parts:
-            yield _bundle(parts, data, compress)
-            parts, data, size = [], [], 0
-        parts.append(part)
-        data.append(content)
-        size += len(content)
+    size, failure = 0, None
+    try:
+        for part, content in _parts(open_file, paths, offsets):
+            if size + len(content) > MESSAGE_BYTES and parts:
+                yield _bundle(parts, data, compress)
+                parts, data, size = [], [], 0
+            parts.append(part)
+            data.append(content)
+            size += len(content)
+    except Conflict as error:
+        failure = error
     if parts:
         yield _bundle(parts, data, compress)
+    if failure is not None:
+        raise failure
 
 
 def _parts(

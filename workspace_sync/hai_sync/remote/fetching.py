@@ -15,10 +15,10 @@ from pathlib import Path
 from blake3 import blake3
 
 from hai.client.backoff import delays
-from hai.client.errors import TimedOut, Unreachable
+from hai.client.errors import Conflict, TimedOut, Unreachable
 from hai.v1.workspace_service_pb2 import FetchFilesRequest, FetchFilesResponse, FilePart
 from hai_sync.core.entry import Entry
-from hai_sync.errors import BadPeer
+from hai_sync.errors import BadPeer, Lost
 from hai_sync.remote.contents import unpacked
 from hai_sync.remote.endpoint import Remote
 
@@ -83,6 +83,10 @@ async def _fetch_some(
             await asyncio.to_thread(writer.take, answer)
             await remote.pace.turn(len(answer.data))
         writer.require_end()
+    except Conflict as error:
+        if error.reason != Lost.default_reason:
+            raise
+        raise Lost(writer.due, str(error)) from error
     finally:
         writer.close()
 
@@ -107,6 +111,11 @@ class _Writer:
             part.unlink()
             return 0
         return size
+
+    @property
+    def due(self) -> str:
+        """The file that comes next, or whose rest does."""
+        return self._paths[min(self._index, len(self._paths) - 1)]
 
     def take(self, answer: FetchFilesResponse) -> None:
         """One message."""

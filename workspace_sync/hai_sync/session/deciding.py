@@ -13,7 +13,7 @@ from hai_sync.scan import ignore_of
 from hai_sync.session.sides import Sides, believe_sizes, is_directory, only
 from hai_sync.session.wish import Listener, Refused, Report, Wish
 
-_PATIENCE = 2  # tries at a file that changes while it is read
+_PATIENCE = 2  # tries at a file that changes while it is read; with many such files there is none
 
 
 def decide(sides: Sides, wish: Wish, restless: Mapping[str, int], listener: Listener) -> Outcome:
@@ -21,7 +21,7 @@ def decide(sides: Sides, wish: Wish, restless: Mapping[str, int], listener: List
     base, remote = _visible(sides, wish)
     _look_into(sides, wish, undecided(base, sides.local, remote, sides.doubt), base, listener)
     sides.local = sides.scan.tree
-    _leave_alone(sides, [path for path, times in restless.items() if times > _PATIENCE])
+    remote = _leave_alone(sides, remote, _hopeless(restless))
     if not wish.paths:
         return reconcile(base, sides.local, remote, wish.rules, sides.doubt)
     local = only(sides.local, wish.paths)
@@ -38,12 +38,21 @@ def _look_into(
     hash_files(sides.scan, doubtful, wish.jobs or THREADS)
 
 
-def _leave_alone(sides: Sides, restless: list[str]) -> None:
-    for path in restless:
-        if path in sides.scan.tree:
-            why = "it changes while it is read; sync again later"
-            sides.scan.tree[path] = Entry(Kind.PROBLEM, target=why)
-            sides.scan.problems[path] = why
+def _hopeless(restless: Mapping[str, int]) -> list[str]:
+    """One growing log must not keep all else from getting through, and neither must many of them."""
+    many = sum(restless.values()) > 2 * _PATIENCE
+    return [path for path, times in restless.items() if many or times > _PATIENCE]
+
+
+def _leave_alone(sides: Sides, remote: Tree, restless: list[str]) -> Tree:
+    """The other side's tree, with problems in place of what changes there; what changes here becomes one here."""
+    why = "it changes while it is read; sync again later"
+    problem = Entry(Kind.PROBLEM, target=why)
+    here = [path for path in restless if path in sides.scan.tree]
+    there = [path for path in restless if path not in sides.scan.tree and path in remote]
+    sides.scan.tree.update(dict.fromkeys(here, problem))
+    sides.scan.problems.update(dict.fromkeys([*here, *there], why))
+    return {**remote, **dict.fromkeys(there, problem)} if there else remote
 
 
 def _visible(sides: Sides, wish: Wish) -> tuple[Tree, Tree]:

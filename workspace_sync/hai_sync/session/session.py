@@ -16,7 +16,7 @@ from hai.client.connection import on_loopback
 from hai.client.errors import Conflict, HaiError
 from hai_sync.core.diff import Change, apply
 from hai_sync.core.rules import Outcome
-from hai_sync.errors import Restless
+from hai_sync.errors import Lost, Restless
 from hai_sync.index import Index
 from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import Remote
@@ -32,7 +32,7 @@ from hai_sync.transition.versions import Fault
 if TYPE_CHECKING:
     from hai_sync.remote.sending import Sent
 
-ATTEMPTS = 6
+ATTEMPTS = 20
 
 
 @dataclass(slots=True)
@@ -95,6 +95,9 @@ class Session:
                 if error.reason not in ("REVISION_CHANGED", "CONTENTS_MISSING"):
                     raise
                 self._looking.overtaken, last = True, error
+            except Lost as error:
+                self._looking.overtaken, last = True, error
+                self._restless[error.path] = self._restless.get(error.path, 0) + 1
             except Restless as error:
                 self._restless[error.path] = self._restless.get(error.path, 0) + 1
                 self.hint([error.path])

@@ -1,0 +1,59 @@
+"""Files that grow all the time: they are left alone and named, and everything else gets through."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+LARGE = b"x" * 1_500_000
+
+
+@contextmanager
+def growing(paths: Sequence[Path]) -> Iterator[None]:
+    """A program appends to these."""
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(0.002):
+            for path in paths:
+                with path.open("ab") as file:
+                    file.write(b"line\n")
+
+    program = threading.Thread(target=write)
+    program.start()
+    try:
+        yield
+    finally:
+        over.set()
+        program.join()
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_logs_of_the_cluster_keep_nothing_else_there(laptop, count: int) -> None:
+    logs = [laptop.cluster / f"{number}.log" for number in range(count)]
+    for log in logs:
+        log.write_bytes(LARGE)
+    (laptop.cluster / "result.txt").write_text("42")
+    with growing(logs):
+        report = await laptop.pull()
+    assert laptop.read()["result.txt"] == b"42"
+    assert set(report.problems) <= {log.name for log in logs}
+    report = await laptop.pull()
+    assert (report.in_sync, laptop.read()) == (True, laptop.there())
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_logs_of_the_laptop_keep_nothing_else_here(laptop, count: int) -> None:
+    logs = [laptop.root / f"{number}.log" for number in range(count)]
+    for log in logs:
+        log.write_bytes(LARGE)
+    laptop.write("code.py", "new")
+    with growing(logs):
+        await laptop.push()
+    assert laptop.there()["code.py"] == b"new"
+    report = await laptop.push()
+    assert (report.in_sync, laptop.read()) == (True, laptop.there())
