@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,31 @@ def test_a_write_into_the_replaced_file_is_kept(root: Path) -> None:
         transition(root).apply([Change("a", old["a"], NEW)])
         editor.write(" and more")
     assert (root.parent / "kept/1/a").read_text() == "old and more"
+
+
+@pytest.mark.parametrize(
+    ("before", "executable", "after"),
+    [
+        pytest.param(0o600, False, 0o600, id="a secret stays one"),
+        pytest.param(0o600, True, 0o700, id="a secret that can be run from now on"),
+        pytest.param(0o750, False, 0o640, id="it can no longer be run"),
+        pytest.param(0o444, False, 0o444, id="nobody was to write it"),
+    ],
+)
+def test_who_may_read_a_file_stays_as_it_was(
+    before: int, executable: bool, after: int, root: Path
+) -> None:
+    (root / "a").chmod(before)
+    new = replace(NEW, executable=executable)
+    assert not transition(root).apply([Change("a", entries(root)["a"], new)]).problems
+    assert (root / "a").read_text() == "new"
+    assert stat.S_IMODE((root / "a").stat().st_mode) == after
+
+
+def test_the_mode_of_a_link_is_none(root: Path) -> None:
+    (root / "l").symlink_to("a")
+    transition(root).apply([Change("l", Entry(Kind.SYMLINK, target="a"), NEW)])
+    assert (root / "l").stat().st_mode == (root / "a").stat().st_mode
 
 
 def test_nothing_is_reached_through_a_link(root: Path) -> None:

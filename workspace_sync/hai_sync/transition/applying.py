@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -103,12 +104,13 @@ class Transition:
         if _only_mode(change.old, new):
             os.chmod(name, _mode(new, status), dir_fd=folder)
         elif change.old is None:
-            self.versions.create(self._prepared(change, new), folder, name)
+            self.versions.create(self._prepared(change, new, status), folder, name)
         else:
-            self.versions.overwrite(change.path, self._prepared(change, new), folder, name)
+            staged = self._prepared(change, new, status)
+            self.versions.overwrite(change.path, staged, folder, name)
 
-    def _prepared(self, change: Change, entry: Entry) -> str:
-        """The new content under a temporary name, with mode and time."""
+    def _prepared(self, change: Change, entry: Entry, before: os.stat_result | None) -> str:
+        """The new content under a temporary name, with its time, and the mode of what was there before."""
         if entry.kind is Kind.SYMLINK:
             link = self.versions.name()
             os.symlink(entry.target, link)
@@ -116,7 +118,7 @@ class Transition:
         staged = self.staged(change)
         if staged is None:
             raise OSError(errno.ENODATA, "its content did not arrive")
-        os.chmod(staged, _mode(entry, None))
+        os.chmod(staged, _mode(entry, before))
         if entry.mtime_ns:
             os.utime(staged, ns=(entry.mtime_ns, entry.mtime_ns))
         return staged
@@ -126,9 +128,10 @@ def _only_mode(old: Entry | None, new: Entry) -> bool:
     return old is not None and old.kind is new.kind is Kind.FILE and old.digest == new.digest
 
 
-def _mode(entry: Entry, status: os.stat_result | None) -> int:
-    """Readable as the umask says; executable where it is readable."""
-    base = (status.st_mode & 0o666) if status is not None else 0o666 & ~_umask()
+def _mode(entry: Entry, before: os.stat_result | None) -> int:
+    """Readable as the file before it, else as the umask says; executable where it is readable."""
+    shown = before.st_mode if before is not None and stat.S_ISREG(before.st_mode) else ~_umask()
+    base = shown & 0o666
     return base | ((base & 0o444) >> 2 if entry.executable else 0)
 
 
