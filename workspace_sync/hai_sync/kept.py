@@ -44,8 +44,19 @@ class Kept:
         try:
             os.rename(held, target)
         except OSError:  # another file system
-            shutil.copy2(held, target, follow_symlinks=False)
+            self._copy(held, target)
             os.unlink(held)
+
+    def _copy(self, held: str, target: Path) -> None:
+        """Whole or not at all, when the disk is full too: a name that is no time is never listed."""
+        arriving = self._folder / "arriving"
+        arriving.unlink(missing_ok=True)  # of a run that was killed
+        try:
+            shutil.copy2(held, arriving, follow_symlinks=False)
+            os.rename(arriving, target)
+        except OSError:
+            arriving.unlink(missing_ok=True)
+            raise
 
     def _target(self, path: str) -> Path:
         """A second version within one sync (a file changed while it was replaced) has its own name."""

@@ -1,0 +1,79 @@
+"""Versions that were overwritten: whole, found again, and kept long enough."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hai_sync.kept import Kept
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Path:
+    """A file that is about to be kept."""
+    path = tmp_path / "held"
+    path.write_text("whole")
+    return path
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store lies on another file system than what comes into it."""
+    rename = os.rename
+
+    def between(source: str | Path, target: str | Path) -> None:
+        if Path(source).name == "held":
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", between)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_comes_from_another_file_system_is_kept(held: Path, tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "kept", "1")
+    kept.keep(str(held), "d/x")
+    assert [(v.path, v.size) for v in kept.versions()] == [("d/x", 5)]
+    assert not held.exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_full_disk_leaves_no_torn_version(held: Path, tmp_path: Path, monkeypatch) -> None:
+    def torn(source: str, target: Path, **how: bool) -> None:
+        target.write_text("wh")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    kept = Kept(tmp_path / "kept", "1")
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "copy2", torn)
+        with pytest.raises(OSError, match="No space"):
+            kept.keep(str(held), "x")
+    assert list(kept.versions()) == []
+    assert kept.find("x") is None
+    assert held.read_text() == "whole"
+    kept.keep(str(held), "x")
+    assert [version.size for version in kept.versions()] == [5]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_a_killed_run_was_copying_is_no_version(held: Path, tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    kept = Kept(tmp_path / "kept", "1")
+    with pytest.MonkeyPatch.context() as dying:
+
+        def killed(source: str, target: Path, **how: bool) -> None:
+            target.write_text("wh")
+            raise Killed
+
+        dying.setattr(shutil, "copy2", killed)
+        with pytest.raises(Killed):
+            kept.keep(str(held), "x")
+    assert list(kept.versions()) == []
+    kept.keep(str(held), "x")
+    assert [version.size for version in kept.versions()] == [5]
