@@ -11,6 +11,9 @@ import pytest
 
 from hai_sync.kept import Kept
 
+DAY_SECONDS = 86_400
+TODAY = 20_000 * DAY_SECONDS
+
 
 @pytest.fixture
 def held(tmp_path: Path) -> Path:
@@ -77,3 +80,46 @@ def test_what_a_killed_run_was_copying_is_no_version(held: Path, tmp_path: Path)
     assert list(kept.versions()) == []
     kept.keep(str(held), "x")
     assert [version.size for version in kept.versions()] == [5]
+
+
+def kept_at(now: float, tmp_path: Path) -> Kept:
+    """A store with one version of a time."""
+    held = tmp_path / "held"
+    held.write_text("whole")
+    kept = Kept(tmp_path / "kept", str(int(now * 1000)))
+    kept.keep(str(held), "x")
+    return kept
+
+
+def test_a_version_goes_after_thirty_days_with_syncs(tmp_path: Path) -> None:
+    kept = kept_at(TODAY + 5, tmp_path)
+    for day in range(31):
+        assert kept.find("x"), day
+        for hour in (0, 8, 16):
+            kept.prune(TODAY + day * DAY_SECONDS + hour * 3600)
+    assert kept.find("x") is None
+
+
+def test_a_clock_that_was_wrong_for_a_day_makes_nothing_old(tmp_path: Path) -> None:
+    kept = kept_at(TODAY, tmp_path)
+    kept.prune(TODAY)
+    for wrong in (40, 4000, -40, 40):
+        kept.prune(TODAY + wrong * DAY_SECONDS)
+        assert kept.find("x")
+    for day in range(1, 30):
+        kept.prune(TODAY + day * DAY_SECONDS)
+        assert kept.find("x"), day
+
+
+def test_what_is_kept_while_the_clock_is_ahead_makes_nothing_old(tmp_path: Path) -> None:
+    kept_at(TODAY, tmp_path)
+    ahead = kept_at(TODAY + 40 * DAY_SECONDS, tmp_path)
+    ahead.prune(TODAY + 40 * DAY_SECONDS)
+    assert len(list(ahead.versions())) == 2
+
+
+def test_days_that_cannot_be_noted_are_no_error(tmp_path: Path) -> None:
+    kept = kept_at(TODAY, tmp_path)
+    (tmp_path / "kept/days").mkdir()
+    kept.prune(TODAY)
+    assert kept.find("x")

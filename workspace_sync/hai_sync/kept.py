@@ -1,7 +1,7 @@
 """Versions of local files that a sync has overwritten or removed, so that they can be had back.
 
 They lie outside the tree, in one directory per sync (named by its time), under their own paths. Those
-older than thirty days go.
+go after which there were syncs on thirty days.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 DAYS = 30
+_DAY_SECONDS = 86_400
+_DAYS_SEEN = "days"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +87,36 @@ class Kept:
         return next((each for each in reversed(found) if os.path.lexists(each)), None)
 
     def prune(self, now: float) -> None:
-        """Let the old ones go."""
-        for stamp in self._stamps():
-            if int(stamp.partition(".")[0]) / 1000 < now - DAYS * 86_400:
+        """Let those go that are older than thirty days on which this was asked.
+
+        The clock alone would not do: one sync while it is far ahead would make everything old. So that is
+        but one more day, and forgotten once the clock is right again; a clock that is behind begins anew.
+        """
+        today, seen = int(now // _DAY_SECONDS), self._days_seen()
+        if today in seen or not self._folder.is_dir():
+            return
+        days = sorted({day for day in seen if day < today} | {today})[-DAYS:]
+        for stamp in self._stamps() if len(days) == DAYS else ():
+            if _milliseconds(stamp) < days[0] * _DAY_SECONDS * 1000:
                 shutil.rmtree(self._folder / stamp, ignore_errors=True)
+        with suppress(OSError):  # a full disk: versions stay longer
+            (self._folder / _DAYS_SEEN).write_text(" ".join(map(str, days)))
+
+    def _days_seen(self) -> set[int]:
+        """Days since 1970, as of the last time; torn by a crash, versions stay longer."""
+        try:
+            text = (self._folder / _DAYS_SEEN).read_text("ascii", "ignore")
+        except OSError:
+            return set()
+        return {int(day) for day in text.split() if day.isdigit()}
 
     def _stamps(self) -> list[str]:
         try:
             found = [name for name in os.listdir(self._folder) if name[:1].isdigit()]
         except FileNotFoundError:
             return []
-        return sorted(found, key=lambda name: (int(name.partition(".")[0]), name))
+        return sorted(found, key=lambda name: (_milliseconds(name), name))
+
+
+def _milliseconds(stamp: str) -> int:
+    return int(stamp.partition(".")[0])
