@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hai_sync.core.entry import below
+
 DAYS = 30
 _DAY_SECONDS = 86_400
 _DAYS_SEEN = "days"
@@ -74,17 +76,22 @@ class Kept:
         """All that there is, oldest first."""
         for stamp in self._stamps():
             root = self._folder / stamp
-            for folder, _, files in os.walk(root):
-                for name in sorted(files):
+            for folder, folders, files in os.walk(root):
+                links = [name for name in folders if Path(folder, name).is_symlink()]
+                for name in sorted(files + links):
                     path = Path(folder, name)
                     yield Version(
                         stamp.partition(".")[0], str(path.relative_to(root)), path.lstat().st_size
                     )
 
     def find(self, path: str, stamp: str = "") -> Path | None:
-        """The newest version of a path, or that of a time."""
-        found = [self._folder / s / path for s in self._stamps() if s.startswith(stamp)]
-        return next((each for each in reversed(found) if os.path.lexists(each)), None)
+        """The newest version of a file or link, or that of a time."""
+        found = [self._folder / s for s in self._stamps() if s.startswith(stamp)]
+        return next((root / path for root in reversed(found) if _holds(root, path)), None)
+
+    def below(self, folder: str) -> list[str]:
+        """Files and links in a directory of which there are versions."""
+        return sorted({v.path for v in self.versions() if below(v.path, folder)})
 
     def prune(self, now: float) -> None:
         """Let those go that are older than thirty days on which this was asked.
@@ -116,6 +123,12 @@ class Kept:
         except FileNotFoundError:
             return []
         return sorted(found, key=lambda name: (_milliseconds(name), name))
+
+
+def _holds(root: Path, path: str) -> bool:
+    """Is it a file or a link there, and no link the way to it?"""
+    at = root.resolve() / path
+    return at.parent.resolve() == at.parent and (at.is_symlink() or at.is_file())
 
 
 def _milliseconds(stamp: str) -> int:

@@ -71,6 +71,22 @@ def test_a_day(shell) -> None:
     assert len(shell("snapshots")[1].splitlines()) == 3
 
 
+def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
+    Path("data").mkdir()
+    Path("data/x").write_text("one")
+    shell("push")
+    Path("data/x").write_text("two")
+    shell("restore", "-r", "1")
+    shell("pull", "--force")
+    Path("data/new").write_text("stays")
+    code, _, err = shell("restore", "data/", "--local")
+    assert code == 2
+    assert "data/x" in err
+    assert Path("data/new").read_text() == "stays"
+    assert shell("restore", "data/x", "--local")[:2] == (0, "data/x is back\n")
+    assert Path("data/x").read_text() == "two"
+
+
 def test_status_and_list_tell_where_things_stand(shell) -> None:
     Path("a").write_text("1")
     code, out, _ = shell("status", "-o", "json")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import asyncio
+from functools import partial
 from typing import Any
 
 import click
 
-from hai.client.errors import NotFound
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import common
-from hai_sync.cli.telling import event, tell_report
-from hai_sync.core.names import fault
+from hai_sync.cli.telling import Progress, event, tell_report
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.kept import Kept
 from hai_sync.place import find
+from hai_sync.session.restoring import restore_here
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 
@@ -38,8 +36,9 @@ def restore(
     """
     if (revision is None) == (stamp is None):
         raise click.UsageError("say -r REVISION, or --local")
+    as_json = options["as_json"] or options["output"] == "json"
     if stamp is not None:
-        return _restore_here(paths, stamp)
+        return _restore_here(paths, stamp, as_json)
 
     async def work(session: Session) -> tuple[int, Report | None]:
         async with session.remote.lease("restore") as token:
@@ -50,7 +49,6 @@ def restore(
         return made.number, await session.sync(Wish(rules, many_removals=True, purpose="restore"))
 
     number, report = with_session(options["profile"], work)
-    as_json = options["as_json"] or options["output"] == "json"
     if as_json:
         event("restored", revision=number, of=revision)
     else:
@@ -59,19 +57,15 @@ def restore(
     return tell_report(report, as_json, quiet=False) if report else 0
 
 
-def _restore_here(paths: tuple[str, ...], stamp: str) -> int:
+def _restore_here(paths: tuple[str, ...], stamp: str, as_json: bool) -> int:
     if not paths:
         raise click.UsageError("name the paths; `haiworkspace snapshots --local` lists them")
-    place = find()
-    kept = Kept(place.state / "kept")
-    for path in paths:
-        found = None if fault(path) else kept.find(path, stamp)
-        if found is None:
-            raise NotFound(f"no version of {path!r} was kept here")
-        target = place.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(target):
-            kept.keep(str(target), path)
-        shutil.copy2(found, target, follow_symlinks=False)
-        click.echo(f"{path} is back")
+    names = [path.rstrip("/") for path in paths]
+    waits = partial(Progress(as_json, quiet=False).stage, "wait", 0, 0)
+    asyncio.run(restore_here(find(), names, stamp, waits))
+    for path in names:
+        if as_json:
+            event("restored", path=path)
+        else:
+            click.echo(f"{path} is back")
     return 0

@@ -4,6 +4,7 @@ the root can be reached."""
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -16,12 +17,12 @@ class Folders:
         self._root = root
         self._open: tuple[str, int] | None = None
 
-    def enter(self, path: str) -> tuple[int, str]:
-        """The open directory that a path lies in, and its name there. Raises OSError."""
+    def enter(self, path: str, make: bool = False) -> tuple[int, str]:
+        """The open directory that a path lies in (`make`: created if need be), and its name there. Raises OSError."""
         parent, _, name = path.rpartition("/")
         if self._open is None or self._open[0] != parent:
             self.leave()
-            self._open = (parent, _opened(self._root, parent))
+            self._open = (parent, _opened(self._root, parent, make))
         return self._open[1], name
 
     def leave(self) -> None:
@@ -31,10 +32,13 @@ class Folders:
             self._open = None
 
 
-def _opened(root: Path, folder: str) -> int:
+def _opened(root: Path, folder: str, make: bool) -> int:
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     for part in folder.split("/") if folder else ():
         try:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=at)
             below = os.open(part, _FOLDER, dir_fd=at)
         finally:
             os.close(at)
