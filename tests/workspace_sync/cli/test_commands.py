@@ -116,6 +116,100 @@ def test_remove_asks_and_download_brings_back(shell) -> None:
     assert shell("pull")[0] == 3
 
 
+@pytest.fixture
+def cluster(shell) -> Callable[[str], None]:
+    """What the cluster has in `train.py` and `latest`, a link to it; nothing of it is here any more."""
+
+    def has(content: str) -> None:
+        Path("train.py").write_text(content)
+        Path("latest").symlink_to("train.py")
+        assert shell("push")[0] == 0
+        Path("train.py").unlink()
+        Path("latest").unlink()
+
+    return has
+
+
+def test_a_download_overwrites_nothing_that_differs(shell, cluster) -> None:
+    cluster("AAAA")
+    Path("train.py").write_text("BBBB")
+    Path("latest").write_text("precious")
+    code, _, err = shell("download", "*")
+    assert code == 2
+    assert "latest, train.py" in err
+    assert (Path("train.py").read_text(), Path("latest").read_text()) == ("BBBB", "precious")
+    assert shell("download", "*", "--force")[0] == 0
+    assert (Path("train.py").read_text(), os.readlink("latest")) == ("AAAA", "train.py")
+    assert shell("restore", "train.py", "latest", "--local")[0] == 0
+    assert (Path("train.py").read_text(), Path("latest").read_text()) == ("BBBB", "precious")
+
+
+def test_a_download_of_what_is_here_changes_nothing(shell, cluster) -> None:
+    cluster("AAAA")
+    assert shell("download", "*")[:2] == (0, "1 files, 4 B\n")
+    before = Path("train.py").stat()
+    assert shell("download", "*")[0] == 0
+    assert Path("train.py").stat() == before
+
+
+def test_outside_the_workspace_only_files_make_room_for_files(shell, cluster) -> None:
+    cluster("AAAA")
+    assert shell("download", "*", "--to", "../copy")[0] == 0
+    Path("../copy/train.py").write_text("BBBB")
+    assert shell("download", "*", "--to", "../copy")[0] == 2
+    assert Path("../copy/train.py").read_text() == "BBBB"
+    assert shell("download", "*", "--to", "../copy", "--force")[0] == 0
+    assert Path("../copy/train.py").read_text() == "AAAA"
+    Path("../copy/latest").unlink()
+    Path("../copy/latest").write_text("precious")
+    code, _, err = shell("download", "*", "--to", "../copy", "--force")
+    assert code == 2
+    assert "in the way here, and left alone: latest" in err
+    assert sorted(path.name for path in Path("../copy").iterdir()) == ["latest", "train.py"]
+
+
+def test_a_download_into_a_directory_of_the_workspace_keeps_too(shell, cluster) -> None:
+    cluster("AAAA")
+    Path("sub").mkdir()
+    Path("sub/train.py").write_text("BBBB")
+    assert shell("download", "train.py", "--to", "sub", "--force")[0] == 0
+    assert Path("sub/train.py").read_text() == "AAAA"
+    assert shell("restore", "sub/train.py", "--local")[0] == 0
+    assert Path("sub/train.py").read_text() == "BBBB"
+
+
+@pytest.mark.parametrize("make", [lambda way: way.symlink_to("../outside"), Path.touch])
+def test_a_download_never_leaves_the_way_that_it_has(make, shell) -> None:
+    Path("out").mkdir()
+    Path("out/a").write_text("a")
+    shell("push")
+    Path("out/a").unlink()
+    Path("out").rmdir()
+    Path("../outside").mkdir()
+    make(Path("out"))
+    code, _, err = shell("download", "out/a", "--force")
+    assert code == 2
+    assert "left alone: out" in err
+    assert not list(Path("../outside").iterdir())
+
+
+def test_a_directory_makes_no_room_for_a_file(shell, cluster) -> None:
+    cluster("AAAA")
+    Path("train.py").mkdir()
+    assert shell("download", "train.py", "--force")[0] == 2
+    assert Path("train.py").is_dir()
+
+
+def test_a_download_waits_for_its_turn(shell, held) -> None:
+    Path("a").write_text("1")
+    shell("push")
+    with held(find().state):
+        code, _, err = shell("download", "a", "--sync_timeout", "5")
+        assert code == 124
+        assert "another sync of this directory is under way" in err
+    assert shell("download", "a")[0] == 0
+
+
 def test_conflicts_are_listed_and_resolved(shell, tmp_path: Path, monkeypatch) -> None:
     Path("a").write_text("one")
     shell("push")

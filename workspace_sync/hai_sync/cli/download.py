@@ -15,8 +15,12 @@ from hai_sync.cli.options import common
 from hai_sync.cli.remove import matching
 from hai_sync.cli.sizes import size_of
 from hai_sync.cli.telling import Progress, event
-from hai_sync.core.entry import Entry, Kind
+from hai_sync.core.diff import only_mode
+from hai_sync.core.entry import Kind, Tree
+from hai_sync.place import TEMPORARY
 from hai_sync.remote.fetching import Download, fetch
+from hai_sync.session.downloading import landing
+from hai_sync.session.lock import locked
 from hai_sync.session.session import Session
 
 
@@ -33,11 +37,11 @@ def download(
     as_json = options["as_json"] or options["output"] == "json"
     progress = Progress(as_json, quiet=False)
 
-    place = Path(target).absolute() if target else None
+    place = Path(os.path.realpath(target)) if target else None
 
     async def work(session: Session) -> tuple[int, int]:
         async with asyncio.timeout(sync_timeout):
-            return await _download(session, path, place, force, progress)
+            return await _download(session, path, place or session.place.root, force, progress)
 
     files, size = with_session(options["profile"], work, progress)
     progress.end()
@@ -49,60 +53,33 @@ def download(
 
 
 async def _download(
-    session: Session, path: str, target: Path | None, force: bool, progress: Progress
+    session: Session, path: str, target: Path, force: bool, progress: Progress
 ) -> tuple[int, int]:
-    revision, tree = await session.remote.tree({}, 0)
-    chosen = {p: tree[p] for p in matching(tree, [path])}
-    if not chosen:
-        raise NotFound(f"nothing on the cluster is called {path!r}")
-    root = target or session.place.root
-    files = {p: e for p, e in chosen.items() if e.kind is Kind.FILE}
-    _refuse_existing(root, files, force)
-    size = sum(entry.size for entry in files.values())
-    progress.stage("download", len(files), size)
-    wanted = Download(revision, files, session.place.own / "tmp")
-    await fetch(session.remote, wanted, progress.progress)
-    await asyncio.to_thread(_place, wanted, root, chosen)
-    return len(files), size
+    """One at a time: what arrives waits where a pull's does."""
+    async with locked(session.place.state, lambda: progress.stage("wait", 0, 0)):
+        revision, tree = await session.remote.tree({}, 0)
+        chosen = {p: tree[p] for p in matching(tree, [path])}
+        if not chosen:
+            raise NotFound(f"nothing on the cluster is called {path!r}")
+        with landing(session.place, target) as there:
+            changes = await asyncio.to_thread(there.look, chosen)
+            there.require_room(changes, force)
+            lacking = {c.path for c in changes if not only_mode(c)}
+            wanted = {p: e for p, e in _files(chosen).items() if there.path(p) in lacking}
+            contents = Download(revision, wanted, session.place.own / TEMPORARY)
+            await _fetch(session, contents, progress)
+            await asyncio.to_thread(there.place, changes, contents)
+    return len(_files(chosen)), _size(_files(chosen))
 
 
-def _refuse_existing(root: Path, files: dict[str, Entry], force: bool) -> None:
-    there = [path for path in files if (root / path).exists()]
-    differing = [path for path in there if (root / path).stat().st_size != files[path].size]
-    if differing and not force:
-        raise click.UsageError(
-            f"{len(differing)} files are here already and differ, as {differing[0]}; use --force"
-        )
+async def _fetch(session: Session, contents: Download, progress: Progress) -> None:
+    progress.stage("download", len(contents.files), _size(contents.files))
+    await fetch(session.remote, contents, progress.progress)
 
 
-def _place(wanted: Download, root: Path, chosen: dict[str, Entry]) -> None:
-    """Links are not followed: a directory that is a link here is refused by name."""
-    for path, entry in sorted(chosen.items()):
-        to = root / path
-        if any((root / part).is_symlink() for part in _parents(path)):
-            raise click.UsageError(f"{path}: a directory on the way to it is a link here")
-        to.parent.mkdir(parents=True, exist_ok=True)
-        if entry.kind is Kind.DIRECTORY:
-            to.mkdir(exist_ok=True)
-        elif entry.kind is Kind.SYMLINK:
-            to.unlink(missing_ok=True)
-            to.symlink_to(entry.target)
-        else:
-            _copy(wanted.place(entry.digest), to, entry)
-    for digest in {entry.digest for entry in chosen.values() if entry.kind is Kind.FILE}:
-        wanted.place(digest).unlink(missing_ok=True)
+def _files(tree: Tree) -> Tree:
+    return {path: entry for path, entry in tree.items() if entry.kind is Kind.FILE}
 
 
-def _parents(path: str) -> list[str]:
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: i + 1]) for i in range(len(parts))]
-
-
-def _copy(source: Path, target: Path, entry: Entry) -> None:
-    import shutil
-
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.new"[-255:])
-    shutil.copyfile(source, temporary)
-    temporary.chmod(0o755 if entry.executable else 0o644)
-    os.utime(temporary, ns=(entry.mtime_ns, entry.mtime_ns))
-    os.replace(temporary, target)
+def _size(files: Tree) -> int:
+    return sum(entry.size for entry in files.values())

@@ -58,3 +58,11 @@ def replaces(change: Change) -> bool:
     if old is None or new is None or old.kind is new.kind:
         return False
     return Kind.DIRECTORY in (old.kind, new.kind)
+
+
+def only_mode(change: Change) -> bool:
+    """True when a file's content stays as it is."""
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return False
+    return old.kind is new.kind is Kind.FILE and old.digest == new.digest

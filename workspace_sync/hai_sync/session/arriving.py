@@ -15,7 +15,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from hai.client.errors import HaiError
-from hai_sync.core.diff import Change
+from hai_sync.core.diff import Change, only_mode
 from hai_sync.core.entry import Entry, Kind, Tree
 from hai_sync.hashing import open_file
 from hai_sync.kept import Kept
@@ -82,9 +82,7 @@ class Arrival:
         return [
             (c.path, c.new)
             for c in self.changes
-            if c.new is not None
-            and c.new.kind is Kind.FILE
-            and not (c.old is not None and c.old.kind is Kind.FILE and c.old.digest == c.new.digest)
+            if c.new is not None and c.new.kind is Kind.FILE and not only_mode(c)
         ]
 
     def _copied(self, source: str, target: Path, digest: bytes) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hai_sync.core.diff import Change, in_order, replaces
+from hai_sync.core.diff import Change, in_order, only_mode, replaces
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.signatures import DIRECTORY_SIGNATURE, signature
 from hai_sync.transition.folders import Folders, status_of
@@ -101,7 +101,7 @@ class Transition:
     def _place(self, change: Change, new: Entry, folder: int, name: str) -> None:
         status = status_of(name, folder)
         self.versions.require_as_seen(change.path, status, change.old is not None)
-        if _only_mode(change.old, new):
+        if only_mode(change):
             os.chmod(name, _mode(new, status), dir_fd=folder)
         elif change.old is None:
             self.versions.create(self._prepared(change, new, status), folder, name)
@@ -122,10 +122,6 @@ class Transition:
         if entry.mtime_ns:
             os.utime(staged, ns=(entry.mtime_ns, entry.mtime_ns))
         return staged
-
-
-def _only_mode(old: Entry | None, new: Entry) -> bool:
-    return old is not None and old.kind is new.kind is Kind.FILE and old.digest == new.digest
 
 
 def _mode(entry: Entry, before: os.stat_result | None) -> int:
