@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import sqlite3
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from hai.client.errors import HaiError
+from hai_sync.core.diff import Change
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.kept import Kept
 from hai_sync.scan import Filter
+from hai_sync.session.arriving import Arrival
 from hai_sync.session.wish import Refused, Wish
 
 DATA = random.Random(3).randbytes(5 << 20)
@@ -151,6 +155,25 @@ async def test_an_overwritten_version_is_kept(laptop) -> None:
     kept = Kept(laptop.session.place.state / "kept").find("a")
     assert kept is not None
     assert kept.read_text() == "mine"
+
+
+async def test_a_full_disk_loses_no_version_that_is_about_to_be_kept(laptop, monkeypatch) -> None:
+    """An attempt before this one could not keep it, and has left it where contents arrive."""
+    laptop.write("a", "1")
+    await laptop.push()
+    tree = (await laptop.session.remote.tree({}, 0))[1]
+    arrival = Arrival(laptop.session.place, [Change("a", None, tree["a"])], {}, {}, 1)
+    arrival.folder.mkdir()
+    for name in ("held-1-1", "copy-1"):
+        (arrival.folder / name).write_text("x")
+
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(laptop.session.remote.pace, "turn", full)
+    with pytest.raises(HaiError, match="No space left"):
+        await arrival.fetch(laptop.session.remote, lambda files, size: None)
+    assert [path.name for path in arrival.folder.iterdir()] == ["held-1-1"]
 
 
 async def test_many_removals_are_asked_for(laptop) -> None:

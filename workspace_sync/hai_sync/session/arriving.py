@@ -26,7 +26,7 @@ from hai_sync.signatures import Signature
 from hai_sync.transition.applying import Transition
 from hai_sync.transition.folders import Folders
 from hai_sync.transition.results import Result
-from hai_sync.transition.versions import Fault, Versions
+from hai_sync.transition.versions import HELD, Fault, Versions
 
 
 @dataclass(slots=True)
@@ -57,12 +57,18 @@ class Arrival:
             await fetch(remote, download, progress)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                shutil.rmtree(self.folder, ignore_errors=True)
+                self._make_room()
             raise HaiError(
                 f"cannot store what arrives in {self.folder}: {error.strerror}",
                 reason="DISK",
                 hint="nothing was changed; make room and do it again",
             ) from error
+
+    def _make_room(self) -> None:
+        """But for versions on their way to the kept ones: an attempt before this may have left some."""
+        for item in self.folder.iterdir():
+            if not item.name.startswith(HELD):
+                item.unlink(missing_ok=True)
 
     def _take_local_copies(self) -> dict[str, Entry]:
         """What must come from the server after all."""
@@ -135,7 +141,7 @@ def sweep(place: Place) -> None:
         return
     kept = Kept(place.state / "kept")
     for item in os.scandir(folder):
-        if item.name.startswith("held-"):
+        if item.name.startswith(HELD):
             kept.keep(item.path, f"recovered/{item.name}")
         elif not item.name.endswith(".part") and len(item.name) != 64:
             os.unlink(item.path)

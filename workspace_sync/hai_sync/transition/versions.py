@@ -19,6 +19,9 @@ from hai_sync.transition.results import Moved
 Fault = Callable[[str], None]
 """Called before each step that changes the disk, with its name; tests raise from it."""
 
+HELD = "held-"
+"""How the names of versions begin that are on their way to the kept ones."""
+
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
 
@@ -35,7 +38,7 @@ class Versions:
     def name(self) -> str:
         """A new one in `hold`."""
         self._number += 1
-        return str(self.hold / f"held-{os.getpid()}-{self._number}")
+        return str(self.hold / f"{HELD}{os.getpid()}-{self._number}")
 
     def require_as_seen(self, path: str, status: os.stat_result | None, there: bool) -> None:
         """Raises Moved unless it is as it was seen; not `there`: unless there is nothing."""
