@@ -8,22 +8,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from stat import S_ISDIR, S_ISLNK, S_ISREG
-from typing import Any
 
 from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict
-from hai_backend.domain.workspace import EntryKind, Revision, joined, target_problem
+from hai_backend.domain.workspace import Revision, joined
 from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.assembling import Assembly
-from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
-from hai_backend.workspaces.files import Files, is_still
-from hai_backend.workspaces.folders import Folders
+from hai_backend.workspaces.contents import copy_whole, digest_of, opened
+from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.sources import part_of
 from hai_backend.workspaces.staging import Author
-from hai_backend.workspaces.stats import Stat
+from hai_backend.workspaces.untouched import require_as_known
 
 _FEW = 16  # files that are synced one by one
 _EMPTY = blake3().digest()
@@ -49,74 +46,6 @@ def carry_out(files: Files, author: Author, arrived: Arrived | None = None) -> R
     revision = staging.commit(files.index, author)
     applying.apply(files)
     return revision
-
-
-def require_as_known(files: Files) -> None:
-    """Raises Conflict when programs changed what is to be replaced: that must become a revision first."""
-    with files.folders() as folders:
-        _require_as_known(files, folders, "(s.laid IS NULL OR s.kind = 2)")
-        laid = files.index.rows("SELECT folder, name FROM staged WHERE kind = 2 AND laid NOT NULL")
-        if any(_is_folder(files, folders, joined(*top)) for top in laid):
-            _require_as_known(files, folders, "s.laid NOT NULL")
-
-
-def _require_as_known(files: Files, folders: Folders, which: str) -> None:
-    query = f"""SELECT s.folder, s.name, s.kind, e.digest, t.size, t.mtime_ns, t.ino, t.ctime_ns, t.seen_ns
-        FROM staged s LEFT JOIN entries e ON e.folder = s.folder AND e.name = s.name AND e.gone = 0
-        LEFT JOIN stats t ON t.folder = s.folder AND t.name = s.name
-        WHERE (e.kind = 1 OR e.kind IS NULL) AND {which} AND (s.folder, s.name) > (?, ?)
-        ORDER BY s.folder, s.name LIMIT 2000"""
-    after, absent = ("", ""), None
-    while rows := files.index.rows(query, after):
-        after = (rows[-1][0], rows[-1][1])
-        for folder, name, kind, digest, *seen in rows:
-            if folder == absent:
-                continue
-            if not _is_folder(files, folders, folder):
-                absent = folder
-            elif not (
-                _is_free(folders.at(folder), name, kind)
-                if digest is None
-                else _is_known(folders.at(folder), name, digest, seen)
-            ):
-                raise _written(joined(folder, name))
-
-
-def _is_folder(files: Files, folders: Folders, folder: str) -> bool:
-    """What is missing altogether is made again, and what never was a directory makes way for one."""
-    try:
-        folders.at(folder)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        known = files.index.entry(folder, files.index.newest().number)
-        if known is not None and known.kind is EntryKind.DIRECTORY:
-            raise _written(folder) from error
-        return False
-    return True
-
-
-def _is_free(folder: int, name: str, kind: int) -> bool:
-    """Nothing that a look would make part of a revision is in the way; anything else will be set aside."""
-    try:
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-        if S_ISLNK(mode):
-            return bool(target_problem(name, os.readlink(name, dir_fd=folder)))
-    except FileNotFoundError:
-        return True
-    if S_ISDIR(mode):
-        return kind == EntryKind.DIRECTORY
-    return not S_ISREG(mode)
-
-
-def _is_known(folder: int, name: str, digest: bytes, seen: list[Any]) -> bool:
-    try:
-        file = open_in(folder, name)
-    except OSError:
-        return False
-    known = Stat(*seen) if seen[0] is not None else None
-    with opened(file):
-        return is_still(file, known, digest)
 
 
 def _complete(files: Files, made: Mapping[bytes, Assembly]) -> None:
@@ -189,10 +118,3 @@ def _provide(files: Files, digest: bytes, source: str) -> bool:
     if not right:
         incoming.remove(source)
     return right
-
-
-def _written(path: str) -> Conflict:
-    return Conflict(
-        f"a program on the cluster changed {path} since the newest revision; look at the tree again",
-        reason="REVISION_CHANGED",
-    )

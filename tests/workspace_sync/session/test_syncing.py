@@ -367,3 +367,15 @@ async def test_paths_alone(laptops) -> None:
     await one.sync()
     await two.session.sync(Wish(Rules(Mode.PULL), paths=("d",)))
     assert two.read() == {"d/a": b"1"}
+
+
+async def test_a_link_that_a_program_set_anew_is_a_conflict_and_not_lost(laptop) -> None:
+    (laptop.root / "latest").symlink_to("a")
+    await laptop.push()
+    theirs, ours = laptop.cluster / "latest", laptop.root / "latest"
+    for link, target in ((theirs, "b"), (ours, "c")):
+        link.unlink()
+        link.symlink_to(target)
+    report = await laptop.push()
+    assert report.refused is Refused.CONFLICTS
+    assert os.readlink(theirs) == "b"
