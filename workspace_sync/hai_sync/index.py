@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
+from hai_sync.core.names import is_text
 from hai_sync.signatures import DIRECTORY_SIGNATURE, PACK, Signature
 
 _FOLDER = int(Kind.DIRECTORY)
@@ -130,20 +131,17 @@ class Index:
             for path, entry in sorted(entries.items(), key=itemgetter(0))
             if entry.hashed and entry.kind is not Kind.PROBLEM and path in signatures
         )
-        self._db.executemany("DELETE FROM seen WHERE path = ?", ((path,) for path in gone))
+        self._db.executemany("DELETE FROM seen WHERE path = ?", _keys(gone))
         self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", rows)
 
     def leave_out(self, paths: Set[str]) -> None:
         """What a whole scan left out, directories with a slash at their end; nothing below those."""
-        before = {row[0] for row in self._db.execute("SELECT path FROM left_out")}
-        if before != paths:
+        before = set(self._db.execute("SELECT path FROM left_out"))
+        now = set(_keys(paths))
+        if before != now:
             with self.transaction():
-                gone, new = (
-                    ((path,) for path in before - paths),
-                    ((path,) for path in paths - before),
-                )
-                self._db.executemany("DELETE FROM left_out WHERE path = ?", gone)
-                self._db.executemany("INSERT INTO left_out VALUES (?)", new)
+                self._db.executemany("DELETE FROM left_out WHERE path = ?", before - now)
+                self._db.executemany("INSERT INTO left_out VALUES (?)", now - before)
 
     def base(self) -> dict[str, Entry]:
         """What both sides agreed on last time."""
@@ -182,7 +180,7 @@ class Index:
     def agree(self, paths: Set[str], new: Tree, remote: Tree) -> None:
         """Write the base and the other side's tree at some paths, in the caller's transaction."""
         rows = (_row(path, new[path]) for path in sorted(paths) if path in new)
-        gone = ((path,) for path in paths if path not in new)
+        gone = _keys(path for path in paths if path not in new)
         settled = ((path,) for path in self.theirs() & paths)
         theirs = (_row(p, e) for p in paths if (e := remote.get(p)) != new.get(p))
         self._db.executemany("DELETE FROM base WHERE path = ?", gone)
@@ -209,6 +207,11 @@ class Index:
     def put_facts(self, facts: Mapping[str, str]) -> None:
         """The same in the caller's transaction."""
         self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+
+
+def _keys(paths: Iterable[str]) -> Iterator[tuple[str]]:
+    """Without names that are no text: no row has one."""
+    return ((path,) for path in paths if is_text(path))
 
 
 def _row(path: str, entry: Entry | None) -> Sequence[object]:

@@ -10,7 +10,7 @@ import click
 
 from hai.client.errors import UsageError
 from hai_sync.cli.options import common, filter_of, filters
-from hai_sync.cli.telling import event
+from hai_sync.cli.telling import event, printable
 from hai_sync.core.names import is_own
 from hai_sync.place import find
 from hai_sync.scan import Known, ignore_of, scan
@@ -41,5 +41,5 @@ def check_ignore(paths: tuple[str, ...], **options: Any) -> int:
         if options["as_json"] or options["output"] == "json":
             event("ignored", path=relative, ignored=bool(why), why=why)
         elif why:
-            click.echo(f"{relative}\t{why}")
+            click.echo(printable(f"{relative}\t{why}"))
     return 0 if found else 1

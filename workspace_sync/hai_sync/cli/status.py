@@ -9,7 +9,7 @@ import click
 
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import common
-from hai_sync.cli.telling import conflict_line, event
+from hai_sync.cli.telling import conflict_line, event, left_alone, printable
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
@@ -39,7 +39,7 @@ def status(**options: Any) -> int:
         event("status", **facts, **report.as_dict())
         return 0
     for line in _lines(report, facts):
-        click.echo(line)
+        click.echo(printable(line))
     return 0
 
 
@@ -60,7 +60,7 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[str]:
     if facts["writer"]:
         lines.append(f"written by  {facts['writer']}")
     lines += [f"  {conflict_line(conflict)}" for conflict in outcome.conflicts]
-    return lines + [f"left alone: {path}: {why}" for path, why in report.problems.items()]
+    return lines + [left_alone(path, why) for path, why in report.problems.items()]
 
 
 def _daemon(daemon: dict[str, Any] | None) -> str:

@@ -147,6 +147,7 @@ def tell_plan(report: Report, as_json: bool) -> None:
     if not as_json:
         for line in plan_lines(report):
             click.echo(line)
+        _tell_problems(report)
         return
     outcome = report.outcome
     event(
@@ -154,6 +155,7 @@ def tell_plan(report: Report, as_json: bool) -> None:
         to_remote=[change_facts(change) for change in outcome.to_remote],
         to_local=[change_facts(change) for change in outcome.to_local],
         conflicts=[conflict_facts(conflict) for conflict in outcome.conflicts],
+        problems=dict(report.problems),
     )
 
 
@@ -162,8 +164,7 @@ def tell_report(report: Report, as_json: bool, quiet: bool) -> int:
     if as_json:
         event("done", **report.as_dict())
         return 0 if report.in_sync else 1
-    for path, why in report.problems.items():
-        click.echo(f"left alone: {_printable(path)}: {why}", err=True)
+    _tell_problems(report)
     if report.refused is Refused.CONFLICTS:
         _tell_conflicts(report)
     elif report.refused is Refused.REMOVALS:
@@ -173,8 +174,19 @@ def tell_report(report: Report, as_json: bool, quiet: bool) -> int:
     return 0 if report.in_sync else 1
 
 
-def _printable(path: str) -> str:
-    return path.encode(errors="backslashreplace").decode()
+def _tell_problems(report: Report) -> None:
+    for path, why in report.problems.items():
+        click.echo(left_alone(path, why), err=True)
+
+
+def left_alone(path: str, why: str) -> str:
+    """A path that is not synced."""
+    return printable(f"left alone: {path}: {why}")
+
+
+def printable(text: str) -> str:
+    """Bytes that are not UTF-8, as names may hold, in a form that can be written."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _tell_conflicts(report: Report) -> None:

@@ -16,7 +16,7 @@ import click
 from hai.client.errors import HaiError, TimedOut
 from hai_sync.cli.opening import connected, open_session
 from hai_sync.cli.options import common, filter_of, filters
-from hai_sync.cli.telling import event
+from hai_sync.cli.telling import event, left_alone, printable
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.place import Place, find
 from hai_sync.watch.control import ask
@@ -75,7 +75,7 @@ async def _run(place: Place, mode: str, conflict: str, options: dict[str, Any]) 
 
 def _say(line: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    print(f"{stamp} {line}", flush=True)
+    print(printable(f"{stamp} {line}"), flush=True)
 
 
 def _again(mode: str, conflict: str, options: dict[str, Any]) -> list[str]:
@@ -108,7 +108,7 @@ def _spawn(place: Place, arguments: list[str]) -> int:
         if child.poll() is not None or time.monotonic() - began > _START_SECONDS:
             raise HaiError(f"the daemon did not start: {_last_words(path)}", hint=f"see {path}")
         time.sleep(0.02)  # until it listens; it tells nobody
-    click.echo(f"watching {place.root} as pid {answer['pid']}; log: {path}")
+    click.echo(f"watching {printable(str(place.root))} as pid {answer['pid']}; log: {path}")
     return 0
 
 
@@ -160,6 +160,8 @@ def _line(answer: dict[str, Any]) -> str:
         words += f"\ncannot sync now: {answer['error']}"
     for path in answer["conflicts"]:
         words += f"\nconflict: {path}"
+    for path, why in answer["problems"].items():
+        words += f"\n{left_alone(path, why)}"
     return words
 
 

@@ -7,6 +7,7 @@ is sent. What a server says about names is trusted no more than what a disk says
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable
 
@@ -18,6 +19,7 @@ PARTS = 100
 OWN = ".hfai"
 """The directory in a workspace's root that holds what is ours; never synced."""
 
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 _RESERVED = frozenset(
     ["con", "prn", "aux", "nul"] + [f"{p}{n}" for p in ("com", "lpt") for n in range(1, 10)]
 )
@@ -31,13 +33,16 @@ def fault(path: str) -> str:
         return "it has a NUL in it"
     if any(part in ("", ".", "..") for part in path.split("/")):
         return "it has an empty part, . or .."
-    try:
-        encoded = path.encode()
-    except UnicodeEncodeError:
+    if not is_text(path):
         return "its name is not UTF-8; rename it"
     if not path.isascii() and not unicodedata.is_normalized("NFC", path):
         return "its name is not in Unicode's normal form C; rename it"
-    return _too_long(path, encoded)
+    return _too_long(path, path.encode())
+
+
+def is_text(path: str) -> bool:
+    """False for bytes that are not UTF-8, which Python's names hold and nothing can store or send."""
+    return path.isascii() or _NO_TEXT.search(path) is None
 
 
 def _too_long(path: str, encoded: bytes) -> str:
@@ -61,6 +66,8 @@ def link_fault(path: str, target: str) -> str:
         return f"it is a link to the absolute path {target}"
     if not target or "\0" in target:
         return "it is a link to nowhere"
+    if not is_text(target):
+        return "it is a link to a name that is not UTF-8"
     depth = path.count("/")
     for part in target.split("/"):
         depth += -1 if part == ".." else 0 if part in ("", ".") else 1

@@ -1,7 +1,8 @@
 """Paths that may have changed. Events are hints: whoever gets them looks at the files again.
 
 Where events cannot be had (a network file system, the limit of inotify) the hint is "anything", at an
-interval. A cookie is a file of our own whose event tells that all earlier events have arrived.
+interval. A cookie is a file of our own whose event tells that all earlier events have arrived. watchfiles
+ends at an event of a name that is not UTF-8: it is begun again, and everything is looked at.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hai_sync.core.names import OWN
 
 STEP_MS = 3  # watchfiles looks for new events this often; costs 1 % of a core
 POLL_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0  # to begin costs a walk, and the name may be one that is written all the time
 _COOKIE = "cookie-"
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "ceph", "glusterfs"}
@@ -39,7 +41,7 @@ class Events:
         """Sets of paths; None: anything may have changed. Ends when the root is gone."""
         if not self.why_polling:
             try:
-                async for paths in self._watched():
+                async for paths in self._watched_again():
                     yield paths
                 return
             except (OSError, RuntimeError) as error:
@@ -47,6 +49,18 @@ class Events:
         while self._there():
             yield None
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _watched_again(self) -> AsyncIterator[set[str] | None]:
+        while self._there():
+            try:
+                async for paths in self._watched():
+                    yield paths
+                return
+            except ExceptionGroup as several:
+                error = several.exceptions[0]
+                if "Unable to decode path" not in str(error):
+                    raise error from None
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _watched(self) -> AsyncIterator[set[str] | None]:
         yield None  # what happened before we began to watch
