@@ -18,6 +18,8 @@ PART_BYTES = 255
 PARTS = 100
 DIGEST_BYTES = 32
 FILE_BYTES = 1 << 50
+OWN = ".hfai"
+"""In the root of a tree: private to each side, where a client remembers which workspace it is; never synced."""
 _HOSTILE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
 _REFERENCE = re.compile(
     r"haiworkspace://([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?:@([0-9]{1,15}))?(?:/(.*))?", re.DOTALL
@@ -173,6 +175,18 @@ def entry_problem(entry: Entry) -> str:
     if entry.kind is EntryKind.SYMLINK:
         return target_problem(entry.path, entry.target)
     return ""
+
+
+def pushed_problem(entry: Entry) -> str:
+    """Why a client may not push this; empty when it may."""
+    if is_own(entry.path):
+        return f"lies in {OWN}, which is private to each side; leave it out"
+    return entry_problem(entry)
+
+
+def is_own(path: str) -> bool:
+    """Whether it is private to each side."""
+    return path == OWN or path.startswith(f"{OWN}/")
 
 
 def target_problem(path: str, target: str) -> str:

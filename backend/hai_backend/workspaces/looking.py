@@ -1,7 +1,8 @@
 """What programs wrote into the tree, found by a walk over it and made a revision.
 
 Only what a stat does not settle is read. What changes while it is read, or cannot be read, is left as the index has
-it. What is no file, directory or link that stays inside, or has a name that is no path here, is not there for us.
+it. What is no file, directory or link that stays inside, or has a name that is no path here, is not there for us; nor
+is what is private to each side: a revision that has it is followed by one that has not, and the files stay.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any
 
 from hai_backend.domain.workspace import (
+    OWN,
     Entry,
     EntryKind,
     Revision,
@@ -76,6 +78,8 @@ class _Walk:
             descriptor = folders.at(folder)
             with os.scandir(descriptor) as found:
                 for item in found:
+                    if item.name == OWN and not folder:
+                        continue
                     row = known.pop(item.name, None)
                     try:
                         now = item.stat(follow_symlinks=False)

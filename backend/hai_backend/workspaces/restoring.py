@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hai_backend.domain.errors import Invalid, Violation
-from hai_backend.domain.workspace import Entry, EntryKind, Revision
+from hai_backend.domain.workspace import Entry, EntryKind, Revision, is_own
 from hai_backend.workspaces import applying, staging
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.preparing import carry_out
@@ -37,6 +37,8 @@ def _changes(
 
 
 def _is_wanted(path: str, wanted: frozenset[str]) -> bool:
+    if is_own(path):
+        return False
     if not wanted or path in wanted:
         return True
     above = path.rpartition("/")[0]

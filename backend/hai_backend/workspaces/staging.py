@@ -14,9 +14,9 @@ from hai_backend.domain.workspace import (
     Entry,
     EntryKind,
     Revision,
-    entry_problem,
     folders_above,
     joined,
+    pushed_problem,
 )
 from hai_backend.workspaces.index import FIELDS, Index, row_of
 
@@ -43,7 +43,7 @@ class Author:
 def want(index: Index, push: int, entries: Iterable[Entry]) -> None:
     """Add to what a push wants. Raises Invalid with every entry that may not be."""
     entries = list(entries)
-    refuse([(entry.path, problem) for entry in entries if (problem := entry_problem(entry))])
+    refuse([(entry.path, problem) for entry in entries if (problem := pushed_problem(entry))])
     with index.transaction() as db:
         db.executemany(_WANTED, ((push, *row_of(entry)) for entry in entries))
 

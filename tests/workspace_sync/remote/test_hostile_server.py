@@ -123,7 +123,6 @@ TREES = [
     pytest.param([file("a/../../x")], id="the parent in between"),
     pytest.param([file("a\0b")], id="NUL"),
     pytest.param([file("")], id="nothing"),
-    pytest.param([file(".hfai/workspace.yml")], id="what is ours"),
     pytest.param([file("x" * 4096)], id="a name of 4096 bytes"),
     pytest.param([link("l", "/etc"), file("l/x")], id="through a link"),
     pytest.param([link("l", "../precious")], id="a link out of it"),
@@ -135,6 +134,15 @@ TREES = [
     pytest.param([WorkspaceEntry(path="a", kind=9)], id="a kind that is none"),
     pytest.param([file("e\u0301")], id="a decomposed name"),
 ]
+
+
+async def test_what_is_private_to_each_side_is_left_out(liar, root: Path) -> None:
+    private = [WorkspaceEntry(path=".hfai", kind=2), file(".hfai/workspace.yml"), file(".hfai/new")]
+    liar[0].entries = [*private, file("a")]
+    await pull(root, liar[1])
+    assert (root / "a").read_bytes() == CONTENT
+    assert b"\nname: " in (root / ".hfai/workspace.yml").read_bytes()
+    assert not (root / ".hfai/new").exists()
 
 
 @pytest.mark.parametrize("entries", TREES)

@@ -35,8 +35,10 @@ def to_message(path: str, entry: Entry | None) -> WorkspaceEntry:
 
 
 def merge(tree: dict[str, Entry], messages: Iterable[WorkspaceEntry]) -> None:
-    """Put what a server says into a tree. Raises BadPeer for what cannot be."""
+    """Put what a server says into a tree, but for what is private to each side. Raises BadPeer for what cannot be."""
     for message in messages:
+        if is_own(message.path):
+            continue
         if why := _fault(message):
             raise _bad(f"{message.path!r}: {why}")
         if message.kind == 0:
@@ -64,8 +66,6 @@ def _entry(message: WorkspaceEntry) -> Entry:
 def _fault(message: WorkspaceEntry) -> str:
     if why := fault(message.path):
         return why
-    if is_own(message.path):
-        return "it is private to each side"
     if message.kind == ENTRY_KIND_FILE and len(message.digest) != _DIGEST_BYTES:
         return "its digest is none"
     if message.kind == ENTRY_KIND_FILE and (message.size < 0 or message.mtime_ns < 0):

@@ -1,0 +1,70 @@
+"""`.hfai` is private to each side: never part of a revision, never touched, in nobody's way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hai.client.errors import Invalid
+from hai_backend.testing.workspaces import Pusher, directory, file, removal
+from hai_backend.workspaces import looking
+
+
+def _copied(root: Path, text: str = "id: 1") -> Path:
+    """As a program leaves it that copies its directory."""
+    (root / ".hfai").mkdir(exist_ok=True)
+    (root / ".hfai/workspace.yml").write_text(text)
+    return root / ".hfai/workspace.yml"
+
+
+async def test_it_is_no_part_of_a_revision_and_no_push_touches_it(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"a": b"1", "d/.hfai/deeper": b"is nothing special"})
+    config = _copied(here.files())
+    (here.files() / "out").write_text("result")
+    assert set(await pusher.tree(since=1)) == {"out"}
+    await (await pusher.lease()).send([removal("a"), removal("out")], {})
+    await here.client.workspaces.restore("w", 1, token=pusher.token)
+    assert config.read_text() == "id: 1"
+    assert set(await pusher.tree()) == {"a", "d", "d/.hfai", "d/.hfai/deeper"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [file(".hfai/workspace.yml", b"1"), directory(".hfai"), removal(".hfai"), file(".hfai", b"")],
+)
+async def test_a_push_of_it_is_refused(here, entry) -> None:
+    pusher = await here.pusher()
+    config = _copied(here.files())
+    with pytest.raises(Invalid) as refused:
+        await pusher.send([entry], {})
+    assert [(v.field, v.message) for v in refused.value.violations] == [
+        (entry.path, "lies in .hfai, which is private to each side; leave it out")
+    ]
+    assert config.read_text() == "id: 1"
+
+
+async def test_after_a_revision_of_before_that_has_it_comes_one_without(
+    here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"a": b"1"})
+    _copied(here.files())
+    await _looked_at_as_before(pusher, monkeypatch)
+    found = await pusher.tree(since=2)
+    assert {path: entry.kind for path, entry in found.items()} == {
+        ".hfai": 0,
+        ".hfai/workspace.yml": 0,
+    }
+    config = _copied(here.files(), "id: another")
+    await pusher.lease()
+    assert (await here.client.workspaces.restore("w", 2, token=pusher.token)).number == 3
+    assert config.read_text() == "id: another"
+
+
+async def _looked_at_as_before(pusher: Pusher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a server that took it for a directory like others."""
+    with monkeypatch.context() as before:
+        before.setattr(looking, "OWN", "")
+        assert ".hfai/workspace.yml" in await pusher.tree(since=1)
