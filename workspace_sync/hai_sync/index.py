@@ -189,10 +189,11 @@ class Index:
         self._db.executemany("INSERT INTO theirs VALUES (?, ?, ?, ?, ?, ?, ?)", theirs)
 
     def forget_base(self) -> None:
-        """As if it had never been synced."""
+        """As if it had never been synced; whose memory it is stays known."""
         with self.transaction():
-            for table in ("base", "theirs", "facts"):
+            for table in ("base", "theirs"):
                 self._db.execute(f"DELETE FROM {table}")
+            self._db.execute("DELETE FROM facts WHERE name != 'root'")
 
     def fact(self, name: str, default: str = "") -> str:
         """Something else that is remembered."""

@@ -1,8 +1,9 @@
 """Where a workspace is: its root with `.hfai/workspace.yml`, and the directory of what we remember of it.
 
 The file holds no absolute path, so that a moved directory goes on being the same workspace; what is
-remembered lies in the user's data directory, under the workspace's own identity. The root carries a
-marker: an empty mount point in its place has none, and is never taken for a tree whose files were removed.
+remembered lies in the user's data directory, under the workspace's own identity (a copy has it, too: see
+`session.claiming`). The root carries a marker: an empty mount point in its place has none, and is never taken
+for a tree whose files were removed.
 """
 
 from __future__ import annotations

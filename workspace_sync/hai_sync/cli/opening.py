@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from hai_sync.index import Index
 from hai_sync.place import Place, find
 from hai_sync.quick.asking import note, proxied
 from hai_sync.remote.endpoint import Remote
+from hai_sync.session.claiming import claim
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Listener, Silent
 
@@ -34,6 +35,12 @@ async def opened(profile: str | None, listener: Listener | None = None) -> Async
             yield session
         finally:
             session.index.close()
+
+
+def claim_memory(place: Place) -> None:
+    """Before a daemon is started. Raises UsageError in a copy."""
+    with closing(Index(place.state / "index.sqlite")) as index:
+        claim(place, index)
 
 
 def open_session(place: Place, connection: Connection, listener: Listener | None = None) -> Session:

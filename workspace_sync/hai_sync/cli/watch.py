@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from hai.client.errors import HaiError, TimedOut
-from hai_sync.cli.opening import connected, open_session
+from hai_sync.cli.opening import claim_memory, connected, open_session
 from hai_sync.cli.options import common, filter_of, filters
 from hai_sync.cli.telling import event, left_alone, printable
 from hai_sync.core.rules import Mode, Policy, Rules
@@ -50,6 +50,7 @@ def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
     if (running := ask(place.own, {"verb": "status"}, timeout=5)) is not None:
         click.echo(f"it runs already, as pid {running['pid']}")
         return 0
+    claim_memory(place)
     if foreground:
         return asyncio.run(_run(place, mode, conflict, options))
     return _spawn(place, _again(mode, conflict, options))

@@ -17,6 +17,7 @@ import time
 from hai_sync.quick.asking import ask, connected, told
 from hai_sync.quick.memory import Memory
 from hai_sync.quick.same import OWN, edited
+from hai_sync.roots import mark
 from hai_sync.signatures import DIRECTORY_SIGNATURE
 
 TYPE_CHECKING = False
@@ -57,7 +58,8 @@ def _push(root: str, only_look: bool) -> Mapping[str, int] | None:
 def _with_memory(root: str, name: str, memory: Memory, only_look: bool) -> Mapping[str, int] | None:
     facts = memory.facts
     clean = facts["clean"] == "yes" and facts["filter"] == DEFAULT_FILTER
-    line = connected(facts) if clean and memory.agreed() else None
+    ours = facts["root"] == mark(root)  # else it is a copy, or was moved
+    line = connected(facts) if clean and ours and memory.agreed() else None
     if line is None:
         return None
     try:

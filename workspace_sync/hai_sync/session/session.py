@@ -20,6 +20,7 @@ from hai_sync.errors import Lost, Restless
 from hai_sync.index import Index
 from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import Remote
+from hai_sync.session.claiming import claim
 from hai_sync.session.deciding import decide, guard
 from hai_sync.session.lock import locked
 from hai_sync.session.looking import Looking
@@ -74,6 +75,7 @@ class Session:
     async def sync(self, wish: Wish) -> Report:
         """Do what is wished, or tell why not. Raises HaiError. Who only looks does not wait for others."""
         self.place.require()
+        claim(self.place, self.index)
         if wish.dry_run:
             return await self._sync(wish)
         async with locked(self.place.state, lambda: self.listener.stage("wait", 0, 0)):

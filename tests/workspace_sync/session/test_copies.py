@@ -1,0 +1,176 @@
+"""A copy of a workspace has its identity but not its past, and never undoes what was done in the original."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hai.client.errors import UsageError
+from hai.client.profile import Profile
+from hai_sync.cli.main import main
+from hai_sync.cli.opening import open_session
+from hai_sync.core.rules import Mode, Rules
+from hai_sync.place import create, find
+from hai_sync.quick.syncing import quick_push
+from hai_sync.roots import is_same, mark, path_of
+from hai_sync.session.wish import Refused, Report, Wish
+
+
+def _copied(root: Path) -> Path:
+    return Path(shutil.copytree(root, root.with_name("copy"), symlinks=True))
+
+
+async def _synced(laptop, root: Path, mode: Mode = Mode.PUSH) -> Report:
+    """In a new process there."""
+    session = open_session(find(root), laptop.session.remote.connection)
+    try:
+        return await session.sync(Wish(Rules(mode)))
+    finally:
+        session.index.close()
+
+
+async def test_a_copy_is_refused_and_the_original_goes_on(laptop) -> None:
+    laptop.write("train.py", "one")
+    await laptop.push()
+    copy = _copied(laptop.root)
+    laptop.write("train.py", "two")
+    laptop.write("new", "1")
+    await laptop.push()
+    with pytest.raises(UsageError, match="is a copy of the workspace") as refused:
+        await _synced(laptop, copy)
+    assert str(laptop.root) in refused.value.message
+    assert str(copy / ".hfai") in refused.value.hint
+    assert laptop.there() == {"train.py": b"two", "new": b"1"}
+    (laptop.root / "new").unlink()
+    assert (await laptop.push()).in_sync
+    assert laptop.there() == {"train.py": b"two"}
+
+
+async def test_a_copy_that_is_made_a_workspace_is_compared_anew(laptop) -> None:
+    laptop.write("train.py", "one")
+    laptop.write("same", "1")
+    await laptop.push()
+    copy = _copied(laptop.root)
+    laptop.write("train.py", "two")
+    laptop.write("new", "1")
+    await laptop.push()
+    shutil.rmtree(copy / ".hfai")
+    create(copy, laptop.session.place.name)
+    report = await _synced(laptop, copy)
+    assert [conflict.path for conflict in report.outcome.conflicts] == ["train.py"]
+    assert laptop.there() == {"train.py": b"two", "new": b"1", "same": b"1"}
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+async def test_one_restored_from_a_backup_undoes_nothing(laptop, elsewhere: bool) -> None:
+    for path in ("train.py", "same", "removed"):
+        laptop.write(path, "one")
+    await laptop.push()
+    backup = _copied(laptop.root)
+    laptop.write("train.py", "two")
+    laptop.write("new", "1")
+    (laptop.root / "removed").unlink()
+    await laptop.push()
+    shutil.rmtree(laptop.root)
+    root = backup if elsewhere else backup.rename(laptop.root)
+    report = await _synced(laptop, root)
+    assert report.refused is Refused.CONFLICTS
+    assert [conflict.path for conflict in report.outcome.conflicts] == ["train.py"]
+    assert laptop.there() == {"train.py": b"two", "new": b"1", "same": b"one"}
+
+
+async def test_one_moved_to_another_disk_goes_on(laptop) -> None:
+    laptop.write("a", "1")
+    laptop.write("b", "1")
+    await laptop.push()
+    root = _copied(laptop.root)
+    shutil.rmtree(laptop.root)
+    assert (await _synced(laptop, root)).in_sync
+    (root / "b").unlink()
+    (root / "a").write_text("2")
+    assert (await _synced(laptop, root)).in_sync
+    assert laptop.there() == {"a": b"2"}
+
+
+async def test_a_moved_original_is_known_and_its_copy_still_refused(laptop, tmp_path: Path) -> None:
+    laptop.write("a", "1")
+    await laptop.push()
+    copy = _copied(laptop.root)
+    moved = laptop.root.rename(tmp_path / "moved")
+    (moved / "a").unlink()
+    assert (await _synced(laptop, moved)).in_sync
+    assert laptop.there() == {}
+    with pytest.raises(UsageError, match="moved"):
+        await _synced(laptop, copy)
+
+
+@pytest.fixture
+def root(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pushed workspace."""
+    monkeypatch.setenv("HAI_SERVER", profile.server)
+    monkeypatch.setenv("HAI_TOKEN", profile.token)
+    root = tmp_path / "root"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    (root / "a").write_text("one")
+    assert main(["init", f"copied-{os.urandom(5).hex()}"]) == 0
+    assert main(["push"]) == 0
+    return root
+
+
+def _in_the_copy(copy: Path) -> Path:
+    return copy
+
+
+def _in_the_place_of_the_original(copy: Path) -> Path:
+    original = copy.with_name("root")
+    shutil.rmtree(original)
+    return copy.rename(original)
+
+
+@pytest.mark.parametrize("put", [_in_the_copy, _in_the_place_of_the_original])
+def test_a_quick_push_is_only_of_the_directory_that_was_pushed(
+    root: Path, put: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = _copied(root)
+    (root / "a").write_text("two, longer")
+    assert quick_push(str(root)) is not None
+    copy = put(copy)
+    monkeypatch.chdir(copy)
+    assert quick_push(str(copy)) is None
+    assert main(["push"]) in (1, 2)
+    assert main(["pull"]) in (1, 2)
+    assert (copy / "a").read_text() == "one"
+
+
+def test_no_daemon_is_started_in_a_copy(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(_copied(root))
+    assert main(["watch", "start"]) == 2
+    assert "is a copy of the workspace" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        pytest.param("1 7 2f61", True, id="itself"),
+        pytest.param("1 7 2f62", True, id="moved"),
+        pytest.param("2 7 2f61", True, id="mounted anew"),
+        pytest.param("2 7 2f62", False, id="a snapshot"),
+        pytest.param("1 8 2f62", False, id="a copy"),
+        pytest.param("1 8 2f61", False, id="restored at its place"),
+    ],
+)
+def test_which_roots_are_the_same(now: str, same: bool) -> None:
+    assert is_same("1 7 2f61", now) is same
+
+
+def test_a_mark_holds_any_path(tmp_path: Path) -> None:
+    root = tmp_path / os.fsdecode(b"caf\xe9 1")
+    root.mkdir()
+    assert path_of(mark(str(root))) == str(root)
