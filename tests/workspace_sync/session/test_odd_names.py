@@ -145,3 +145,18 @@ def _said(*arguments: str) -> tuple[int, str]:
     command = [sys.executable, "-m", "hai_sync.cli.main", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.returncode, done.stdout
+
+
+def test_a_workspace_in_a_directory_of_such_a_name_is_synced_also_by_a_daemon(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root.rename(root.with_name(ODD)))
+    Path("a").write_text("1")
+    assert _said("push")[0] == 0
+    assert _said("watch", "start")[0] == 0
+    try:
+        Path("a").write_text("2")
+        assert _said("push") == (0, "in sync at revision 2 (daemon)\n")
+        assert "whose path is not UTF-8" in _said("watch", "status")[1]
+    finally:
+        assert _said("watch", "stop")[0] == 0

@@ -44,7 +44,7 @@ class Events:
                 async for paths in self._watched_again():
                     yield paths
                 return
-            except (OSError, RuntimeError) as error:
+            except (OSError, RuntimeError, UnicodeEncodeError) as error:
                 self.why_polling = _words(error)
         while self._there():
             yield None
@@ -128,6 +128,8 @@ def network_type(root: Path) -> str:
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return "no events can be had of a directory whose path is not UTF-8"
     text = str(error)
     if "limit" in text.lower() or "No space left" in text:
         return (
