@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from hai.client.errors import Unreachable
+from hai_sync.cli.main import _tell
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.wish import Wish
 from hai_sync.watch.control import ask
+from hai_sync.watch.events import watches
 
 
 @contextlib.asynccontextmanager
@@ -83,6 +87,19 @@ async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
         assert laptop.there() == laptop.read()
 
 
+async def test_what_is_not_synced_is_told_by_a_push_too(laptop, capsys) -> None:
+    for number in range(30):
+        laptop.write(str(number))
+    async with running(laptop):
+        await flush(laptop)
+        for number in range(25):
+            (laptop.root / str(number)).unlink()
+        answer = await flush(laptop)
+    assert answer["refused"] == "many removals"
+    assert _tell(answer, as_json=False) == 1
+    assert "not synced: many removals; `haiworkspace sync --dry-run`" in capsys.readouterr().err
+
+
 async def test_a_conflict_is_left_and_the_rest_goes_on(laptops) -> None:
     one, two = await laptops("one"), await laptops("two")
     one.write("a", "one")
@@ -116,6 +133,49 @@ async def test_the_limit_of_inotify_is_no_end(laptop, monkeypatch) -> None:
         laptop.write("a", "1")
         await until(lambda: laptop.there() == {"a": b"1"})
         assert "max_user_watches" in daemon.events.why_polling
+
+
+async def test_a_limit_that_is_reached_later_is_noticed_when_somebody_must_know(
+    laptop, monkeypatch
+) -> None:
+    async with running(laptop) as daemon:
+        laptop.write("d/a", "1")
+        await flush(laptop)
+        monkeypatch.setattr("hai_sync.watch.events.watches", lambda: 0)
+        laptop.write("d/a", "2")
+        await flush(laptop)
+        assert laptop.there() == {"d/a": b"2"}
+        assert "max_user_watches" in daemon.events.why_polling
+
+
+async def test_directories_that_go_are_no_limit(laptop) -> None:
+    async with running(laptop) as daemon:
+        for number in range(30):
+            laptop.write(f"d{number}/f")
+        laptop.write("stays")
+        await flush(laptop)
+        assert watches() >= 30
+        for number in range(15):
+            shutil.rmtree(laptop.root / f"d{number}")
+        await flush(laptop)
+        assert laptop.there() == laptop.read()
+        assert daemon.events.why_polling == ""
+
+
+async def test_it_goes_on_when_the_disk_of_its_memory_was_full(laptop, monkeypatch) -> None:
+    monkeypatch.setattr(daemon_module, "delays", lambda: iter([0.01] * 999))
+    async with running(laptop) as daemon:
+        real, errors = laptop.session.sync, iter([sqlite3.OperationalError("disk is full")] * 2)
+
+        async def sync(session, wish):
+            for error in errors:
+                raise error
+            return await real(wish)
+
+        monkeypatch.setattr(type(laptop.session), "sync", sync)
+        laptop.write("a", "1")
+        await until(lambda: laptop.there() == {"a": b"1"})
+        await until(lambda: not daemon.state.error)
 
 
 async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:

@@ -18,10 +18,22 @@ if TYPE_CHECKING:
 _PUSH = {("push",), ("push", "--json")}
 _QUICK = _PUSH | {("sync",), ("sync", "--json"), ("watch", "flush")}
 
+_HINT = (
+    "`haiworkspace sync --dry-run` shows them, `haiworkspace watch stop` lets you decide by hand"
+)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code is returned."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # while a daemon is asked, or we look by ourselves
+        print("interrupted; do it again to go on", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: tuple[str, ...]) -> int:
     root = _root() if arguments in _QUICK else ""
     as_json = "--json" in arguments
     if root and (answer := _ask_daemon(root)) is not None:
@@ -93,6 +105,8 @@ def _tell(answer: dict[str, object], as_json: bool) -> int:
         import json
 
         print(json.dumps({"event": "done", **answer}))
+    elif answer["refused"]:
+        print(f"haiworkspace: not synced: {answer['refused']}; {_HINT}", file=sys.stderr)
     else:
         print(f"in sync at revision {answer['revision']} (daemon)")
     for kind in ("conflicts", "problems"):

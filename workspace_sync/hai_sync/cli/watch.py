@@ -18,6 +18,7 @@ from hai_sync.cli.opening import claim_memory, connected, open_session
 from hai_sync.cli.options import common, filter_of, filters
 from hai_sync.cli.telling import event, left_alone, printable
 from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.errors import SyncRefused
 from hai_sync.place import Place, find
 from hai_sync.watch.control import ask
 
@@ -159,6 +160,8 @@ def _line(answer: dict[str, Any]) -> str:
         words += f"\nlooks every few seconds: {answer['polling']}"
     if answer["error"]:
         words += f"\ncannot sync now: {answer['error']}"
+    if answer["refused"]:
+        words += f"\nnot synced: {answer['refused']}; `haiworkspace sync --dry-run` shows them"
     for path in answer["conflicts"]:
         words += f"\nconflict: {path}"
     for path, why in answer["problems"].items():
@@ -177,6 +180,10 @@ def flush(**options: Any) -> int:
         raise HaiError(f"the daemon cannot sync: {answer['error']}", reason=answer["reason"])
     if options["as_json"] or options["output"] == "json":
         click.echo(json.dumps({"event": "done", **answer}))
+    elif answer["refused"]:
+        raise SyncRefused(
+            f"not synced: {answer['refused']}", hint="`haiworkspace sync --dry-run` shows them"
+        )
     else:
         click.echo(f"in sync at revision {answer['revision']}")
     return 1 if answer["conflicts"] or answer["problems"] or answer["refused"] else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -29,6 +30,10 @@ FULL_SECONDS = 120.0
 
 QUIET_SECONDS = 0.02
 """Changes that come so soon after one another are one sync."""
+
+
+_FAILURES = (HaiError, OSError, sqlite3.Error)
+"""What may be over in a moment: the server is away, or the disk is full, which SQLite says in its own way."""
 
 
 @dataclass(slots=True)
@@ -133,14 +138,14 @@ class Daemon:
             try:
                 await self.flush()
                 waits = delays()
-            except (HaiError, OSError) as error:
+            except _FAILURES as error:
                 self._fail(error)
                 await asyncio.sleep(next(waits))
                 self.session.forget()
                 self._ring(look=True)
 
     async def flush(self) -> Report:
-        """Sync what has changed. Raises HaiError, OSError."""
+        """Sync what has changed. Raises HaiError, OSError, sqlite3.Error."""
         async with self._syncing:
             if not self._due:
                 return self.state.report
@@ -191,12 +196,24 @@ class Daemon:
             self.session.forget()
             self._due = True
         try:
-            report = await self.flush()
-        except (HaiError, OSError) as error:
+            report = await self._complete(await self.flush())
+        except _FAILURES as error:
             self._fail(error)
             reason = error.reason if isinstance(error, HaiError) else "SYSTEM"
             return {"error": self.state.error, "reason": reason}
         return dict(report.as_dict())
+
+    async def _complete(self, report: Report) -> Report:
+        """The limit of inotify may be reached long after the start, and nobody is told."""
+        if self.events.lacks_watches(report.folders):
+            self.session.forget()
+            self._due = True
+            report = await self.flush()
+            if self.events.lacks_watches(
+                report.folders
+            ):  # and it is not that directories went meanwhile
+                self.events.give_up()
+        return report
 
     def _status(self) -> dict[str, Any]:
         state = self.state

@@ -22,6 +22,11 @@ STEP_MS = 3  # watchfiles looks for new events this often; costs 1 % of a core
 POLL_SECONDS = 5.0
 _AGAIN_SECONDS = 1.0  # to begin costs a walk, and the name may be one that is written all the time
 _COOKIE = "cookie-"
+_OPEN_FILES = "/proc/self/fdinfo"
+_LIMIT = (
+    "the limit of inotify watches is reached; "
+    "raise it with `sysctl fs.inotify.max_user_watches=1048576`"
+)
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "lustre", "ceph", "glusterfs"}
 )
@@ -43,7 +48,8 @@ class Events:
             try:
                 async for paths in self._watched_again():
                     yield paths
-                return
+                if not self.why_polling:
+                    return
             except (OSError, RuntimeError, UnicodeEncodeError) as error:
                 self.why_polling = _words(error)
         while self._there():
@@ -75,13 +81,21 @@ class Events:
             yield_on_timeout=True,
         )
         async for changes in watching:
-            if not self._there():
+            if self.why_polling or not self._there():
                 return
             paths = {path for _, path in changes}
             own = {path for path in paths if path.startswith(self._own)}
             if hints := {path[len(self._root) + 1 :] for path in paths - own}:
                 yield None if "" in hints else hints
             self._seen(own)  # whoever waits for a cookie may rely on the hints being taken
+
+    def lacks_watches(self, folders: int) -> bool:
+        """Whether fewer directories are watched than there are."""
+        return not self.why_polling and os.path.isdir(_OPEN_FILES) and watches() < folders
+
+    def give_up(self) -> None:
+        """The limit was reached: look every few seconds from now on."""
+        self.why_polling = _LIMIT
 
     def _there(self) -> bool:
         return os.path.isdir(self._root)
@@ -111,6 +125,15 @@ class Events:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
+def watches() -> int:
+    """Directories that this process is told of by inotify."""
+    count = 0
+    for name in os.listdir(_OPEN_FILES):
+        with suppress(FileNotFoundError):
+            count += Path(_OPEN_FILES, name).read_bytes().count(b"inotify wd:")
+    return count
+
+
 def network_type(root: Path) -> str:
     """Why a file system tells of no events of other hosts; empty: it does."""
     try:
@@ -132,8 +155,5 @@ def _words(error: Exception) -> str:
         return "no events can be had of a directory whose path is not UTF-8"
     text = str(error)
     if "limit" in text.lower() or "No space left" in text:
-        return (
-            "the limit of inotify watches is reached; "
-            "raise it with `sysctl fs.inotify.max_user_watches=1048576`"
-        )
+        return _LIMIT
     return f"no events can be had: {text}"
