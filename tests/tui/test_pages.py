@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -83,3 +84,18 @@ async def test_what_is_typed_at_once_after_a_key_that_asks_belongs_to_the_line(d
         for key in "/user:bob":  # as pasted, or over a slow line
             tui.app.post_message(events.Key(key, key))
         await tui.shows("3 of 12 tasks · user:bob")
+
+
+async def test_what_comes_while_a_page_closes_is_left_out(drive) -> None:
+    async with made_up(drive) as (tui, _):
+        await tui.shows("12 tasks")
+        tui.app.goto("quotas")
+        await tui.shows("› quotas", " in all")
+        page = tui.app.screen
+        tui.app.back()
+        for _ in range(200):  # its parts go one by one meanwhile
+            page._filtered()
+            page.status("late")
+            page.reframe()
+            await asyncio.sleep(0)
+        await tui.shows("12 tasks")

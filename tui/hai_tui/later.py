@@ -12,12 +12,16 @@ from collections.abc import Callable
 from textual.dom import DOMNode
 
 
+def goes(node: DOMNode) -> bool:
+    """True from when it is told to go: its parts go one by one, before it."""
+    return node._closing or node._closed or node._pruning
+
+
 def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
     """Call it by the app, page or widget after so many seconds, unless that goes."""
 
     def now() -> None:
-        goes = node._closing or node._closed or node._pruning  # its parts may have gone before it
-        if not goes:
+        if not goes(node):
             callback()
 
     asyncio.get_running_loop().call_later(seconds, node.call_next, now)

@@ -170,7 +170,7 @@ class ClusterPage(NodeSteering):
         return look_of(node, user, self._uses) if self._shows_use else LOOKS[condition(node, user)]
 
     def _draw(self, _: set[int]) -> None:
-        if not self.query(NodeMap) or not self.query("#side"):  # the page has not come yet, or goes
+        if not self.stands:
             return
         user = self.hai.caller.name
         self.node_map.empty = self.table.empty = text(

@@ -124,14 +124,14 @@ class NodePage(NodeSteering):
                 self._show(node)
 
     def _show(self, node: Node) -> None:
-        if self.is_mounted:
+        if self.stands:
             self._node = node
             self.reframe()
 
     def reframe(self) -> None:
         """The card says whose the node is, which depends on who looks: that may be known later."""
         super().reframe()
-        if self.is_mounted and self._node is not None:
+        if self.stands and self._node is not None:
             self._draw(self._node)
 
     def _draw(self, node: Node) -> None:
@@ -156,7 +156,7 @@ class NodePage(NodeSteering):
         self.fetch(lambda client: client.tasks.queue(group), self._show_queue, group="queue")
 
     def _show_queue(self, queue: Sequence[Task]) -> None:
-        if not self.is_mounted:
+        if not self.stands:
             return
         self._rows.clear()
         self._rows.update((task.id, task) for task in queue)

@@ -19,6 +19,7 @@ from textual.widget import Widget
 from hai.client.errors import HaiError
 from hai_tui.actions import Action, pressed, refusal
 from hai_tui.i18n import text
+from hai_tui.later import goes
 from hai_tui.theme import tones
 from hai_tui.widgets.bars import Banner, KeyLine, StatusLine, TopLine
 from hai_tui.widgets.confirm import Confirm
@@ -122,9 +123,14 @@ class Page(Screen[None]):
         self.reframe()
         self.shown_again()
 
+    @property
+    def stands(self) -> bool:
+        """False before its parts have come, and from when it closes: answers may arrive that late."""
+        return self.is_mounted and not goes(self) and bool(self.query("#foot"))
+
     def reframe(self) -> None:
         """Draw crumbs, banner and keys again."""
-        if not self.is_mounted or not self.query(TopLine):  # it has not come yet, or it goes
+        if not self.stands:
             return
         self.query_one(TopLine).show(self.hai.heading())
         self.query_one(Banner).say(self.hai.banner())
@@ -219,7 +225,7 @@ class Page(Screen[None]):
 
     def status(self, sentence: str | Text) -> None:
         """Write the status line."""
-        if self.is_mounted:
+        if self.stands:
             self.query_one(StatusLine).say(sentence)
 
     def fetch(
@@ -239,10 +245,11 @@ class Page(Screen[None]):
             try:
                 client = await session.client()
                 answer = await session.insist(lambda: ask(client))
-                if self.query("#content"):  # else the page was closed meanwhile
+                if self.stands:
                     show(answer)
             except HaiError as error:
-                self.refused(error)
+                if self.stands:
+                    self.refused(error)
 
         begin: Callable[[], Awaitable[None]] = (
             work  # not begun yet: it may be replaced before it is

@@ -124,7 +124,7 @@ class ResourcePage(Page):
         self._filtered()
 
     def _filtered(self) -> None:
-        if not self.is_mounted:
+        if not self.stands:
             return
         words = self._filter.lower().split()
         keys = [key for key, item in self._items.items() if self._passes(item, words)]

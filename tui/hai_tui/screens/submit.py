@@ -205,7 +205,7 @@ class SubmitPage(DraftFiles):
 
     def _show(self, verdict: Verdict) -> None:
         self._verdict = verdict
-        if not self.is_mounted:
+        if not self.stands:
             return
         self.form.wrong(verdict.beside())
         words = verdict.words(tones(self.app.current_theme), self.hai.now())

@@ -180,15 +180,15 @@ class TaskPage(TaskPageBase):
         return bool(self._task_id)
 
     def _gone(self) -> None:
-        if not self.query("#summary"):
+        if not self.stands:
             return
         self._put("summary", text("task.none", id=self._ref))
 
     # What is drawn.
 
     def _draw(self) -> None:
-        if not self.query("#summary"):
-            return  # the page was closed while the server answered
+        if not self.stands:
+            return
         from hai_tui.screens import task_text  # loads protobuf, which a first paint does without
 
         seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
@@ -209,7 +209,7 @@ class TaskPage(TaskPageBase):
         from hai_tui.screens import task_text
 
         seen, now = self.seen, self.hai.now()
-        if seen.task is None or not self.query("#summary"):
+        if seen.task is None or not self.stands:
             return
         styles = tones(self.hai.current_theme)
         self._put("summary", task_text.summary(seen.task, seen.waiting, now, styles))

@@ -71,7 +71,7 @@ class TaskListPage(TaskPageBase):
     def tasks_changed(self, ids: set[int]) -> None:
         """Look again at these; at all of them when nothing was shown yet."""
         model = self.hai.session.tasks
-        if model is None or not self.query(VirtualTable):
+        if model is None or not self.stands:
             return
         self._show(self._shown.look_at(model.facts, ids))
         self._flash(ids)
@@ -197,7 +197,7 @@ class TaskListPage(TaskPageBase):
             return  # what is loaded is shown; the banner tells of a server that is away
         finally:
             self._asking = False
-            if self.query(VirtualTable):  # else the page was closed meanwhile
+            if self.stands:
                 self.write_status()
 
     def chosen_ids(self) -> list[int]:
