@@ -159,6 +159,9 @@ async def test_in_chinese(server, drive, monkeypatch) -> None:
         pytest.param({"n": "3", "f": "yes", "c": "b"}, [], id="all well"),
         pytest.param({}, [], id="nothing typed"),
         pytest.param({"n": "x", "f": "maybe", "c": "z"}, ["c", "f", "n"], id="all wrong"),
+        pytest.param({"n": "--3"}, ["n"], id="two signs"),
+        pytest.param({"n": "2147483648"}, ["n"], id="more than the contract carries"),
+        pytest.param({"n": "-" + "9" * 5000}, ["n"], id="more than Python reads"),
     ],
 )
 def test_answers_note_all_that_is_wrong(values: dict[str, str], wrong: list[str]) -> None:

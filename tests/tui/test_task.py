@@ -117,6 +117,14 @@ async def test_two_specs_are_compared(server, drive, submit) -> None:
         await tui.shows("- name: a", "+ name: b", "'90'", "'60'", "  version: 2")
 
 
-async def test_a_task_that_is_not_there_is_said_so(server, drive) -> None:
-    async with drive(server.profile, start="task 99") as tui:
-        await tui.shows("there is no task 99, or you may not see it")
+@pytest.mark.parametrize("id", ["99", "9" * 23, "²"])
+async def test_a_task_that_is_not_there_is_said_so(server, drive, id: str) -> None:
+    async with drive(server.profile, start=f"task {id}") as tui:
+        await tui.shows(f"there is no task {id}, or you may not see it")
+
+
+@pytest.mark.parametrize("page", ["logs", "services", "submit", "diff 1"])
+async def test_a_number_that_no_task_can_have_is_told(server, drive, submit, page: str) -> None:
+    await submit("a", "true")
+    async with drive(server.profile, start=f"{page} {'9' * 23}") as tui:
+        await tui.shows(f"there is no task {'9' * 23}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from hai.client.errors import Ambiguous, Candidate, NotFound, UsageError
+from hai.client.ids import is_id, possible_id
 from hai.v1.task_pb2 import Task, TaskState
 
 Kind = Literal["auto", "yaml", "name", "id"]
@@ -62,7 +63,7 @@ class Resolver:
 
 def guess(ref: str) -> Kind:
     """Digits are an id, an existing yaml file is its task's name, everything else is a name."""
-    if ref.isascii() and ref.isdigit():
+    if is_id(ref):
         return "id"
     if ref.endswith((".yml", ".yaml")) and Path(ref).is_file():
         return "yaml"
@@ -78,11 +79,14 @@ def quoted(value: str) -> str:
 
 
 def _id(ref: str) -> int:
-    if not (ref.isascii() and ref.isdigit()):
+    if not is_id(ref):
         raise UsageError(
             f"{ref!r} is not a task id", hint="an id is a number; names need kind name"
         )
-    return int(ref)
+    id = possible_id(ref)
+    if not id:
+        raise NotFound(f"there is no task {ref}", hint="`hai list` shows your tasks")
+    return id
 
 
 def _name_in(ref: str) -> str:

@@ -82,6 +82,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "回车：下一项，末项提交 · ctrl+s：提交 · esc：放弃",
     ),
     "form.number": ("{value!r} is no whole number", "{value!r} 不是整数"),
+    "form.large": (
+        "{value} is too large a number; the largest is {most}",
+        "{value} 过大；最大为 {most}",
+    ),
     "form.choice": ("{value!r} is none of {known}", "{value!r} 不在 {known} 之中"),
     "told.keys": ("esc closes, c copies", "esc 关闭，c 复制"),
     "token.secret": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 Item = Any
 """A message of the contract."""
 YES_NO = ("yes", "no")
+_WHOLE = re.compile(r"-?[0-9]+")
+_MOST = 2**31 - 1  # what the contract has room for
+_DIGITS = 20  # more are not worth reading as a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,15 @@ class Answers:
     def number(self, name: str, otherwise: int = 0) -> int:
         """A whole number."""
         shown = self.text(name)
-        if shown and not shown.lstrip("-").isdecimal():
+        if not shown:
+            return otherwise
+        if not _WHOLE.fullmatch(shown):
             self.wrong[name] = text("form.number", value=shown)
             return otherwise
-        return int(shown) if shown else otherwise
+        if len(shown) > _DIGITS or abs(int(shown)) > _MOST:
+            self.wrong[name] = text("form.large", value=shown, most=_MOST)
+            return otherwise
+        return int(shown)
 
     def flag(self, name: str) -> bool:
         """yes or no."""

@@ -138,7 +138,7 @@ class LogsPage(LogMoves):
         session = self.hai.session
         client = await session.client()
         chosen = human.ranks(ranks)
-        id = int(task) if task.isdecimal() else await client.tasks.resolve(task)
+        id = await client.tasks.resolve(task)
         pane = LogPane(Source(id, chosen))
         await self.query_one("#content").mount(pane)
         if not self.query_one(Prompt).display:  # never out of a line that is being typed

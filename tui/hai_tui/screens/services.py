@@ -14,7 +14,7 @@ class ServicesPage(ResourcePage):
 
     def __init__(self, task: str, *words: str) -> None:
         super().__init__(*words)
-        self._services = Services(task, int(task) if task.isdecimal() else 0)
+        self._services = Services(task)
 
     @cached_property
     def resource(self) -> Resource:

@@ -122,8 +122,8 @@ class SubmitPage(DraftFiles):
     # Where it begins.
 
     async def _begin(self, client: Client) -> TaskSpec | None:
-        if self._like.isdecimal():
-            return (await client.tasks.get(int(self._like))).spec
+        if self._like:
+            return (await client.tasks.get(await client.tasks.resolve(self._like))).spec
         found = await client.tasks.list(filter="user:me", page_size=1)
         return (await client.tasks.get(found.tasks[0].id)).spec if found.tasks else None
 

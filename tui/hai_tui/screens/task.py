@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
 from hai.client.errors import HaiError, NotFound
+from hai.client.ids import possible_id
 from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens import task_tables
@@ -48,7 +49,7 @@ class TaskPage(TaskPageBase):
     def __init__(self, ref: str, tab: str = "overview", *_: str) -> None:
         super().__init__()
         self._ref, self._tab = ref, tab if tab in TABS else "overview"
-        self._task_id = int(ref) if ref.isdigit() else 0
+        self._task_id = possible_id(ref)
         self._bell = asyncio.Event()
         self.seen = Seen()
 
