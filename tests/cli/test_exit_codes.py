@@ -90,6 +90,36 @@ def test_debug_shows_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" in capsys.readouterr().err
 
 
+_HUGE = "9" * 23
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        (f"status {_HUGE}", 3, f"there is no task {_HUGE}"),
+        (f"stop {_HUGE}", 3, f"there is no task {_HUGE}"),
+        (f"token revoke {_HUGE}", 2, f"a number is too large: {_HUGE}"),
+        (f"token revoke -- -{_HUGE}", 2, f"a number is too small: -{_HUGE}"),
+        (f"logs 1 --tail {_HUGE}", 2, "too large"),
+        (f"events 1 --after {_HUGE}", 2, "too large"),
+        (f"shell 1 -r {_HUGE}", 2, "too large"),
+        (f"audit -n {_HUGE}", 2, "too large"),
+        (f"container create zz --memory {_HUGE}", 2, "too large"),
+        (f"quota set ada {_HUGE}", 2, "too large"),
+        (f"dataset create big:1 /x --bytes {_HUGE}", 2, "too large"),
+        (f"exec ls -- -n {_HUGE}", 2, "too large"),
+        (f"exec ls -- -ls {_HUGE}", 2, "too large"),
+        ("logs 1 --since 99999999999999d", 2, "too long; the longest span is 20000d"),
+        ("message send hello --expires 9999999999999d", 2, "too long"),
+        (f"logs 1 --since {'9' * 400}d", 2, "too long"),
+    ],
+)
+def test_a_number_that_finds_no_room_is_told(hai: Any, line: str, code: int, told: str) -> None:
+    ended = hai.line(f"hai {line}")
+    assert told in ended.err
+    assert ended.code == code
+
+
 def test_stubs_older_than_the_checkout_ask_for_the_set_up(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -28,6 +28,7 @@ PRIORITIES = {
 
 _NAMES = {number: name for name, number in PRIORITIES.items()}
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_LONGEST_DAYS = 20_000  # in seconds still what the contract has room for
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
@@ -83,7 +84,10 @@ def seconds(value: str) -> float:
     if not value.strip() or match is None:
         raise click.BadParameter(f"{value!r} is not a span of time; write 90, 10m, 2h30m or 1d")
     sizes = zip(match.groups(), _UNITS.values(), strict=True)
-    return sum(float(count) * size for count, size in sizes if count)
+    total = sum(float(count) * size for count, size in sizes if count)
+    if total > _LONGEST_DAYS * _UNITS["d"]:
+        raise click.BadParameter(f"{value!r} is too long; the longest span is {_LONGEST_DAYS}d")
+    return total
 
 
 def moment(value: str, now: float) -> datetime:
