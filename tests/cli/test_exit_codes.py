@@ -112,6 +112,10 @@ _HUGE = "9" * 23
         ("logs 1 --since 99999999999999d", 2, "too long; the longest span is 20000d"),
         ("message send hello --expires 9999999999999d", 2, "too long"),
         (f"logs 1 --since {'9' * 400}d", 2, "too long"),
+        ("logs 1 -r 0-99999999999", 2, "'0-99999999999' is more than 10000 ranks"),
+        ("usage 1 -r 0-9999,10000", 2, "more than 10000 ranks"),
+        (f"usage 1 -r {_HUGE}", 2, "is no rank"),
+        ("logs 1 -r 2-1", 2, "'2-1' ends before it begins; write 1-2"),
     ],
 )
 def test_a_number_that_finds_no_room_is_told(hai: Any, line: str, code: int, told: str) -> None:

@@ -32,6 +32,10 @@ _LONGEST_DAYS = 20_000  # in seconds still what the contract has room for
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
+_RANKS = re.compile(r"(\d{1,9})(?:-(\d{1,12}))?")
+_MOST_RANKS = 10_000
+
+
 def priority_name(number: int) -> str:
     """HIGH for 30; a number that is no level stays a number."""
     return _NAMES.get(number, str(number))
@@ -153,8 +157,23 @@ def ranks(value: str) -> tuple[int, ...]:
         return ()
     found: set[int] = set()
     for part in value.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if match is None:
-            raise click.BadParameter(f"{part!r} is no rank; write all, 0, 0-3 or 0-3,7")
-        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+        found |= set(_range_of_ranks(part.strip()))
+        if len(found) > _MOST_RANKS:
+            raise click.BadParameter(_too_many(value))
     return tuple(sorted(found))
+
+
+def _range_of_ranks(part: str) -> range:
+    match = _RANKS.fullmatch(part)
+    if match is None:
+        raise click.BadParameter(f"{part!r} is no rank; write all, 0, 0-3 or 0-3,7")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise click.BadParameter(f"{part!r} ends before it begins; write {last}-{first}")
+    if last - first >= _MOST_RANKS:
+        raise click.BadParameter(_too_many(part))
+    return range(first, last + 1)
+
+
+def _too_many(value: str) -> str:
+    return f"{value!r} is more than {_MOST_RANKS} ranks; write all, or fewer"
