@@ -109,6 +109,10 @@ def test_remove_asks_and_download_brings_back(shell) -> None:
     assert Path("../copy/out/a.txt").read_text() == "a"
     assert shell("remove", name, "-f", "*.txt", "--dry-run")[1] == "out/a.txt\n"
     assert shell("remove", name, "-f", "../x", "-y")[0] == 2
+    for words in ((), ("-f", "*.txt")):  # without a terminal nobody answers
+        code, _, err = shell("remove", name, *words)
+        assert code == 2
+        assert "hint: say --yes" in err
     assert shell("remove", name, "-f", "*.txt", "-y")[0] == 0
     assert shell("pull")[0] == 0
     assert not Path("out/a.txt").exists()

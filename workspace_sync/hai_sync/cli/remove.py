@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,8 +57,12 @@ def _nothing(files: Sequence[str]) -> int:
 
 
 def _confirm(yes: bool, question: str) -> None:
-    if not yes:
-        click.confirm(question, abort=True, err=True)
+    """Ask a person; a script must have said --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Nobody is there to say so", hint="say --yes")
+    click.confirm(question, abort=True, err=True)
 
 
 async def _chosen(connection: Connection, name: str, files: Sequence[str]) -> list[str]:
