@@ -10,6 +10,7 @@ import click
 import pytest
 
 from hai.client.fake import FakeClient
+from hai_backend.services.filters import parse
 from hai_tui.cli.foreign import SAID_HERE
 from hai_tui.cli.main import ENTRIES, _root
 from hai_tui.cli.settings import Settings
@@ -73,3 +74,17 @@ def test_the_manual_leads_to_all_its_pages() -> None:
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
 def test_help_fits_a_terminal_of_80_columns(entry, hai) -> None:
     assert max(map(len, hai(entry.name, "--help").out.splitlines())) <= 80
+
+
+def _terms(text: str) -> str:
+    """What stands in the list of filter terms."""
+    found = re.search(r"state:running,suspended.*?id:1,2", text, re.DOTALL)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize("where", ["help", "manual"])
+def test_the_server_takes_every_term_of_a_filter_that_is_told(where: str) -> None:
+    listing = next(entry for entry in ENTRIES if entry.name == "list").load()
+    told = listing.help if where == "help" else (ROOT / "docs/cli.md").read_text("utf-8")
+    parse(_terms(told or ""), "ada", 1_800_000_000.0)
