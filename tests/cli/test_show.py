@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -72,6 +73,40 @@ def test_terminals_get_colours_unless_refused() -> None:
         plain_text = on_terminal(**{name: "1" if name == "NO_COLOR" else "dumb"})
         assert "\x1b[32m" not in plain_text
         assert "a[bold]b" in plain_text
+
+
+ASKED = """
+import asyncio, sys
+from hai.client.fake import FakeClient
+from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai_tui.cli.main import main
+
+fake = FakeClient(nodes=["n0"])
+for name in ("a", "b"):
+    spec = TaskSpec(version=2, name=name, spec=ProgramSpec(entrypoint="x.py"))
+    asyncio.run(fake.tasks.create(spec))
+sys.exit(main(sys.argv[1:], connect=lambda profile: fake))
+"""
+
+
+STREAMS = ("stdin", "stdout", "stderr")
+
+
+@pytest.mark.parametrize("line", ["stop a b", "container delete a"])
+def test_ctrl_c_at_a_question_ends_it_at_once(line: str) -> None:
+    reader, writer = pty.openpty()
+    command, streams = [sys.executable, "-c", ASKED, *line.split()], dict.fromkeys(STREAMS, writer)
+    with subprocess.Popen(command, **streams) as hai, os.fdopen(reader, "rb", 0) as terminal:
+        told = b""
+        while b"[y/N]" not in told:
+            told += terminal.read(4096)
+        hai.send_signal(signal.SIGINT)
+        try:
+            assert hai.wait(10) == 130
+        finally:
+            hai.kill()
+        assert b"interrupted" in terminal.read(4096)
+    os.close(writer)
 
 
 @pytest.mark.parametrize("columns", ["60", "20"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.client.errors import HaiError
+from hai_tui.cli.asking import confirmed
 from hai_tui.cli.failures import exit_code, tell
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -101,4 +102,4 @@ async def _agreed(client: Client, ids: dict[str, int], action: Action) -> bool:
     named = ", ".join(f"{t.id} {t.name} ({t.user})" for t in tasks)
     more = f" … ({len(ids)})" if len(ids) > _SHOWN else ""
     question = text("confirm", verb=text(f"verb.{action.verb}"), what=named + more)
-    return click.confirm(question, err=True)
+    return confirmed(question)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hai_tui.cli.asking import confirmed
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
@@ -38,4 +39,4 @@ def agreed(ids: Sequence[int]) -> bool:
 
     if not sys.stdin.isatty():
         raise click.UsageError("this removes files; say --yes, or --keep-files")
-    return click.confirm(text("container.confirm", ids=", ".join(map(str, ids))), err=True)
+    return confirmed(text("container.confirm", ids=", ".join(map(str, ids))))
