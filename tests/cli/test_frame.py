@@ -19,7 +19,7 @@ from hai.v1.dataset_pb2 import Dataset
 from hai.v1.image_pb2 import Image, Registry
 from hai.v1.port_pb2 import Port
 from hai.v1.storage_pb2 import MountRule
-from hai_tui.cli.main import ENTRIES, _root
+from hai_tui.cli.main import ENTRIES, _root, main
 from hai_tui.cli.texts import TEXTS, language, text
 
 
@@ -130,6 +130,28 @@ def completed(fake, words: list[str], incomplete: str) -> list[str]:
     settings = Settings(connect=lambda profile: fake, clock=lambda: 0.0)
     found = ShellComplete(_root(), {"obj": settings}, "hai", "_HAI_COMPLETE")
     return [c.value for c in found.get_completions(words, incomplete)]
+
+
+FILE_LINES = ["python", "python a.py", "bash", "exec", "run", "validate-schema a.yml"]
+
+
+@pytest.mark.parametrize("line", FILE_LINES)
+def test_the_shell_is_told_where_files_belong(line: str, fake, capsys, monkeypatch) -> None:
+    assert bash_told(line, "t", fake, capsys, monkeypatch) == ["file,t"]
+
+
+def test_names_with_blanks_stay_one_word_in_bash(fake, capsys, monkeypatch) -> None:
+    fake.world.tasks[1].name = "my $task"
+    assert bash_told("stop", "my", fake, capsys, monkeypatch) == [r"plain,my\\ \\$task"]
+
+
+def bash_told(line: str, incomplete: str, fake, capsys, monkeypatch) -> list[str]:
+    """What the script of `hai completion bash` reads."""
+    monkeypatch.setenv("_HAI_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"hai {line} {incomplete}")
+    monkeypatch.setenv("COMP_CWORD", str(1 + len(line.split())))
+    main([], connect=lambda profile: fake)
+    return capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize("verb", ["list", "set", "delete"])

@@ -39,6 +39,15 @@ async def _in_time(answer: Awaitable[Pairs]) -> Pairs:
     return await asyncio.wait_for(answer, _PATIENCE_SECONDS)
 
 
+def files(
+    ctx: click.Context, param: click.Parameter | None, incomplete: str
+) -> list[CompletionItem]:
+    """Files of this machine: the shell knows them best."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 def tasks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids of the newest tasks; names once a letter is typed."""
 

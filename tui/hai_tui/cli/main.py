@@ -178,8 +178,11 @@ def _run(arguments: list[str], settings: Settings) -> int:
     """Like click's own main, which would hide errors, broken pipes and Ctrl-C from us."""
     root = _root()
     if instruction := os.environ.get(_COMPLETE):
-        from click.shell_completion import shell_complete
+        from click.shell_completion import add_completion_class, shell_complete
 
+        from hai_tui.cli.bash_words import EscapingBash
+
+        add_completion_class(EscapingBash)
         return shell_complete(root, {"obj": settings}, "hai", _COMPLETE, instruction)
     try:
         with root.make_context("hai", arguments, obj=settings) as context:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.complete import files
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.submit import submit_options
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _MODES = {"--": "submit", "++": "simulate"}
 _SIMULATED = {"suspend_seconds", "life_state", "env", "env_file"}
@@ -57,6 +61,13 @@ class ProgramCommand(HaiCommand):
         call, options = take_apart(args)
         ctx.meta[_KEY] = call
         return super().parse_args(ctx, options)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Before the separator files, for the program; behind it options of hai."""
+        call: Call | None = ctx.meta.get(_KEY)
+        if incomplete.startswith("-") or (call is not None and call.mode != "local"):
+            return super().shell_complete(ctx, incomplete)
+        return files(ctx, None, incomplete)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """How it is written."""

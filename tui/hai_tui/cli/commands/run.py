@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.complete import files as complete_files
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note
 from hai_tui.cli.submit import override, submit, submit_options
@@ -18,7 +19,9 @@ from hai_tui.cli.texts import text
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec
 
-_FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True)
+_FILES = click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, shell_complete=complete_files
+)
 
 _RUN_HELP = """Submit tasks that are written in yaml (schema version 2); - reads standard input.
 
@@ -63,7 +66,7 @@ def _settle(spec: TaskSpec) -> None:
 
 
 @click.command("validate-schema", cls=HaiCommand, help=_VALIDATE_HELP)
-@click.argument("files", metavar="FILE...", nargs=-1)
+@click.argument("files", metavar="FILE...", nargs=-1, shell_complete=complete_files)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema instead.")
 @click.pass_obj
 def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) -> int:
