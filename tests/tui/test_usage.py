@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hai.client.errors import NotFound
 from hai.client.fake import FakeClient
 from hai.client.profile import Profile
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
@@ -9,6 +10,7 @@ from hai_tui import usage_text
 from hai_tui.demo import demo, training
 from hai_tui.spark import mean, most, spark, spread
 from hai_tui.theme import TONES
+from hai_tui.widgets.usage_view import UsageView
 
 PLAIN = dict.fromkeys(TONES, "")
 
@@ -88,3 +90,25 @@ async def test_what_was_done_is_a_list(server, drive, client) -> None:
     await client.nodes.cordon("node1", "fan")
     async with drive(server.profile, size=(120, 30), start="audit") as tui:
         await tui.shows("CordonNode", "admin", "1 in all")
+
+
+async def test_what_can_not_be_shown_is_told_once_and_not_over_other_pages(
+    server, drive, monkeypatch
+) -> None:
+    monkeypatch.setattr("hai_tui.widgets.usage_view._REFRESH_SECONDS", 0.05)
+    async with drive(server.profile, start="usage") as tui:
+        await tui.shows("● live")
+        view, told, asked = tui.app.screen.query_one(UsageView), [], []
+
+        async def ask(points: int) -> None:
+            asked.append(points)
+            raise NotFound("there is no group 'nosuch'")
+
+        view._failed, view._ask = told.append, ask
+        await tui.until(lambda: len(asked) > 3)
+        assert len(told) == 1
+        tui.app.goto("quotas")
+        await tui.shows("› quotas", " in all")
+        before = len(asked)
+        await tui.pilot.pause(0.3)
+        assert (len(asked), len(told)) == (before, 1)

@@ -38,11 +38,12 @@ class UsageView(VerticalScroll):
         super().__init__(self._words, id=id)
         self._ask, self._draw, self._failed = ask, draw, failed
         self._answer: Any = None
+        self._told = ""  # why the last question failed
         self._timer: Timer | None = None
 
     def on_mount(self) -> None:
         """The timer runs while this is seen."""
-        self._timer = self.set_interval(_REFRESH_SECONDS, self.look, pause=not self.display)
+        self._timer = self.set_interval(_REFRESH_SECONDS, self.look_again, pause=not self.display)
 
     def on_show(self) -> None:
         """Ask now, then again and again."""
@@ -64,6 +65,16 @@ class UsageView(VerticalScroll):
         if self.display and self._answer is None:
             self.look()
 
+    @property
+    def _on_top(self) -> bool:
+        """Not Textual's is_current, which counts the page right below, too."""
+        return self.app.screen is self.screen
+
+    def look_again(self) -> None:
+        """Ask, unless another page lies over this one."""
+        if self._on_top:
+            self.look()
+
     def look(self) -> None:
         """Ask now."""
         self.run_worker(self._look(), exclusive=True, group="usage")
@@ -74,10 +85,18 @@ class UsageView(VerticalScroll):
         try:
             self._answer = await self._ask(min(_MOST_POINTS, max(20, 2 * self._width())))
         except HaiError as error:
-            self._failed(error)
-            if self._answer is None and self.is_mounted:
-                self._words.update(error.message)
+            self._tell(error)
+        else:
+            self._told = ""
         self._redraw()
+
+    def _tell(self, error: HaiError) -> None:
+        """Once, however often it is asked, and to nobody who looks at another page."""
+        if self._on_top and error.message != self._told:
+            self._told = error.message
+            self._failed(error)
+        if self._answer is None and self.is_mounted:
+            self._words.update(error.message)
 
     def _width(self) -> int:
         return max(10, self.content_size.width - 1)
