@@ -61,6 +61,7 @@ def specification(environment: Environment) -> KernelSpec:
         argv=[*run, "python", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         display_name=name,
         language="python",
+        resource_dir=str(RESOURCES),
         env={"HAIENV_HOME": str(environment.root)},
         metadata={"debugger": True, "haienv": str(environment)},
     )

@@ -43,11 +43,13 @@ def manager(root: Path) -> KernelSpecManager:
 
 def test_each_environment_is_a_kernel_started_by_arguments(tmp_path: Path) -> None:
     make(tmp_path, "Alice", "Torch", kernel=True)
-    specs = manager(tmp_path).get_all_specs()
+    kernels = manager(tmp_path)
+    specs = kernels.get_all_specs()
     spec = specs["haienv-alice-torch"]["spec"]
     assert spec["display_name"] == "Torch[Alice] (Python 3.11.9)"
     assert spec["argv"][:6] == [sys.executable, "-m", "haienv", "run", "Torch[Alice]", "--"]
     assert spec["env"] == {"HAIENV_HOME": str(tmp_path)}
+    assert Path(kernels.get_kernel_spec("haienv-alice-torch").resource_dir, "logo-svg.svg").exists()
     assert "python3" in specs
 
 
