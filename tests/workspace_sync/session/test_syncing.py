@@ -379,3 +379,14 @@ async def test_a_link_that_a_program_set_anew_is_a_conflict_and_not_lost(laptop)
     report = await laptop.push()
     assert report.refused is Refused.CONFLICTS
     assert os.readlink(theirs) == "b"
+
+
+async def test_nothing_is_left_of_what_arrived(laptop) -> None:
+    """A directory of it tells a quick push, which would step aside for ever, that a sync was interrupted."""
+    (laptop.cluster / "a").write_bytes(DATA)
+    (laptop.cluster / "b").write_text("small")
+    own = laptop.session.place.own
+    (own / "tmp").mkdir()
+    (own / "tmp" / f"{'0' * 64}.part").write_text("of a broken download")
+    assert (await laptop.pull()).in_sync
+    assert not (own / "tmp").exists()

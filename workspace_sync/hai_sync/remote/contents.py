@@ -38,6 +38,9 @@ def unpacked(data: bytes, sizes: Sequence[int], compressed: bool) -> bytes:
         raise BadPeer(f"the server sent a message of {total} bytes; {MESSAGE_BYTES} is the most")
     if compressed:
         try:
+            told = zstandard.frame_content_size(data)  # believed by the library, whatever we allow
+            if told > total:
+                raise BadPeer(f"the server sent {told} bytes compressed where it said {total}")
             data = zstandard.ZstdDecompressor().decompress(data, max_output_size=total + 1)
         except zstandard.ZstdError as error:
             raise BadPeer(f"the server sent data that cannot be decompressed: {error}") from error

@@ -9,6 +9,7 @@ import errno
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,18 +58,20 @@ class Arrival:
             await fetch(remote, download, progress)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                self._make_room()
+                self._clear()
             raise HaiError(
                 f"cannot store what arrives in {self.folder}: {error.strerror}",
                 reason="DISK",
                 hint="nothing was changed; make room and do it again",
             ) from error
 
-    def _make_room(self) -> None:
+    def _clear(self) -> None:
         """But for versions on their way to the kept ones: an attempt before this may have left some."""
         for item in self.folder.iterdir():
             if not item.name.startswith(HELD):
                 item.unlink(missing_ok=True)
+        with suppress(OSError):  # something is held
+            self.folder.rmdir()
 
     def _take_local_copies(self) -> dict[str, Entry]:
         """What must come from the server after all."""
@@ -117,7 +120,10 @@ class Arrival:
         kept = Kept(self.place.state / "kept")
         versions = Versions(self.seen, kept, self.folder, self.fault)
         work = Transition(Folders(self.place.root), versions, self._staged)
-        return work.apply(self.changes)
+        result = work.apply(self.changes)
+        if not result.problems:
+            self._clear()  # what is here tells a quick push that a sync was interrupted
+        return result
 
     def _staged(self, change: Change) -> str | None:
         """The content of one file; the last one that needs it gets the original."""
