@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.v1.task_pb2 import TASK_OUTCOME_FAILED
+from hai.v1.task_pb2 import TASK_OUTCOME_FAILED, TASK_OUTCOME_SUCCEEDED
 
 GOOD = """
 version: 2
@@ -127,6 +128,26 @@ def test_follow_prints_the_log_and_exits_as_the_task(files: Path, hai, fake) -> 
     assert done.out == "submitted task 4 (a)\nhello\n"
     assert done.code == 9
     assert "FAILED" in done.err
+
+
+def test_who_follows_a_task_that_does_not_start_hears_why(
+    files: Path, hai, fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hai_tui.cli.follow._QUIET_SECONDS", 0)
+
+    async def late(id: int, **options: object):
+        fake.world.tasks[id].waiting.message = "needs 2 nodes; 0 are free"
+        for _ in range(20):
+            await asyncio.sleep(0)
+        fake.start(id, ["n1"])
+        fake.finish(id, TASK_OUTCOME_SUCCEEDED)
+        return
+        yield
+
+    fake.logs.tail = late
+    done = hai("run", "a.yaml", "-f")
+    assert "task 4 waits: needs 2 nodes; 0 are free (hai why 4)\n" in done.err
+    assert done.code == 0
 
 
 def test_ctrl_c_while_following_leaves_the_task(hai, fake) -> None:

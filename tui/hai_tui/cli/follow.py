@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from hai.client.errors import HaiError
 from hai_tui.cli.session import call, told_when_lost
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
 
 
+_QUIET_SECONDS = 2.0
 _CLEAR, _RESET = "\x1b[K", "\x1b[m"
 """Before each line on a terminal: what a longer progress bar may have left there."""
 
@@ -50,7 +54,11 @@ def follow(settings: Settings, id: int, lines: Lines) -> int:
     """Print until the task ends; the task's exit code. Ctrl-C leaves the task running."""
 
     async def work(client: Client) -> int:
-        await print_lines(client, id, lines, follow=True, lost=told_when_lost(settings))
+        telling = asyncio.create_task(_tell_why_it_waits(client, id, settings))
+        try:
+            await print_lines(client, id, lines, follow=True, lost=told_when_lost(settings))
+        finally:
+            telling.cancel()
         task = await client.tasks.get(id)
         note(settings, text("follow.end", id=id, status=status(task)))
         return task_exit_code(task)
@@ -60,6 +68,15 @@ def follow(settings: Settings, id: int, lines: Lines) -> int:
     except KeyboardInterrupt:
         click.echo(text("follow.left", id=id), err=True)
         return 130
+
+
+async def _tell_why_it_waits(client: Client, id: int, settings: Settings) -> None:
+    """Once: a task that does not start prints nothing, which looks like a program that hangs."""
+    await asyncio.sleep(_QUIET_SECONDS)
+    with suppress(HaiError):  # the lines tell of a server that is away
+        task = await client.tasks.get(id)
+        if task.HasField("waiting"):
+            note(settings, text("follow.waits", id=id, why=task.waiting.message))
 
 
 async def print_lines(

@@ -140,6 +140,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "已停止跟随；任务 {id} 仍在运行（hai logs {id} -f，hai stop {id}）",
     ),
     "follow.end": ("task {id} ended: {status}", "任务 {id} 已结束：{status}"),
+    "follow.waits": (
+        "task {id} waits: {why} (hai why {id})",
+        "任务 {id} 在等待：{why}（hai why {id}）",
+    ),
     "follow.lost": (
         "{error}; going on once it answers (Ctrl-C leaves)",
         "{error}；恢复后继续（Ctrl-C 退出）",
