@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,3 +45,36 @@ def test_certificates_lie_below_the_home(tmp_path: Path) -> None:
     read = config.load(tmp_path, {"tls_cert": "a.pem", "tls_key": "/b.pem"}, {})
     assert (read.tls_cert, read.tls_key, read.tls_ca) == (str(tmp_path / "a.pem"), "/b.pem", "")
     assert read.authority == read.tls_cert
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        pytest.param({"nodes": -3}, "nodes", id="fewer than no nodes"),
+        pytest.param({"resync_seconds": 0}, "resync_seconds", id="without pause"),
+        pytest.param({"resync_seconds": -5.0}, "resync_seconds", id="less than no pause"),
+        pytest.param({"build_within": math.nan}, "build_within", id="not a number"),
+        pytest.param({"build_within": -1}, "build_within", id="before it begins"),
+        pytest.param({"log_bytes_per_rank": 60_000}, "log_bytes_per_rank", id="less than a chunk"),
+        pytest.param({"default_quota": -7}, "default_quota", id="below unlimited"),
+        pytest.param({"metrics_port": 99_999}, "metrics_port", id="no port"),
+        pytest.param({"listen": "127.0.0.1"}, "listen", id="an address without a port"),
+        pytest.param({"listen": "127.0.0.1:99999"}, "listen", id="an address with no port"),
+        pytest.param({"http_listen": "127.0.0.1:abc"}, "http_listen", id="a port in letters"),
+        pytest.param({"lifetimes": {"banana": 3}}, "lifetimes.banana", id="no kind of container"),
+        pytest.param({"node_ports_from": 40_000}, "node_ports_from", id="order"),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_at_the_start(
+    tmp_path: Path, settings: dict[str, Any], key: str
+) -> None:
+    with pytest.raises(Invalid) as told:
+        config.load(tmp_path, settings, {})
+    assert [violation.field for violation in told.value.violations] == [key]
+
+
+@pytest.mark.parametrize(
+    "listen", ["127.0.0.1:0", "[::1]:7450", "hai.example.org:443", "0.0.0.0:1"]
+)
+def test_addresses(tmp_path: Path, listen: str) -> None:
+    assert config.load(tmp_path, {"listen": listen, "http_listen": ""}, {}).listen == listen

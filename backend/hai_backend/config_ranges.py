@@ -1,0 +1,57 @@
+"""What values of settings may be. With a wrong one a server would fail much later, in words that name no setting."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hai_backend.domain.errors import Violation
+
+_ANY = math.inf
+_PORT = (0, 65_535)
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "nodes": (0, 10_000),
+    "gpus_per_node": (0, 1024),
+    "default_quota": (-1, _ANY),
+    "resync_seconds": (0.1, 3600),
+    "log_bytes_per_rank": (1 << 20, _ANY),  # some chunks of an agent
+    "metrics_port": _PORT,
+    "node_ports_from": _PORT,
+    "node_ports_to": _PORT,
+    "environment_copies_bytes": (0, _ANY),
+    "workspace_bytes": (0, _ANY),
+    "workspace_days": (0, _ANY),
+    "containers_per_user": (0, _ANY),
+    "build_within": (0, 86_400),
+}
+_ADDRESSES = ("listen", "http_listen")
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:\s]+):([0-9]{1,5})")
+_CONTAINERS = ("shared", "dedicated", "spot")
+
+
+def violations(settings: Any) -> Iterator[Violation]:
+    """Of settings whose types are right."""
+    for key, (least, most) in _RANGES.items():
+        value = getattr(settings, key)
+        if not least <= value <= most:
+            top = f" to {most:g}" if most < _ANY else " or more"
+            yield Violation(key, f"must be {least:g}{top}, not {value!r}")
+    for key in _ADDRESSES:
+        value = getattr(settings, key)
+        if value and not _is_address(value):
+            yield Violation(key, f"must be HOST:PORT, not {value!r}")
+    for kind in settings.lifetimes:
+        if kind not in _CONTAINERS:
+            known = ", ".join(_CONTAINERS)
+            yield Violation(f"lifetimes.{kind}", f"is no kind of dev container: {known}")
+    if settings.node_ports_from > settings.node_ports_to:
+        yield Violation(
+            "node_ports_from", f"is larger than node_ports_to, {settings.node_ports_to}"
+        )
+
+
+def _is_address(value: str) -> bool:
+    found = _ADDRESS.fullmatch(value)
+    return found is not None and int(found[2]) <= _PORT[1]
