@@ -103,3 +103,4 @@ def test_copies_are_named_after_their_content_and_stay_short() -> None:
     assert copy_name("d/a.py", FILE, lambda p: False) == "d/a.conflict-31313131.py"
     assert copy_name(".bashrc", FILE, lambda p: False) == ".bashrc.conflict-31313131"
     assert len(copy_name("文" * 85, FILE, lambda p: False).encode()) <= 255
+    assert len(copy_name("x." + "a" * 240, FILE, lambda p: False).encode()) <= 255

@@ -390,3 +390,17 @@ async def test_nothing_is_left_of_what_arrived(laptop) -> None:
     (own / "tmp" / f"{'0' * 64}.part").write_text("of a broken download")
     assert (await laptop.pull()).in_sync
     assert not (own / "tmp").exists()
+
+
+async def test_a_push_that_keeps_both_copies_ours_once(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "theirs")
+    await one.push()
+    two.write("a", "ours")
+    for _ in range(3):
+        await two.sync(Mode.PUSH, Policy.KEEP_BOTH)
+    assert sorted(two.there().values()) == [b"ours", b"theirs"]
+    two.write("a", "ours, later")
+    for _ in range(2):
+        await two.sync(Mode.PUSH, Policy.KEEP_BOTH)
+    assert sorted(two.there().values()) == [b"ours", b"ours, later", b"theirs"]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from hai_sync.core.entry import Entry, Kind, Tree, parent
 
 NAME_BYTES = 255
+_SUFFIX = 32  # characters; what is longer behind the last dot is part of the name
 PATH_BYTES = 3000  # the server's root comes before it
 PARTS = 100
 OWN = ".hfai"
@@ -112,7 +113,7 @@ def copy_name(path: str, entry: Entry, taken: Callable[[str], bool]) -> str:
     """A conflict copy's name: beside the original, the same for the same content."""
     folder, name = parent(path), path.rpartition("/")[2]
     stem, dot, suffix = name.rpartition(".")
-    if not stem:
+    if not stem or len(suffix) > _SUFFIX:
         stem, dot, suffix = name, "", ""
     mark = f".conflict-{entry.digest.hex()[:8] or entry.kind.name.lower()}"
     keep = NAME_BYTES - len((mark + dot + suffix).encode()) - 4

@@ -223,10 +223,18 @@ class _Work:
         elif path not in self.local:
             self.take_remote(path)
         elif self.rules.mode is Mode.PUSH:
-            self.copy_ours(path)
+            if not self.is_copied(path):
+                self.copy_ours(path)
         elif not self.troubled(path):  # else ours would be copied again by each sync
             self.copy_ours(path)
             self.take_over_local(path)
+
+    def is_copied(self, path: str) -> bool:
+        """Whether a push before this one has brought ours there: theirs takes its name here only when it is pulled."""
+        ours = self.local[path]
+        copy = self.remote.get(copy_name(path, ours, lambda name: False))
+        what = ours.kind, ours.digest, ours.target
+        return copy is not None and what == (copy.kind, copy.digest, copy.target)
 
     def copy_ours(self, path: str) -> None:
         copy = copy_name(path, self.local[path], self.is_taken)
