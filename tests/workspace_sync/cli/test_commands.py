@@ -153,7 +153,8 @@ def test_a_download_of_what_is_here_changes_nothing(shell, cluster) -> None:
     assert shell("download", "*")[:2] == (0, "1 files, 4 B\n")
     before = Path("train.py").stat()
     assert shell("download", "*")[0] == 0
-    assert Path("train.py").stat() == before
+    after = Path("train.py").stat()
+    assert (after.st_ino, after.st_ctime_ns) == (before.st_ino, before.st_ctime_ns)
 
 
 def test_outside_the_workspace_only_files_make_room_for_files(shell, cluster) -> None:
@@ -230,6 +231,43 @@ def test_conflicts_are_listed_and_resolved(shell, tmp_path: Path, monkeypatch) -
     assert shell("resolve", "a", "--keep", "both")[0] == 0
     assert len(list(Path().glob("a*"))) == 2
     assert shell("resolve") == (0, "", "")
+
+
+def test_a_conflict_is_named_from_where_one_stands(shell, monkeypatch) -> None:
+    Path("d").mkdir()
+    for path in ("c", "d/c"):
+        Path(path).write_text("base")
+    shell("push")
+    known = last(shell("list", "--json")[1])["workspaces"]
+    cluster = next(Path(each["remote"]) for each in known if each["local"])
+    for path in ("c", "d/c"):
+        Path(path).write_text("ours")
+        (cluster / path).write_text("theirs")
+    code, _, err = shell("resolve", "typo", "--keep", "local")
+    assert (code, "no conflict at 'typo'" in err) == (3, True)
+    monkeypatch.chdir("d")
+    assert shell("resolve", "c", "--keep", "local")[0] == 0
+    assert ((cluster / "d/c").read_text(), (cluster / "c").read_text()) == ("ours", "theirs")
+    code, _, err = shell("resolve", "../../x", "--keep", "local")
+    assert (code, "is not in the workspace" in err) == (2, True)
+
+
+def test_a_difference_of_one_path(shell, monkeypatch) -> None:
+    Path("d").mkdir()
+    Path("d/large").write_bytes(b"x" * (2 << 20))
+    Path("link").symlink_to("a")
+    shell("push")
+    assert shell("diff", "d/large")[:2] == (0, "")
+    Path("d/large").write_bytes(b"y" * (2 << 20))
+    monkeypatch.chdir("d")
+    code, out, _ = shell("diff", "large")
+    assert (code, "differ; they are too large to be shown" in out) == (1, True)
+    Path("../link").unlink()
+    Path("../link").symlink_to("b")
+    assert shell("diff", "../link")[1].splitlines()[-2:] == ["-a", "+b"]
+    code, _, err = shell("diff", "nothing")
+    assert (code, "nothing that is synced is called 'd/nothing'" in err) == (3, True)
+    assert not (find().own / "tmp").exists()
 
 
 def test_check_ignore_names_the_rule(shell) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
-from hai_sync.cli.opening import with_session
+from hai.client.errors import NotFound
+from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common, filter_of, filters, note_unused
 from hai_sync.cli.sizes import size_of
 from hai_sync.cli.telling import change_facts, event
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
+from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.remote.fetching import Download, fetch
 from hai_sync.session.session import Session
@@ -39,7 +43,7 @@ def diff(path: str, stat: bool, no_checksum: bool, **options: Any) -> int:
 
     async def work(session: Session) -> tuple[Report, str]:
         report = await session.sync(wish)
-        return report, await _text(session, report, path) if path else ""
+        return report, await _text(session, report, relative(session.place, path)) if path else ""
 
     report, text = with_session(options["profile"], work)
     if path:
@@ -77,22 +81,36 @@ def _stat(changes: list[Change]) -> str:
 
 
 async def _text(session: Session, report: Report, path: str) -> str:
-    """A unified difference of one small file: the cluster's version first."""
-    entry = report.remote.get(path)
-    old = b""
-    if entry is not None and entry.size <= _TEXT_BYTES:
-        folder = session.place.own / "tmp"
-        download = Download(report.revision, {path: entry}, folder)
-        await fetch(session.remote, download, lambda files, size: None)
-        old = await asyncio.to_thread(download.place(entry.digest).read_bytes)
-        await asyncio.to_thread(download.place(entry.digest).unlink)
-    here = session.place.root / path
-    new = await asyncio.to_thread(_read, here)
+    """A unified difference of one file: the cluster's version first. Raises NotFound."""
+    entry, ours = report.remote.get(path), report.local.get(path)
+    if entry is None and ours is None:
+        raise NotFound(
+            f"nothing that is synced is called {path!r}, neither here nor on the cluster"
+        )
+    if all(change.path != path for change in _differences(report)):
+        return ""
+    sizes = [each.size for each in (entry, ours) if each is not None]
+    if max(sizes, default=0) > _TEXT_BYTES:
+        return f"cluster/{path} and local/{path} differ; they are too large to be shown by lines\n"
+    old = await _fetched(session, report.revision, path, entry) if entry is not None else b""
+    new = await asyncio.to_thread(_read, session.place.root / path)
     lines = difflib.unified_diff(_lines(old), _lines(new), f"cluster/{path}", f"local/{path}")
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
+async def _fetched(session: Session, revision: int, path: str, entry: Entry) -> bytes:
+    """Nothing of it stays."""
+    if entry.kind is not Kind.FILE:
+        return entry.target.encode()
+    with TemporaryDirectory() as folder:
+        download = Download(revision, {path: entry}, Path(folder))
+        await fetch(session.remote, download, lambda files, size: None)
+        return await asyncio.to_thread(download.place(entry.digest).read_bytes)
+
+
 def _read(path: Path) -> bytes:
+    if path.is_symlink():
+        return os.fsencode(os.readlink(path))
     return path.read_bytes() if path.is_file() else b""
 
 

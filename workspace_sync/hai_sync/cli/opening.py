@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
-from pathlib import Path
 from typing import TypeVar
 
 from hai.client.connection import Connection, on_loopback
+from hai.client.errors import UsageError
 from hai.client.profile import Profile, config_path, load, names
 from hai_sync.index import Index
 from hai_sync.place import Place, find
@@ -98,5 +99,9 @@ def with_connection(profile: str | None, work: Callable[[Connection], Awaitable[
 
 
 def relative(place: Place, path: str) -> str:
-    """A path of the command line, as it is called in the workspace."""
-    return str(Path(path).absolute().relative_to(place.root)) if path != "." else ""
+    """A path of the command line, as it is called in the workspace. Raises UsageError for one outside of it."""
+    root = os.path.realpath(place.root)
+    found = os.path.relpath(os.path.join(os.path.realpath(os.curdir), path), root)
+    if found == os.pardir or found.startswith(os.pardir + os.sep):
+        raise UsageError(f"{path!r} is not in the workspace {root}")
+    return "" if found == os.curdir else found

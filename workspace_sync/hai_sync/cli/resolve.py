@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from hai_sync.cli.opening import with_session
+from hai.client.errors import NotFound
+from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.telling import conflict_facts, conflict_line, event, tell_report
-from hai_sync.core.rules import Mode, Policy, Rules
+from hai_sync.core.entry import below
+from hai_sync.core.rules import Conflict, Mode, Policy, Rules
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 
@@ -39,10 +42,12 @@ def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **option
         return _list(options["profile"], as_json)
     if bool(paths) == everything:
         raise click.UsageError("name the paths, or say --all")
-    wish = _wish(paths, _POLICIES[keep])
+    policy = _POLICIES[keep]
 
     async def work(session: Session) -> Report:
-        return await session.sync(wish)
+        chosen = tuple(relative(session.place, path) for path in paths)
+        _require_conflicts(await _found(session), chosen)
+        return await session.sync(_wish(chosen, policy))
 
     return tell_report(with_session(options["profile"], work), as_json, quiet=False)
 
@@ -50,16 +55,25 @@ def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **option
 def _wish(paths: tuple[str, ...], policy: Policy) -> Wish:
     if not paths:
         return Wish(Rules(Mode.SYNC, policy), purpose="resolve")
-    per_path = tuple((path.rstrip("/"), policy) for path in paths)
+    per_path = tuple((path, policy) for path in paths)
     rules = Rules(Mode.SYNC, per_path=per_path)
     return Wish(rules, paths=tuple(path for path, _ in per_path), purpose="resolve")
 
 
-def _list(profile: str | None, as_json: bool) -> int:
-    async def work(session: Session) -> Report:
-        return await session.sync(Wish(Rules(Mode.SYNC), dry_run=True, purpose="resolve"))
+async def _found(session: Session) -> Sequence[Conflict]:
+    wish = Wish(Rules(Mode.SYNC), dry_run=True, purpose="resolve")
+    return (await session.sync(wish)).outcome.conflicts
 
-    conflicts = with_session(profile, work).outcome.conflicts
+
+def _require_conflicts(known: Sequence[Conflict], paths: Sequence[str]) -> None:
+    """Raise NotFound for a path at which and below which nothing is to be settled: it is mistyped."""
+    for path in paths:
+        if not any(below(conflict.path, path) for conflict in known):
+            raise NotFound(f"no conflict at {path!r}", hint="`haiworkspace resolve` lists them")
+
+
+def _list(profile: str | None, as_json: bool) -> int:
+    conflicts = with_session(profile, _found)
     if as_json:
         event("conflicts", conflicts=[conflict_facts(conflict) for conflict in conflicts])
     for conflict in conflicts if not as_json else ():
