@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -92,6 +93,15 @@ sys.exit(main(sys.argv[1:], connect=lambda profile: fake))
 STREAMS = ("stdin", "stdout", "stderr")
 
 
+def until_it_reads(pid: int) -> None:
+    """It sleeps for a while: a signal between the question and the reading of its answer would be heard after that."""
+    looks = 0
+    while looks < 10:
+        time.sleep(0.01)
+        sleeps = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+        looks = looks + 1 if sleeps else 0
+
+
 @pytest.mark.parametrize("line", ["stop a b", "container delete a"])
 def test_ctrl_c_at_a_question_ends_it_at_once(line: str) -> None:
     reader, writer = pty.openpty()
@@ -100,6 +110,7 @@ def test_ctrl_c_at_a_question_ends_it_at_once(line: str) -> None:
         told = b""
         while b"[y/N]" not in told:
             told += terminal.read(4096)
+        until_it_reads(hai.pid)
         hai.send_signal(signal.SIGINT)
         try:
             assert hai.wait(10) == 130

@@ -173,6 +173,7 @@ async def test_a_push_goes_to_the_platform_of_this_server_not_to_the_current_pro
 ) -> None:
     (tmp_path / "config.toml").write_text('current = "x"\n[profiles.x]\nserver = "127.0.0.1:1"\n')
     monkeypatch.setenv("HAI_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     await asyncio.to_thread(_workspace_at, tmp_path)
     with pytest.raises(Conflict, match=r"127\.0\.0\.1:2"):
         await run(tmp_path, "push", Profile("y", "127.0.0.1:2", "secret"))

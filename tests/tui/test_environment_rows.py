@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hai.v1 import environment_pb2 as pb
-from hai_tui.resources.data import ENVIRONMENTS
+from hai_tui.resources.environments import ENVIRONMENTS
 
 
 def test_owner_group_parent_python_lock_and_state() -> None:
