@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from hai_backend import config_ranges
+from hai_backend.domain import setting_ranges
 from hai_backend.domain.errors import Invalid, Violation
 
 _CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
@@ -123,7 +123,7 @@ def load(home: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -
         raise Invalid(tuple(violations), reason="BAD_SETTINGS")
     certificates = {key: str(home / wanted[key]) for key in _CERTIFICATES if wanted.get(key)}
     settings = replace(Settings(home=home), **{**wanted, **certificates})
-    if violations := list(config_ranges.violations(settings)):
+    if violations := list(setting_ranges.violations(settings)):
         raise Invalid(tuple(violations), reason="BAD_SETTINGS")
     return settings
 
