@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hai_backend.domain.errors import Denied
 from hai_backend.domain.right import Right
+from hai_backend.domain.spec import TaskSpec, TaskType
 from hai_backend.domain.task import Task
 from hai_backend.domain.user import Role, TokenScope, User
 
@@ -122,9 +123,9 @@ def require_reach(identity: Identity, owner: str, what: str) -> None:
         )
 
 
-def require_oneself(identity: Identity, what: str) -> None:
-    """Raise Denied when somebody acts as the user: in `what` lie tokens of the user that know of no holder."""
-    if identity.holder:
+def require_oneself(identity: Identity, spec: TaskSpec, what: str) -> None:
+    """Raise Denied when somebody acts as the user in a dev container: a token of the user lies there, of no holder."""
+    if identity.holder and spec.task_type is TaskType.JUPYTER:
         raise Denied(f"{what} is for {identity.name} alone, not for {identity.actor}")
 
 

@@ -59,8 +59,7 @@ class ContainerService(ContainerServiceServicer):
     ) -> pb.OpenContainerResponse:
         identity = caller.current()
         task = await self._r.access.visible(identity, request.id)
-        if task.spec.task_type is TaskType.JUPYTER:
-            require_oneself(identity, f"dev container {task.id}")
+        require_oneself(identity, task.spec, f"dev container {task.id}")
         if task.state is TaskState.FINISHED:
             raise Conflict(
                 f"task {task.id} is finished; nothing of it can be opened", reason="TASK_FINISHED"

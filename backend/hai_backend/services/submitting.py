@@ -129,8 +129,7 @@ class Submitting:
             )
             raise Invalid((violation,))
         spec = validate(request.spec, self._context(identity.name, identity.has_right))
-        if spec.task_type is TaskType.JUPYTER:
-            require_oneself(identity, "a dev container")
+        require_oneself(identity, spec, "a dev container")
         return spec
 
     async def _name_is_free(self, user: str, name: str) -> None:

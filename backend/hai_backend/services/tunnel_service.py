@@ -13,7 +13,6 @@ from hai.v1.tunnel_service_pb2_grpc import TunnelServiceServicer
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_oneself
 from hai_backend.domain.errors import Conflict, Invalid, NotFound, Violation
-from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import RankKey
 from hai_backend.loops.clock import Clock
@@ -69,8 +68,7 @@ class TunnelService(TunnelServiceServicer):
 
     async def _allowed(self, identity: Identity, opening: pb.TunnelOpening) -> RankKey:
         task = await self._r.access.steerable(identity, opening.task_id)
-        if task.spec.task_type is TaskType.JUPYTER:
-            require_oneself(identity, f"dev container {task.id}")
+        require_oneself(identity, task.spec, f"dev container {task.id}")
         return running_rank(task, opening.rank)
 
     async def _note_opened(self, identity: Identity, task_id: int, what: str) -> None:

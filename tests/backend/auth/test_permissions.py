@@ -9,12 +9,14 @@ import pytest
 from hai_backend.auth.permissions import (
     Identity,
     lost,
+    require_oneself,
     require_reach,
     require_self_or_admin,
     require_steering,
     sees,
 )
 from hai_backend.domain.errors import Denied
+from hai_backend.domain.spec import TaskType
 from hai_backend.domain.user import Role, TokenScope, User
 from hai_backend.testing import a_task
 
@@ -52,6 +54,14 @@ def test_a_token_for_ones_own_things_changes_no_others() -> None:
     require_reach(CAREFUL, "olga", "workspace w")
     with pytest.raises(Denied, match="workspace w belongs to ada; a token of scope SUBMIT"):
         require_reach(CAREFUL, "ada", "workspace w")
+
+
+def test_in_a_dev_container_nobody_acts_for_another() -> None:
+    bob_as_ada, lab = replace(ADA, holder="bob"), replace(PRIVATE.spec, task_type=TaskType.JUPYTER)
+    require_oneself(ADA, lab, "dev container 1")
+    require_oneself(bob_as_ada, PRIVATE.spec, "dev container 1")
+    with pytest.raises(Denied, match="dev container 1 is for ada alone, not for bob as ada"):
+        require_oneself(bob_as_ada, lab, "dev container 1")
 
 
 def test_rights() -> None:

@@ -24,6 +24,7 @@ from hai_sync.watch.control import ask
 
 _START_SECONDS = 20.0
 _LOG_BYTES = 1 << 20
+_SHOWN = "`haiworkspace sync --dry-run` shows them"
 
 
 @click.group()
@@ -161,7 +162,7 @@ def _line(answer: dict[str, Any]) -> str:
     if answer["error"]:
         words += f"\ncannot sync now: {answer['error']}"
     if answer["refused"]:
-        words += f"\nnot synced: {answer['refused']}; `haiworkspace sync --dry-run` shows them"
+        words += f"\nnot synced: {answer['refused']}; {_SHOWN}"
     for path in answer["conflicts"]:
         words += f"\nconflict: {path}"
     for path, why in answer["problems"].items():
@@ -181,9 +182,7 @@ def flush(**options: Any) -> int:
     if options["as_json"] or options["output"] == "json":
         click.echo(json.dumps({"event": "done", **answer}))
     elif answer["refused"]:
-        raise SyncRefused(
-            f"not synced: {answer['refused']}", hint="`haiworkspace sync --dry-run` shows them"
-        )
+        raise SyncRefused(f"not synced: {answer['refused']}", hint=_SHOWN)
     else:
         click.echo(f"in sync at revision {answer['revision']}")
     return 1 if answer["conflicts"] or answer["problems"] or answer["refused"] else 0

@@ -209,9 +209,7 @@ class Daemon:
             self.session.forget()
             self._due = True
             report = await self.flush()
-            if self.events.lacks_watches(
-                report.folders
-            ):  # and it is not that directories went meanwhile
+            if self.events.lacks_watches(report.folders):  # no directories went meanwhile
                 self.events.give_up()
         return report
 

@@ -8,6 +8,7 @@ moved on meanwhile, or a file that changes while it is read, starts it anew.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ class Session:
     listener: Listener = field(default_factory=Silent)
     fault: Fault = lambda step: None
     _hints: set[str] | None = None  # paths that may have changed since; None: unknown
-    _restless: dict[str, int] = field(default_factory=dict)
+    _restless: Counter[str] = field(default_factory=Counter)
     _generation: str = ""
     _looking: Looking = field(init=False)
 
@@ -99,9 +100,9 @@ class Session:
                 self._looking.overtaken, last = True, error
             except Lost as error:
                 self._looking.overtaken, last = True, error
-                self._restless[error.path] = self._restless.get(error.path, 0) + 1
+                self._restless[error.path] += 1
             except Restless as error:
-                self._restless[error.path] = self._restless.get(error.path, 0) + 1
+                self._restless[error.path] += 1
                 self.hint([error.path])
                 last = error
         if isinstance(last, HaiError):
@@ -157,7 +158,7 @@ class Session:
             report.done = len(arrived.done) + len(changes)
             kept, self._generation = await noting.keep(self.place, wish)
         self._looking.keep(kept)
-        self._restless = {}
+        self._restless.clear()
 
     async def _arrive(self, sides: Sides, outcome: Outcome) -> Result:
         if not outcome.to_local:
