@@ -64,6 +64,7 @@ class Pushing:
                 raise
             finally:
                 self._pushed(stream.ended(time.monotonic() - began))
+                stream.leave()
                 await self._workspaces.rooms.work(room.files.path, stream.push.close)
 
     async def restore(self, room: Room, number: int, paths: list[str], token: str) -> Revision:
@@ -111,9 +112,13 @@ class _Stream:
         received, reused = push.received_bytes, push.reused_chunks
         return Pushed(self.result, seconds, received, self._changed, reused)
 
+    def leave(self) -> None:
+        """What was to come has, or will not."""
+        self._room.coming -= self._wanted_bytes
+        self._room.stored = None
+
     async def answers(self, requests: AsyncIterator[Said]) -> Answers:
         self._renew()
-        left = await self._workspaces.room_left(self._room.key[0])
         async with aclosing(grouped(requests)) as groups:
             async for said in groups:
                 if isinstance(said, list):
@@ -123,8 +128,7 @@ class _Stream:
                 match said.WhichOneof("message"):
                     case "changes":
                         answers = await self._changes(said.changes)
-                        if self._wanted_bytes > left:
-                            left = await self._more_room()
+                        await self._require_space()
                         for answer in answers:
                             yield answer
                     case "recipe":
@@ -146,7 +150,9 @@ class _Stream:
         entries = entries_from_proto(changes.entries)
         missing = set(await self._work(self.push.want, entries))
         sizes = {e.digest: e.size for e in entries if e.kind is EntryKind.FILE}
-        self._wanted_bytes += sum(sizes[digest] for digest in missing)
+        wanted = sum(sizes[digest] for digest in missing)
+        self._wanted_bytes += wanted
+        self._room.coming += wanted
         return self._missing([digest for digest in sizes if digest in missing])
 
     async def _recipe(self, recipe: pb.FileRecipe) -> list[pb.PushTreeResponse]:
@@ -184,14 +190,15 @@ class _Stream:
         )
         return pb.PushTreeResponse(revision=revision_to_proto(revision))
 
-    async def _more_room(self) -> int:
-        """What is left without older versions. Raises Exhausted when that is not enough either."""
-        user = self._room.key[0]
+    async def _require_space(self) -> None:
+        """For what is to come; older versions make way before anything is refused. Raises Exhausted."""
+        user, wanted = self._room.key[0], self._wanted_bytes
+        if not wanted or await self._workspaces.room_left(user) >= 0:
+            return
         await self._workspaces.collect(self._room, keep_seconds=0.0)
         left = await self._workspaces.room_left(user)
-        if self._wanted_bytes > left:
-            raise self._workspaces.over_quota(user, self._wanted_bytes, left)
-        return left
+        if left < 0:
+            raise self._workspaces.over_quota(user, wanted, left + wanted)
 
     def _missing(self, digests: Sequence[bytes]) -> list[pb.PushTreeResponse]:
         self._answered += 1

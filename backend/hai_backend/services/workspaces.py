@@ -98,14 +98,14 @@ class Workspaces:
         return max(granted) * _GB if granted else self._keeping.quota_bytes
 
     async def room_left(self, user: str) -> int:
-        """Bytes that a user's workspaces may still take; raises nothing, and may be less than 0."""
+        """Bytes that a user's workspaces may still take beside what is announced; may be less than 0."""
         quota = self.quota(user)
         if not quota:
             return 1 << 62
         used = 0
         for key in await self.rooms.names(user):
             async with self.rooms.open(key) as room:
-                used += await self.rooms.stored(room)
+                used += await self.rooms.stored(room) + room.coming
         return quota - used
 
     def over_quota(self, user: str, wanted: int, left: int) -> Exhausted:

@@ -41,6 +41,7 @@ class Room:
         self.users = 0
         self.gone = False  # it is being deleted: whoever waits for it must leave
         self.stored: int | None = None  # bytes; None: something has changed since it was asked
+        self.coming = 0  # bytes that pushes under way have announced
         self._next: asyncio.Future[None] | None = None
 
     def publish(self) -> None:

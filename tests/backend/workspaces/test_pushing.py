@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -321,6 +322,54 @@ async def test_a_quota_is_of_all_workspaces_and_told_before_anything_travels(
         for letter in b"xyz":  # old versions never stand in the way of new ones
             await a.push({"f": bytes([letter]) * 3500})
         assert (await client.workspaces.get("a")).stored_bytes < 10_000
+
+
+async def test_pushes_side_by_side_have_one_quota(tmp_path: Path) -> None:
+    async with (
+        running_server(tmp_path / "home", nodes=1, workspace_bytes=10_000) as server,
+        Client(server.profile) as client,
+    ):
+        a, b = await Pusher(client, "a").create(), await Pusher(client, "b").create()
+        async with announced(a, {"f": b"x" * 6000}):
+            with pytest.raises(LimitReached) as refused:
+                await b.push({"f": b"y" * 6000})
+            assert "4000 are left" in str(refused.value)
+        await b.push({"f": b"y" * 6000})  # the other one broke
+
+
+async def test_who_is_above_the_quota_may_remove(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with running_server(home, nodes=1) as server, Client(server.profile) as client:
+        await (await Pusher(client, "a").create()).push({"f": b"x" * 3500, "g": b""})
+    async with (
+        running_server(home, nodes=1, workspace_bytes=1000) as server,
+        Client(server.profile) as client,
+    ):
+        a = await Pusher(client, "a").lease()
+        await a.push({}, [removal("f")])
+        assert sorted(await a.tree()) == ["g"]
+
+
+@asynccontextmanager
+async def announced(pusher: Pusher, files: dict[str, bytes]) -> AsyncIterator[None]:
+    """A push that has said what it brings, and waits."""
+    entries = [file(path, data) for path, data in files.items()]
+    waits = asyncio.Event()
+
+    async def told() -> AsyncIterator[calls.PushTreeRequest]:
+        yield begin(pusher.name, pusher.token, pusher.base)
+        yield changes(entries)
+        await waits.wait()
+
+    answers = pusher.client.workspaces.push(told())
+    try:
+        assert (await anext(answers)).missing.answered == 1
+        yield
+        waits.set()
+        with pytest.raises(Invalid):
+            await anext(answers)
+    finally:
+        await answers.aclose()
 
 
 @pytest.fixture
