@@ -101,6 +101,31 @@ def test_a_write_into_the_replaced_file_is_kept(root: Path) -> None:
     assert (root.parent / "kept/1/a").read_text() == "old and more"
 
 
+def test_who_replaces_the_file_at_the_last_moment_finds_it_kept(root: Path) -> None:
+    """As editors save: a new file gets the name, here between our last look and our own rename."""
+
+    def editor(step: str) -> None:
+        if step == "overwrite":
+            (root / "saved").write_text("saved just now")
+            os.replace(root / "saved", root / "a")
+
+    old = entries(root)
+    assert not transition(root, fault=editor).apply([Change("a", old["a"], NEW)]).problems
+    assert (root / "a").read_text() == "new"
+    assert (root.parent / "kept/1/a").read_text() == "saved just now"
+
+
+def test_what_cannot_be_replaced_keeps_its_new_content_for_later(root: Path) -> None:
+    def gone(step: str) -> None:
+        if step == "overwrite":
+            (root / "a").unlink()
+
+    old = entries(root)
+    assert set(transition(root, fault=gone).apply([Change("a", old["a"], NEW)]).problems) == {"a"}
+    assert [path.read_text() for path in (root.parent / "hold").iterdir()] == ["new"]
+    assert not list(Kept(root.parent / "kept").versions())
+
+
 @pytest.mark.parametrize(
     ("before", "executable", "after"),
     [
@@ -172,10 +197,13 @@ def test_a_file_system_without_links_is_served(root: Path, monkeypatch) -> None:
     def no_links(*args: object, **more: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
+    old = entries(root)
     work = transition(root)
     monkeypatch.setattr(os, "link", no_links)
-    assert not work.apply([Change("b", None, NEW)]).problems
-    assert (root / "b").read_text() == "new"
+    monkeypatch.setattr("hai_sync.transition.versions.exchange", lambda *names: False)
+    assert not work.apply([Change("b", None, NEW), Change("a", old["a"], NEW)]).problems
+    assert (root / "a").read_text() == (root / "b").read_text() == "new"
+    assert (root.parent / "kept/1/a").read_text() == "old"
 
 
 def test_the_clock_may_jump(root: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hai_sync.kept import Kept
 from hai_sync.signatures import Signature, signature
+from hai_sync.transition.exchanging import exchange
 from hai_sync.transition.results import Moved
 
 Fault = Callable[[str], None]
@@ -75,14 +76,31 @@ class Versions:
         os.unlink(staged)
 
     def overwrite(self, path: str, staged: str, folder: int, name: str) -> None:
-        """The old file keeps a second name: whoever is writing it loses nothing."""
+        """The old file gets another name in the same step: who writes it, or has just replaced it, loses nothing."""
         held = self.name()
         self.fault("hold")
-        os.link(name, held, src_dir_fd=folder, follow_symlinks=False)
-        self.fault("overwrite")
-        os.replace(staged, name, dst_dir_fd=folder)
+        os.rename(staged, held)
+        try:
+            self.fault("overwrite")
+            if not exchange(held, folder, name):
+                held = self._replace(held, folder, name)
+        except OSError:
+            os.rename(held, staged)
+            raise
         self.fault("keep")
         self.kept.keep(held, path)
+
+    def _replace(self, new: str, folder: int, name: str) -> str:
+        """In two steps; answers where the old file is."""
+        held = self.name()
+        try:
+            os.link(name, held, src_dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            os.rename(name, held, src_dir_fd=folder)  # nothing is there for a moment
+        os.replace(new, name, dst_dir_fd=folder)
+        return held
 
 
 def _as_before(held: str, before: Signature | None) -> Signature:
