@@ -7,7 +7,7 @@ from hai.v1 import artifact_service_pb2 as pb
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceServicer
 from hai_backend.domain.artifact import Artifact, space_of
 from hai_backend.loops.clock import Clock
-from hai_backend.services import caller
+from hai_backend.services import caller, paging
 from hai_backend.services.artifacts import Artifacts
 from hai_backend.services.convert_artifact import (
     DEFAULT_VERSION,
@@ -32,13 +32,16 @@ class ArtifactService(ArtifactServiceServicer):
     async def ListArtifacts(
         self, request: pb.ListArtifactsRequest, context: Context
     ) -> pb.ListArtifactsResponse:
-        found = (
-            artifact
-            for artifact in await self._artifacts.visible(caller.current())
+        found = sorted(await self._artifacts.visible(caller.current()), key=_place)
+        keyed = (
+            (_place(artifact), artifact_to_proto(artifact))
+            for artifact in found
             if request.name in ("", artifact.name)
             and request.user_group in ("", artifact.user_group)
+            and _place(artifact) > request.page_token
         )
-        return pb.ListArtifactsResponse(artifacts=map(artifact_to_proto, found))
+        artifacts, token = paging.page(keyed, request.page_size)
+        return pb.ListArtifactsResponse(artifacts=artifacts, next_page_token=token)
 
     async def GetArtifact(
         self, request: pb.GetArtifactRequest, context: Context
@@ -100,3 +103,8 @@ class ArtifactService(ArtifactServiceServicer):
 def _key(request: pb.GetArtifactRequest | pb.DeleteArtifactRequest) -> tuple[str, str, str]:
     space = space_of(request.user_group, request.owner or caller.current().name)
     return space, request.name, request.version or DEFAULT_VERSION
+
+
+def _place(artifact: Artifact) -> str:
+    """In lists."""
+    return "\0".join((artifact.space, artifact.name, artifact.version))

@@ -6,8 +6,8 @@ import grpc
 
 from hai.v1 import audit_service_pb2 as pb
 from hai.v1.audit_service_pb2_grpc import AuditServiceServicer
+from hai_backend.services import limits, paging
 from hai_backend.services.convert_time import moment, timestamp
-from hai_backend.services.filters import page_size
 from hai_backend.services.rules import Rules, nearest
 from hai_backend.services.wrapping import Context
 from hai_backend.store.base import AuditQuery, AuditRow, Store
@@ -44,7 +44,7 @@ def _query(request: pb.ListAuditRowsRequest) -> AuditQuery:
         failed=request.failed,
         after=moment(request.start_time) if request.HasField("start_time") else None,
         before=moment(request.end_time) if request.HasField("end_time") else None,
-        page_size=page_size(request.page_size),
+        page_size=paging.size(request.page_size, limits.DEFAULT_PAGE_SIZE),
         page_token=request.page_token,
     )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 from hai.v1 import task_pb2 as pb
 from hai_backend.domain.plan import Wait
 from hai_backend.domain.task import (
@@ -14,6 +17,7 @@ from hai_backend.domain.task import (
     TaskEvent,
     TaskState,
 )
+from hai_backend.services import limits
 from hai_backend.services.convert_spec import spec_to_proto
 from hai_backend.services.convert_time import timestamp
 from hai_backend.tasks.exits import meaning
@@ -95,11 +99,12 @@ def wait_to_proto(wait: Wait) -> pb.Waiting:
 
 def run_to_proto(run: Run) -> pb.Run:
     """One stay on nodes, with its ranks."""
+    quiet = _quiet(run.ranks)
     return pb.Run(
         number=run.number,
         state=_RUN_STATES[run.state],
         stop_code=run.stop_code,
-        ranks=[_rank_to_proto(rank) for rank in run.ranks],
+        ranks=[_rank_to_proto(rank, quiet) for rank in run.ranks],
         reason=run.reason,
         suspended_for=run.suspended_for,
         create_time=timestamp(run.created_at),
@@ -116,7 +121,16 @@ def _has_started(run: Run) -> bool:
     return any(rank.started_at is not None for rank in run.ranks)
 
 
-def _rank_to_proto(rank: Rank) -> pb.Rank:
+def _quiet(ranks: Sequence[Rank]) -> set[int]:
+    """Whose last lines one message has no room for: when thousands fail together, those that failed first are told."""
+    failed = [rank for rank in ranks if rank.last_lines]
+    failed.sort(key=lambda rank: rank.ended_at or 0.0)
+    chars = accumulate(len(rank.last_lines) for rank in failed)
+    most = limits.LAST_LINES_CHARS
+    return {rank.index for rank, until in zip(failed, chars, strict=True) if until > most}
+
+
+def _rank_to_proto(rank: Rank, quiet: set[int]) -> pb.Rank:
     code, meant = _ended(rank)
     return pb.Rank(
         index=rank.index,
@@ -127,7 +141,7 @@ def _rank_to_proto(rank: Rank) -> pb.Rank:
         role=rank.role,
         start_time=timestamp(rank.started_at),
         end_time=timestamp(rank.ended_at),
-        last_lines=rank.last_lines,
+        last_lines="" if rank.index in quiet else rank.last_lines,
     )
 
 

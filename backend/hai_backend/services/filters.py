@@ -86,15 +86,6 @@ def parse_order(text: str) -> tuple[str, bool]:
     return column, direction.strip().lower() == "desc"
 
 
-def page_size(asked: int) -> int:
-    """0: the default; more than the most: the most (AIP-158). Raises Invalid."""
-    rules = Rules()
-    if asked < 0:
-        rules.add("page_size", f"must not be negative, and is {asked}")
-    rules.check()
-    return min(asked or limits.DEFAULT_PAGE_SIZE, limits.PAGE_SIZE)
-
-
 def _terms(text: str, rules: Rules) -> Iterator[Term]:
     for match in _TERMS.finditer(text):
         word = match.group()

@@ -28,6 +28,7 @@ DESCRIPTION_CHARS = 255
 REASON_CHARS = 511
 LOCK_CHARS = 64
 SAID_CHARS = 4096  # what an agent tells of its program: a reason, last lines
+LAST_LINES_CHARS = 64 * 1024  # of all ranks of one run together
 FILTER_CHARS = 4096
 PAGE_SIZE = 1000
 DEFAULT_PAGE_SIZE = 50

@@ -9,7 +9,7 @@ from hai.v1 import node_pb2
 from hai.v1 import node_service_pb2 as pb
 from hai.v1.node_service_pb2_grpc import NodeServiceServicer
 from hai_backend.domain.errors import NotFound
-from hai_backend.services import caller, limits, node_labels
+from hai_backend.services import caller, limits, node_labels, paging
 from hai_backend.services.bundling import by_size
 from hai_backend.services.dumping import dump
 from hai_backend.services.node_board import NodeBoard, entry_to_proto
@@ -43,7 +43,9 @@ class NodeService(NodeServiceServicer):
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
     ) -> pb.ListNodesResponse:
-        return pb.ListNodesResponse(nodes=self._nodes(request.group))
+        found = ((n.name, n) for n in self._nodes(request.group) if n.name > request.page_token)
+        nodes, token = paging.page(found, request.page_size)
+        return pb.ListNodesResponse(nodes=nodes, next_page_token=token)
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> node_pb2.Node:
         return self._one(request.name)

@@ -10,7 +10,7 @@ from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceServicer
 from hai_backend.domain.task import Task
-from hai_backend.services import caller, filters, limits, moving
+from hai_backend.services import caller, filters, limits, moving, paging
 from hai_backend.services.bundling import by_size
 from hai_backend.services.convert_goodput import goodput_to_proto
 from hai_backend.services.convert_task import event_to_proto, run_to_proto, task_to_proto
@@ -21,6 +21,8 @@ from hai_backend.services.task_rooms import TaskRooms
 from hai_backend.services.watching import Bundle, TaskWatch
 from hai_backend.services.wrapping import Context
 from hai_backend.store.base import TaskQuery
+
+_RANKS = 20_000  # read for one answer
 
 
 class TaskService(TaskServiceServicer):
@@ -69,15 +71,23 @@ class TaskService(TaskServiceServicer):
 
     async def ListRuns(self, request: pb.ListRunsRequest, context: Context) -> pb.ListRunsResponse:
         task = await self._access.visible(caller.current(), request.id)
-        runs = await self._rooms.store.task_runs(task.id)
-        return pb.ListRunsResponse(runs=map(run_to_proto, runs))
+        begin = max(request.after, paging.number(request.page_token))
+        most = min(paging.size(request.page_size), 1 + _RANKS // task.spec.resource.node_count)
+        found = await self._rooms.store.task_runs(task.id, begin, most + 1)
+        keyed = ((str(run.number), run_to_proto(run)) for run in found)
+        runs, token = paging.page(keyed, most)
+        return pb.ListRunsResponse(runs=runs, next_page_token=token)
 
     async def ListTaskEvents(
         self, request: pb.ListTaskEventsRequest, context: Context
     ) -> pb.ListTaskEventsResponse:
         task = await self._access.visible(caller.current(), request.id)
-        events = await self._rooms.store.task_events(task.id, request.after)
-        return pb.ListTaskEventsResponse(events=[event_to_proto(*numbered) for numbered in events])
+        begin = max(request.after, paging.number(request.page_token))
+        most = paging.size(request.page_size)
+        found = await self._rooms.store.task_events(task.id, begin, most + 1)
+        keyed = ((str(number), event_to_proto(number, event)) for number, event in found)
+        events, token = paging.page(keyed, most)
+        return pb.ListTaskEventsResponse(events=events, next_page_token=token)
 
     async def WatchTasks(
         self, request: pb.WatchTasksRequest, context: Context
@@ -181,7 +191,7 @@ class TaskService(TaskServiceServicer):
             ),
             order_by=column,
             descending=descending,
-            page_size=filters.page_size(request.page_size),
+            page_size=paging.size(request.page_size, limits.DEFAULT_PAGE_SIZE),
             page_token=request.page_token,
             count=request.count,
         )

@@ -151,11 +151,13 @@ class Store(Protocol):
     async def version(self) -> int:
         """The largest version that is visible."""
 
-    async def task_runs(self, task_id: int) -> list[Run]:
-        """All runs of a task, oldest first."""
+    async def task_runs(self, task_id: int, after: int = 0, most: int | None = None) -> list[Run]:
+        """Runs of a task after a number, oldest first."""
 
-    async def task_events(self, task_id: int, after: int = 0) -> list[tuple[int, TaskEvent]]:
-        """Timeline with sequence numbers, oldest first."""
+    async def task_events(
+        self, task_id: int, after: int = 0, most: int | None = None
+    ) -> list[tuple[int, TaskEvent]]:
+        """Timeline with sequence numbers, after one of them, oldest first."""
 
     # nodes and groups
     async def nodes(self) -> list[Node]: ...

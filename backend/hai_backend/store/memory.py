@@ -92,11 +92,14 @@ class MemoryStore:
     async def version(self) -> int:
         return self._version
 
-    async def task_runs(self, task_id: int) -> list[Run]:
-        return list(self._runs.get(task_id, {}).values())
+    async def task_runs(self, task_id: int, after: int = 0, most: int | None = None) -> list[Run]:
+        runs = self._runs.get(task_id, {})
+        return [run for number, run in runs.items() if number > after][:most]
 
-    async def task_events(self, task_id: int, after: int = 0) -> list[tuple[int, TaskEvent]]:
-        return list(enumerate(self._events.get(task_id, ()), 1))[after:]
+    async def task_events(
+        self, task_id: int, after: int = 0, most: int | None = None
+    ) -> list[tuple[int, TaskEvent]]:
+        return list(enumerate(self._events.get(task_id, ()), 1))[after:][:most]
 
     def _check_name(self, task: Task) -> None:
         if task.state is TaskState.FINISHED:

@@ -70,20 +70,22 @@ def find_tasks(connection: Connection, query: TaskQuery) -> TaskPage:
     return TaskPage(tuple(tasks), token, _count(connection, where) if query.count else None)
 
 
-def task_runs(connection: Connection, task_id: int) -> list[Run]:
-    """All runs of a task, oldest first."""
-    runs = select(RUNS).where(RUNS.c.task_id == task_id).order_by(RUNS.c.number)
-    ranks = select(RANKS).where(RANKS.c.task_id == task_id)
+def task_runs(connection: Connection, task_id: int, after: int, most: int | None) -> list[Run]:
+    """Runs of a task after a number, oldest first."""
+    which = and_(RUNS.c.task_id == task_id, RUNS.c.number > after)
+    runs = select(RUNS).where(which).order_by(RUNS.c.number).limit(most)
+    of_these = RANKS.c.run.in_(runs.with_only_columns(RUNS.c.number))
+    ranks = select(RANKS).where(RANKS.c.task_id == task_id, of_these)
     return list(_runs(connection, runs, ranks.order_by(RANKS.c.run, RANKS.c.index)).values())
 
 
 def task_events(
-    connection: Connection, task_id: int, after: int = 0
+    connection: Connection, task_id: int, after: int, most: int | None
 ) -> list[tuple[int, TaskEvent]]:
     """The timeline of a task after a sequence number."""
     of_task = and_(EVENTS.c.task_id == task_id, EVENTS.c.sequence > after)
-    rows = connection.execute(select(EVENTS).where(of_task).order_by(EVENTS.c.sequence))
-    return [convert.event_of(row) for row in rows]
+    query = select(EVENTS).where(of_task).order_by(EVENTS.c.sequence).limit(most)
+    return [convert.event_of(row) for row in connection.execute(query)]
 
 
 def _page(query: TaskQuery, where: list[ColumnElement[bool]]) -> Select[Any]:

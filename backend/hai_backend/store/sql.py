@@ -58,11 +58,13 @@ class SqlStore:
     async def version(self) -> int:
         return await self._read(queries.version)
 
-    async def task_runs(self, task_id: int) -> list[Run]:
-        return await self._read(lambda c: queries.task_runs(c, task_id))
+    async def task_runs(self, task_id: int, after: int = 0, most: int | None = None) -> list[Run]:
+        return await self._read(lambda c: queries.task_runs(c, task_id, after, most))
 
-    async def task_events(self, task_id: int, after: int = 0) -> list[tuple[int, TaskEvent]]:
-        return await self._read(lambda c: queries.task_events(c, task_id, after))
+    async def task_events(
+        self, task_id: int, after: int = 0, most: int | None = None
+    ) -> list[tuple[int, TaskEvent]]:
+        return await self._read(lambda c: queries.task_events(c, task_id, after, most))
 
     # nodes and groups
     async def nodes(self) -> list[Node]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection import Transport
+from hai.client.paging import pages
 from hai.v1.artifact_pb2 import (
     ARTIFACT_DIRECTION_UNSPECIFIED,
     Artifact,
@@ -18,6 +19,7 @@ from hai.v1.artifact_service_pb2 import (
     DeleteArtifactRequest,
     GetArtifactRequest,
     ListArtifactsRequest,
+    ListArtifactsResponse,
     ListTaskArtifactsRequest,
     MapArtifactRequest,
     UnmapArtifactRequest,
@@ -41,9 +43,12 @@ class Artifacts:
 
     async def list(self, name: str = "", user_group: str = "") -> Sequence[Artifact]:
         """Artifacts that the caller sees, of a name, of a user group."""
-        call = self._stub.ListArtifacts
-        request = ListArtifactsRequest(name=name, user_group=user_group)
-        return (await self._transport.unary(call, request, retry=True)).artifacts
+
+        def ask(token: str) -> Awaitable[ListArtifactsResponse]:
+            request = ListArtifactsRequest(name=name, user_group=user_group, page_token=token)
+            return self._transport.unary(self._stub.ListArtifacts, request, retry=True)
+
+        return [artifact async for page in pages(ask) for artifact in page.artifacts]
 
     async def get(
         self, name: str, version: str = "", user_group: str = "", owner: str = ""

@@ -98,7 +98,8 @@ class FakeTaskService:
 
     async def ListRuns(self, request: rpc.ListRunsRequest) -> rpc.ListRunsResponse:
         self._world.task(request.id)
-        return rpc.ListRunsResponse(runs=self._world.runs.get(request.id, ()))
+        runs = self._world.runs.get(request.id, ())
+        return rpc.ListRunsResponse(runs=[run for run in runs if run.number > request.after])
 
     async def ListTaskEvents(
         self, request: rpc.ListTaskEventsRequest

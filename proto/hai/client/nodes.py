@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from hai.client.connection import Transport
+from hai.client.paging import pages
 from hai.client.resume import resumed
 from hai.v1.node_pb2 import Group, Node
 from hai.v1.node_service_pb2 import (
@@ -20,6 +21,7 @@ from hai.v1.node_service_pb2 import (
     LabelNodeRequest,
     ListGroupsRequest,
     ListNodesRequest,
+    ListNodesResponse,
     UncordonNodeRequest,
     UpdateGroupRequest,
     WatchNodesRequest,
@@ -44,8 +46,12 @@ class Nodes:
 
     async def list(self, group: str = "") -> Sequence[Node]:
         """Nodes of a group, or all, by name."""
-        request = ListNodesRequest(group=group)
-        return (await self._transport.unary(self._stub.ListNodes, request, retry=True)).nodes
+
+        def ask(token: str) -> Awaitable[ListNodesResponse]:
+            request = ListNodesRequest(group=group, page_token=token)
+            return self._transport.unary(self._stub.ListNodes, request, retry=True)
+
+        return [node async for page in pages(ask) for node in page.nodes]
 
     async def get(self, name: str) -> Node:
         """One node."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection import Transport
 from hai.client.errors import TimedOut
+from hai.client.paging import pages
 from hai.client.resolve import Kind, Resolver
 from hai.client.resume import Lost, resumed
 from hai.client.states import reached, task_state
@@ -32,7 +33,9 @@ from hai.v1.task_service_pb2 import (
     GetTaskRequest,
     ListQueueRequest,
     ListRunsRequest,
+    ListRunsResponse,
     ListTaskEventsRequest,
+    ListTaskEventsResponse,
     ListTasksRequest,
     ListTasksResponse,
     MoveTaskRequest,
@@ -116,26 +119,33 @@ class Tasks:
         page_size: int = 500,
     ) -> AsyncGenerator[Task, None]:
         """Every task that matches, page by page."""
-        token = ""
-        while True:
-            page = await self.list(
+
+        def ask(token: str) -> Awaitable[ListTasksResponse]:
+            return self.list(
                 filter=filter, order_by=order_by, view=view, page_size=page_size, page_token=token
             )
+
+        async for page in pages(ask):
             for task in page.tasks:
                 yield task
-            token = page.next_page_token
-            if not token:
-                return
 
-    async def runs(self, id: int) -> Sequence[Run]:
-        """Runs of a task, oldest first."""
-        request = ListRunsRequest(id=id)
-        return (await self._transport.unary(self._stub.ListRuns, request, retry=True)).runs
+    async def runs(self, id: int, after: int = 0) -> Sequence[Run]:
+        """Runs of a task after a number, oldest first."""
+
+        def ask(token: str) -> Awaitable[ListRunsResponse]:
+            request = ListRunsRequest(id=id, after=after, page_token=token)
+            return self._transport.unary(self._stub.ListRuns, request, retry=True)
+
+        return [run async for page in pages(ask) for run in page.runs]
 
     async def events(self, id: int, after: int = 0) -> Sequence[TaskEvent]:
-        """Timeline of a task, oldest first, from a sequence number on."""
-        request = ListTaskEventsRequest(id=id, after=after)
-        return (await self._transport.unary(self._stub.ListTaskEvents, request, retry=True)).events
+        """Timeline of a task after a sequence number, oldest first."""
+
+        def ask(token: str) -> Awaitable[ListTaskEventsResponse]:
+            request = ListTaskEventsRequest(id=id, after=after, page_token=token)
+            return self._transport.unary(self._stub.ListTaskEvents, request, retry=True)
+
+        return [event async for page in pages(ask) for event in page.events]
 
     def watch(
         self,

@@ -1,4 +1,4 @@
-"""What is told of a rank's end."""
+"""What is told of ranks and their ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
-from hai_backend.services.convert_task import task_to_proto
+from hai_backend.services import limits
+from hai_backend.services.convert_task import run_to_proto, task_to_proto
 from hai_backend.testing import a_spec
 
 GONE = RankState.STOPPED
@@ -34,3 +35,24 @@ def test_the_exit_code_of_a_rank(rank: Rank, code: int | None, meaning: str) -> 
     told = task_to_proto(task).run.ranks[0]
     assert told.HasField("exit_code") is (code is not None)
     assert (told.exit_code, told.exit_meaning) == (code or 0, meaning)
+
+
+def test_when_all_ranks_fail_the_first_ones_are_heard() -> None:
+    """A message of 10 000 tracebacks would be more than clients take: whoever watches tasks would hear nothing."""
+    said = "\u4e2d" * limits.SAID_CHARS
+    ranks = tuple(
+        Rank(
+            i,
+            f"n{i}",
+            GONE,
+            exit_code=1,
+            started_at=1.0,
+            ended_at=2.0 + (-i) % 1000,
+            last_lines=said,
+        )
+        for i in range(10_000)
+    )
+    told = run_to_proto(Run(1, RunState.ENDED, ranks, 0.0, Priority.NORMAL))
+    assert told.ByteSize() < limits.PAGE_BYTES
+    heard = [rank.index for rank in told.ranks if rank.last_lines]
+    assert heard == sorted([*range(0, 10_000, 1000), *range(999, 6000, 1000)])

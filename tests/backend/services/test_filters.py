@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hai_backend.domain.errors import Invalid
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Outcome, TaskState
-from hai_backend.services.filters import page_size, parse, parse_order
+from hai_backend.services.filters import parse, parse_order
 from hai_backend.store.base import TaskFilter
 
 NOW = 1_000_000.0
@@ -152,9 +152,3 @@ def test_wrong_order(text: str, message: str) -> None:
     with pytest.raises(Invalid, match="order_by") as caught:
         parse_order(text)
     assert message in str(caught.value)
-
-
-def test_page_size() -> None:
-    assert [page_size(n) for n in (0, 7, 5000)] == [50, 7, 1000]
-    with pytest.raises(Invalid):
-        page_size(-1)

@@ -280,6 +280,7 @@ async def test_saves_in_a_row_can_be_under_way_together(store: Store) -> None:
     found = await store.get_task(first.id)
     assert found == replace(third, version=found.version if found else 0)
     assert [n for n, _ in await store.task_events(first.id)] == [1, 2, 3, 4]
+    assert [n for n, _ in await store.task_events(first.id, 1, 2)] == [2, 3]
     page = await store.find_tasks(TaskQuery(TaskFilter(tags=frozenset({"a"}))))
     assert page.tasks == ()
 
@@ -293,6 +294,9 @@ async def test_runs_are_kept_and_the_last_one_is_current(store: Store) -> None:
     fourth = await saved(store, third, run=run(2, 3), state=TaskState.RUNNING)
     assert await store.get_task(created.id) == fourth
     assert await store.task_runs(created.id) == [ended, run(2, 3)]
+    assert await store.task_runs(created.id, most=1) == [ended]
+    assert await store.task_runs(created.id, 1) == [run(2, 3)]
+    assert await store.task_runs(created.id, 2) == []
     assert await store.unfinished_tasks() == [fourth]
 
 

@@ -25,9 +25,10 @@ class Seen:
     why: ExplainTaskResponse | None = None
 
     async def ask(self, client: Client, id: int) -> None:
-        """Ask for all of it; of events only for those that are new."""
+        """Ask for all of it; of runs and events only for those that are new or may have changed."""
         self.task = await client.tasks.get(id)
-        self.runs = list(await client.tasks.runs(id))
+        over = self.runs[-1].number - 1 if self.runs else 0
+        self.runs = [*self.runs[:-1], *await client.tasks.runs(id, over)]
         after = self.events[-1].sequence if self.events else 0
         self.events += await client.tasks.events(id, after)
         waits = bool(self.task.waiting.reason) or self.task.suspend_count
