@@ -371,7 +371,7 @@ async def test_a_watch_of_nodes(client: Client) -> None:
 
 
 async def test_tasks_and_nodes_on_one_stream(client: Client) -> None:
-    old = await client.tasks.create(spec("old"))
+    old = await client.tasks.stop((await client.tasks.create(spec("old"))).id)
     async with (
         asyncio.timeout(10),
         aclosing(client.watches.tasks_and_nodes(tasks_after=old.version)) as answers,

@@ -74,13 +74,14 @@ async def from_menu(page: Page, item: Locator, label: str) -> None:
 async def execute(page: Page, shown: Locator) -> None:
     """Run the first cell until it shows this: idle is said a little before the kernel listens."""
     await page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").first.wait_for()
-    for _ in range(30):
-        await page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
-        await page.keyboard.press("Control+Enter")
+    for _ in range(20):
         with suppress(PlaywrightTimeout):
+            await page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click(timeout=4_000)
+            await page.keyboard.press("Control+Enter")
             await shown.wait_for(timeout=4_000)
             return
-    raise AssertionError("the cell shows nothing")
+    dialogs = await page.locator(".jp-Dialog").all_inner_texts()
+    raise AssertionError(f"the cell shows nothing; dialogs over it: {dialogs}")
 
 
 def notebook(*cells: Any) -> Any:
