@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,27 @@ async def test_sqlite(server: ServerProcess, restored: ServerProcess, program: P
     server.end()
     shutil.copy(server.home / "admin.token", restored.home)
     await after(restored.start())
+
+
+async def test_without_its_database_a_server_ends_nothing_and_takes_no_token(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    program = tmp_path / "sleeps.py"
+    program.write_text("import time; time.sleep(600)")
+    async with Client(server.start("--nodes", "1")) as client:
+        task = await client.tasks.create(spec("runs on", program))
+        await client.tasks.wait(task.id, "running", timeout=30)
+    server.end(signal.SIGKILL)
+    away = tmp_path / "away"
+    away.mkdir()
+    kept = [file.rename(away / file.name) for file in server.home.glob("hai.db*")]
+    with pytest.raises(RuntimeError, match=f"but 1 ranks of tasks run .{task.id}-1-0."):
+        server.start()
+    for file in kept:
+        file.replace(server.home / file.name)
+    async with Client(server.start()) as client:
+        assert [run.number for run in await client.tasks.runs(task.id)] == [1]
+        await client.tasks.stop(task.id)
 
 
 @pytest.mark.postgres

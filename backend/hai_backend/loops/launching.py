@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import structlog
 
+from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import RunState, Task
 from hai_backend.launch.base import (
@@ -27,6 +28,7 @@ from hai_backend.tasks import resumed
 from hai_backend.tasks.instructions import KillRanks
 
 log = structlog.get_logger(__name__)
+_NAMED = 3  # ranks, in an error
 _MISSING = "it was not there when the server was started again"
 
 
@@ -48,9 +50,11 @@ class Launching:
         self._telling: set[asyncio.Future[Task]] = set()
 
     async def run(self) -> None:
-        """For ever."""
+        """For ever. Raises Conflict when what runs cannot be of this database."""
         try:
             async for event in self._launcher.events():
+                if isinstance(event, Listed):
+                    self._require_ours(event)
                 try:
                     await self._take(event)
                 except Exception:
@@ -73,6 +77,17 @@ class Launching:
                 await self._give_way(key, why)
             case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):
                 self._tell(key, ev.LaunchFailed(key.run, key.rank, reason, unschedulable))
+
+    def _require_ours(self, listed: Listed) -> None:
+        """A database that never had a task, found beside programs that run, is a wrong one: it must end nothing."""
+        if listed.keys and self._ledger.feed.version == 0:
+            some = ", ".join(sorted(map(str, listed.keys))[:_NAMED])
+            raise Conflict(
+                f"the database knows no task at all, but {len(listed.keys)} ranks of tasks run ({some}): is it the right "
+                "one, is its disk there? Nothing was ended. To begin anew, end them first: `hai-server --home DIR "
+                "--sweep`, or delete the pods",
+                reason="WRONG_DATABASE",
+            )
 
     def _tell(self, key: RankKey, event: ev.Event) -> None:
         """Beside others: what happens to the ranks of one run is then written together."""

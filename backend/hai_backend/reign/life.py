@@ -26,7 +26,6 @@ class Reign(Rooms):
         """Open the store, and learn all that it and the launcher know."""
         await self.store.open()
         await self.directory.load()
-        await first_admin(self.settings, self.directory, self.clock.now())
         await self.cluster.load()
         await self.ledger.load()
         self.interruptions.load(self.ledger.unfinished().values())
@@ -34,6 +33,7 @@ class Reign(Rooms):
             self.timers.set(task)
             self.standings.changed(None, task)
         await self._listed(self.work.run(self.launching.run()))
+        await first_admin(self.settings, self.directory, self.clock.now())
 
     def govern(self) -> None:
         """Let the loops run."""

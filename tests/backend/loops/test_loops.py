@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from hai_backend.auth.directory import Directory
+from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
@@ -16,6 +19,7 @@ from hai_backend.launch.fake import FakeLauncher
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import TellSuspend
 from hai_backend.testing import a_spec
+from hai_backend.testing.databases import usual_store
 from hai_backend.testing.world import World
 
 
@@ -77,6 +81,18 @@ async def test_after_a_restart_ranks_are_adopted_relaunched_or_reported(world: W
     assert run.stop_code & StopCode.NODE_FAILURE
     assert set(again.launcher.ranks) == {RankKey(alive, 1, 0)}  # the unknown one was ended
     await again.stop()
+
+
+async def test_a_database_that_knows_no_task_ends_nothing() -> None:
+    """It is another one than the one whose tasks run: its disk is not there, say."""
+    runs = {RankKey(7, 1, 0): None}
+    async with usual_store() as empty:
+        world = World(empty, FakeLauncher([Node("n0")], runs))
+        await world.ledger.load()
+        with pytest.raises(Conflict, match="is it the right one") as refused:
+            await world.launching.run()
+        assert refused.value.reason == "WRONG_DATABASE"
+        assert world.launcher.ranks == runs
 
 
 async def test_after_a_restart_the_launcher_hears_what_may_run_unseen(world: World) -> None:
