@@ -83,9 +83,9 @@ class Launching:
         if listed.keys and self._ledger.feed.version == 0:
             some = ", ".join(sorted(map(str, listed.keys))[:_NAMED])
             raise Conflict(
-                f"the database knows no task at all, but {len(listed.keys)} ranks of tasks run ({some}): is it the right "
-                "one, is its disk there? Nothing was ended. To begin anew, end them first: `hai-server --home DIR "
-                "--sweep`, or delete the pods",
+                f"the database knows no task at all, but {len(listed.keys)} ranks of tasks run ({some}): is it the "
+                "right one, is its disk there? Nothing was ended. To begin anew, end them first: `hai-server --home "
+                "DIR --sweep`, or delete the pods",
                 reason="WRONG_DATABASE",
             )
 
