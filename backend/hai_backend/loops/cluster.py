@@ -18,6 +18,9 @@ from hai_backend.store.base import Store
 
 log = structlog.get_logger(__name__)
 
+_UNSEEN, _REMOVED = "not seen since the server started", "removed"
+_FORGET_SECONDS = 30 * 24 * 3600.0
+
 
 class SuspendOn(Protocol):
     """Suspends every task that has a rank on a node."""
@@ -35,6 +38,7 @@ class Cluster:
         self._nodes: dict[str, Node] = {}
         self._groups: dict[str, Group] = {}
         self._named: dict[str, Group] = {}  # by nodes
+        self._stored: dict[str, Node] = {}
         self._unseen: set[str] = set()  # since the server started
         self._versions: dict[str, int] = {}
         self._writing = asyncio.Lock()  # from reading a node until its change is stored
@@ -48,12 +52,22 @@ class Cluster:
         for group in self._groups.values():
             if not readable(group):
                 log.warning("a group's policy cannot be read: the server's holds", group=group.name)
-        for node in await self._store.nodes():
-            unseen = replace(
-                node, state=NodeState.NOT_READY, reason="not seen since the server started"
-            )
+        for node in await self._kept():
+            reason = node.reason if node.cordoned else _UNSEEN
+            self._stored[node.name] = node
             self._unseen.add(node.name)
-            self._remember(unseen)
+            self._remember(replace(node, state=NodeState.NOT_READY, reason=reason))
+
+    async def _kept(self) -> list[Node]:
+        """What is stored, but for nodes that were removed long ago and of which operators have said nothing."""
+        stored, long_ago = await self._store.nodes(), self._clock.now() - _FORGET_SECONDS
+        gone = {
+            node.name
+            for node in stored
+            if node.reason == _REMOVED and not node.labels and node.updated_at < long_ago
+        }
+        await self._store.delete_nodes(gone)
+        return [node for node in stored if node.name not in gone]
 
     def nodes(self) -> Mapping[str, Node]:
         return self._nodes
@@ -70,30 +84,30 @@ class Cluster:
         """Take over what the launcher sees. Answers with the nodes that are lost: missing, or no longer ready."""
         names = {node.name for node in nodes}
         gone = [node for node in self._nodes.values() if node.name not in names]
-        removed = [replace(n, state=NodeState.NOT_READY, reason="removed") for n in gone]
-        lost = []
-        for node in [*nodes, *removed]:
-            async with self._writing:
-                known = self._nodes.get(node.name)
-                new = await self._take_over(node, known)
-            hoped = known and (known.state is NodeState.READY or node.name in self._unseen)
-            if hoped and new.state is NodeState.NOT_READY:
-                lost.append(new)
+        removed = [replace(n, state=NodeState.NOT_READY, reason=_REMOVED) for n in gone]
+        async with self._writing:
+            found = [self._taken_over(node) for node in [*nodes, *removed]]
+            changed = [node for node in found if node != self._nodes.get(node.name)]
+            lost = [node for node in found if self._is_lost(node)]
+            await self._save(changed)
         self._unseen.clear()
         return lost
 
-    async def _take_over(self, node: Node, known: Node | None) -> Node:
-        """The node with what operators have said of it, saved if it has changed."""
-        now = self._clock.now()
+    def _taken_over(self, node: Node) -> Node:
+        """The node with what operators have said of it."""
+        known, now = self._nodes.get(node.name), self._clock.now()
         if known is None:
-            await self._save(replace(node, updated_at=now))
-            return node
+            return replace(node, updated_at=now)
         reason = known.reason if known.cordoned else node.reason
         said = replace(node, cordoned=known.cordoned, reason=reason, labels=known.labels)
         new = replace(said, updated_at=known.updated_at)
-        if new != known:
-            await self._save(replace(new, updated_at=now))
-        return new
+        return new if new in (known, self._stored.get(node.name)) else replace(new, updated_at=now)
+
+    def _is_lost(self, node: Node) -> bool:
+        """It was ready, or nobody has looked since the server started, and it is not ready now."""
+        known = self._nodes.get(node.name)
+        hoped = known and (known.state is NodeState.READY or node.name in self._unseen)
+        return bool(hoped) and node.state is NodeState.NOT_READY
 
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
         """Take a node out of scheduling, or bring it back. Raises NotFound."""
@@ -121,14 +135,19 @@ class Cluster:
         async with self._writing:
             if name not in self._nodes:
                 raise NotFound(f"there is no node {name!r}; `hai nodes` lists them")
-            changed = change(self._nodes[name])
-            return await self._save(replace(changed, updated_at=self._clock.now()))
+            node = replace(change(self._nodes[name]), updated_at=self._clock.now())
+            await self._save([node])
+            return node
 
-    async def _save(self, node: Node) -> Node:
-        await self._store.save_node(node)
-        self._remember(node)
-        self._changed()
-        return node
+    async def _save(self, nodes: Sequence[Node]) -> None:
+        """One transaction for all that the store does not know yet: ten thousand nodes may come at once."""
+        new = [node for node in nodes if node != self._stored.get(node.name)]
+        await self._store.save_nodes(new)
+        for node in nodes:
+            self._stored[node.name] = node
+            self._remember(node)
+        if nodes:
+            self._changed()
 
     def _remember(self, node: Node) -> None:
         self._nodes[node.name] = node

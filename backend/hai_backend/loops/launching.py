@@ -54,7 +54,7 @@ class Launching:
         try:
             async for event in self._launcher.events():
                 if isinstance(event, Listed):
-                    self._require_ours(event)
+                    await self._require_ours(event)
                 try:
                     await self._take(event)
                 except Exception:
@@ -78,9 +78,9 @@ class Launching:
             case LaunchFailed(key=key, reason=reason, unschedulable=unschedulable):
                 self._tell(key, ev.LaunchFailed(key.run, key.rank, reason, unschedulable))
 
-    def _require_ours(self, listed: Listed) -> None:
+    async def _require_ours(self, listed: Listed) -> None:
         """A database that never had a task, found beside programs that run, is a wrong one: it must end nothing."""
-        if listed.keys and self._ledger.feed.version == 0:
+        if listed.keys and not await self._ledger.knows_any():
             some = ", ".join(sorted(map(str, listed.keys))[:_NAMED])
             raise Conflict(
                 f"the database knows no task at all, but {len(listed.keys)} ranks of tasks run ({some}): is it the "

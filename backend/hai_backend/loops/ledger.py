@@ -21,7 +21,7 @@ from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
 from hai_backend.loops.together import Together
-from hai_backend.store.base import Store
+from hai_backend.store.base import Store, TaskFilter, TaskQuery
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import steps
 from hai_backend.tasks.instructions import Instruction
@@ -73,6 +73,11 @@ class Ledger:
         for task in await self._store.unfinished_tasks():
             self._remember(task)
         self.feed.publish(await self._store.version())
+
+    async def knows_any(self) -> bool:
+        """Whether there has ever been a task."""
+        page = await self._store.find_tasks(TaskQuery(TaskFilter(), page_size=1))
+        return bool(page.tasks)
 
     def unfinished(self) -> Mapping[int, Task]:
         """By id. Do not keep: it changes under you."""

@@ -125,13 +125,15 @@ class MemoryStore:
     async def nodes(self) -> list[Node]:
         return sorted(self._nodes.values(), key=lambda n: n.name)
 
-    async def save_node(self, node: Node) -> None:
-        self._next_version()
-        self._nodes[node.name] = node
-
-    async def delete_node(self, name: str) -> None:
-        if self._nodes.pop(name, None) is not None:
+    async def save_nodes(self, nodes: Collection[Node]) -> None:
+        if nodes:
             self._next_version()
+        self._nodes.update((node.name, node) for node in nodes)
+
+    async def delete_nodes(self, names: Collection[str]) -> None:
+        for name in names:
+            if self._nodes.pop(name, None) is not None:
+                self._next_version()
 
     async def groups(self) -> list[Group]:
         return sorted(self._groups.values(), key=lambda g: g.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from sqlalchemy import Connection, and_, delete, select
@@ -20,15 +21,17 @@ def nodes(connection: Connection) -> list[Node]:
     return [convert.node_of(r) for r in connection.execute(select(NODES).order_by(NODES.c.name))]
 
 
-def save_node(transaction: Transaction, node: Node) -> None:
-    """Insert or replace a node."""
-    transaction.put(NODES, [convert.node_values(node, transaction.next_version())])
+def save_nodes(transaction: Transaction, nodes: Collection[Node]) -> None:
+    """Insert or replace nodes."""
+    version = transaction.next_version()
+    transaction.put(NODES, [convert.node_values(node, version) for node in nodes])
 
 
-def delete_node(transaction: Transaction, name: str) -> None:
-    """Remove a node; a missing one changes nothing."""
-    if transaction.delete(delete(NODES).where(NODES.c.name == name)):
-        transaction.next_version()
+def delete_nodes(transaction: Transaction, names: Collection[str]) -> None:
+    """Remove nodes; missing ones change nothing."""
+    for name in names:
+        if transaction.delete(delete(NODES).where(NODES.c.name == name)):
+            transaction.next_version()
 
 
 def groups(connection: Connection) -> list[Group]:

@@ -70,11 +70,13 @@ class SqlStore:
     async def nodes(self) -> list[Node]:
         return await self._read(small.nodes)
 
-    async def save_node(self, node: Node) -> None:
-        await self._do(lambda t: small.save_node(t, node))
+    async def save_nodes(self, nodes: Collection[Node]) -> None:
+        if nodes:
+            await self._do(lambda t: small.save_nodes(t, nodes))
 
-    async def delete_node(self, name: str) -> None:
-        await self._do(lambda t: small.delete_node(t, name))
+    async def delete_nodes(self, names: Collection[str]) -> None:
+        if names:
+            await self._do(lambda t: small.delete_nodes(t, names))
 
     async def groups(self) -> list[Group]:
         return await self._read(small.groups)

@@ -354,9 +354,10 @@ async def test_versions_become_visible_in_order(store: Store) -> None:
 
 async def test_nodes_take_versions_too(store: Store) -> None:
     before = await store.version()
-    await store.save_node(Node("n1"))
-    await store.delete_node("n1")
-    await store.delete_node("n1")
+    await store.save_nodes([Node("n1")])
+    await store.delete_nodes(["n1"])
+    await store.delete_nodes(["n1"])
+    await store.save_nodes([])
     assert await store.version() == before + 2
 
 
@@ -555,11 +556,10 @@ async def test_nodes_and_groups(store: Store) -> None:
         1.5,
         (("example.org/rack", "r7"), ("old", "")),
     )
-    await store.save_node(Node("n2"))
-    await store.save_node(Node("n1"))
-    await store.save_node(node)
+    await store.save_nodes([Node("n2"), Node("n1")])
+    await store.save_nodes([node])
     assert await store.nodes() == [node, Node("n2")]
-    await store.delete_node("n2")
+    await store.delete_nodes(["n2", "n3"])
     assert await store.nodes() == [node]
     await store.save_group(Group("b"))
     await store.save_group(Group("a"))
