@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import structlog
 
@@ -66,8 +66,7 @@ class Launching:
     async def _take(self, event: LauncherEvent) -> None:
         match event:
             case NodesSeen(nodes=nodes):
-                for node in await self._cluster.seen(nodes):
-                    await self._lose(node)
+                await self._lose(await self._cluster.seen(nodes))
             case Listed():
                 await self._adopt(event)
                 self.listed.set()
@@ -130,12 +129,18 @@ class Launching:
         if left.kill:  # the launcher says when it is sure
             self._performer.perform(task, KillRanks(run.number, left.kill))
 
-    async def _lose(self, node: Node) -> None:
-        for task in list(self._ledger.unfinished().values()):
-            for key in _keys(task):
-                if _node_of(task, key) == node.name:
-                    lost = ev.NodeLost(key.run, key.rank, node.reason)
-                    await self._ledger.insist(task.id, lost)
+    async def _lose(self, nodes: Iterable[Node]) -> None:
+        """All at once: what many nodes have taken with them is written together."""
+        why = {node.name: node.reason for node in nodes}
+        tasks = self._ledger.occupants.on(why)
+        lost = ((key, _node_of(task, key)) for task in tasks for key in _keys(task))
+        await asyncio.gather(
+            *(
+                self._ledger.insist(key.task_id, ev.NodeLost(key.run, key.rank, why[node]))
+                for key, node in lost
+                if node in why
+            )
+        )
 
 
 def _node_of(task: Task, key: RankKey) -> str:

@@ -20,6 +20,7 @@ from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
+from hai_backend.loops.placing import Occupants
 from hai_backend.loops.together import Together
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 from hai_backend.tasks import events as ev
@@ -63,6 +64,7 @@ class Ledger:
         self._changed = changed
         self._limits = limits
         self._recall = recall
+        self.occupants = Occupants()
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
         self._locks: dict[int, asyncio.Lock] = {}
@@ -184,6 +186,7 @@ class Ledger:
 
     def _remember(self, task: Task) -> None:
         known = task.id in self._tasks
+        self.occupants.note(task)
         if task.state is TaskState.FINISHED:
             self._tasks.pop(task.id, None)
             self._locks.pop(task.id, None)
@@ -209,10 +212,8 @@ class Ledger:
 
     async def suspend_on(self, node: str, reason: str) -> None:
         """Suspend every task that has a rank on this node."""
-        for task in list(self._tasks.values()):
-            ranks = task.run.ranks if task.run and not task.waiting else ()
-            if any(r.node == node and not r.state.gone for r in ranks):
-                await self.apply(task.id, ev.SuspendAsked("operator", reason))
+        for task in self.occupants.on([node]):
+            await self.apply(task.id, ev.SuspendAsked("operator", reason))
 
     async def resume(self, task_id: int, by: str) -> Task:
         return await self.apply(task_id, ev.ResumeAsked(by))

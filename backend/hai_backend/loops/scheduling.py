@@ -23,7 +23,7 @@ from hai_backend.loops.bell import Bell
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.ledger import Ledger
-from hai_backend.loops.placing import Book, Occupants
+from hai_backend.loops.placing import Book
 from hai_backend.loops.recording import Recorder, Unrecorded
 from hai_backend.loops.snapshots import Changes, sched_task
 from hai_backend.sched import Board, Policy
@@ -71,7 +71,6 @@ class Scheduling:
         self._recorder = recorder or Unrecorded()
         self._board: Board | None = None
         self._changes = Changes()
-        self._occupants = Occupants()
         self._learned: list[Ending] = []
         self._nodes_seen = -1
         self._passing = asyncio.Lock()
@@ -80,7 +79,6 @@ class Scheduling:
     def changed(self, task: Task) -> None:
         """A task is new, or something has happened to it."""
         self._changes.note(task)
-        self._occupants.note(task)
         self._answers.pop(task.id, None)
 
     def saved(self, task_id: int, run: int, when: float) -> None:
@@ -190,7 +188,7 @@ class Scheduling:
     def _book(self, decisions: Sequence[Decision]) -> Book:
         wanted = {name for d in decisions if isinstance(d, Start) for name in d.nodes}
         book = Book(wanted, self._cluster.nodes(), self._cluster.groups())
-        book.hold(self._occupants.on(wanted))
+        book.hold(self._ledger.occupants.on(wanted))
         return book
 
     def _event(self, decision: Decision, book: Book) -> ev.Event | None:

@@ -88,27 +88,39 @@ class Board:
         before, self._nodes = self._nodes, now
         for name in before.keys() - now.keys():
             self._stale[before[name].group] = None
+        turned = []
         for node in now.values():
             old = before.get(node.name)
-            if old is not node and old != node:
-                self._change_node(old, node)
+            if old is node:
+                continue
+            if old is None or _shape(old) != _shape(node):
+                self._stale.update(dict.fromkeys([node.group, *([old.group] if old else [])]))
+            elif old.usable != node.usable:
+                turned.append(node)
+        self._turn([node for node in turned if node.group not in self._stale])
 
-    def _change_node(self, old: Node | None, node: Node) -> None:
-        if old is None or _shape(old) != _shape(node):
-            self._stale.update(dict.fromkeys([node.group, *([old.group] if old else [])]))
-        elif node.group not in self._stale and old.usable != node.usable:
-            group, on = self._edit(node.group), list(self._on(node.name))
-            if any(holder.task.group != node.group for holder in on):
+    def _turn(self, nodes: list[Node]) -> None:
+        """Open or close them. Half the cluster may turn at once, so who is on which is asked only once."""
+        groups = {name: self._edit(name) for name in sorted({node.group for node in nodes})}
+        on = self._holders() if nodes else {}
+        for node in nodes:
+            here = on.get(node.name, [])
+            if any(holder.task.group != node.group for holder in here):
                 self._stale[node.group] = None
+            elif node.group in self._stale:
+                continue
             elif node.usable:
-                group.open(node, on)
+                groups[node.group].open(node, here)
             else:
-                group.close(node)
+                groups[node.group].close(node)
 
-    def _on(self, name: str) -> Iterator[Holder]:
+    def _holders(self) -> dict[str, list[Holder]]:
+        on: dict[str, list[Holder]] = {}
         for group in self._groups.values():
             for holder in group.holders.values():
-                yield from (holder for placed in holder.task.placed if placed == name)
+                for placed in holder.task.placed:
+                    on.setdefault(placed, []).append(holder)
+        return on
 
     def see(self, tasks: Iterable[SchedTask], gone: Iterable[int], now: float) -> None:
         """Unfinished tasks that are new or have changed, and those that have finished, whatever was said of them."""
