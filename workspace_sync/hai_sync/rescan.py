@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from bisect import bisect_left
 from collections.abc import Iterable
+from functools import cached_property
 
-from hai_sync.core.entry import DIRECTORY, Kind, below
+from hai_sync.core.entry import DIRECTORY, Kind
 from hai_sync.core.ignore import FILES
 from hai_sync.scan import Filter, Known, Scan, Walker, refuse_clashes
 from hai_sync.signatures import signature
@@ -24,54 +26,70 @@ def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:
     walker.ignore.levels = found.levels
     found.problems = dict(before.problems)
     found.tree = dict(before.tree)
+    again = _Again(walker, found)
     for path in sorted(set(paths)):
-        _look_again(walker, found, path)
+        again.look(path)
+    found.gone -= found.signatures.keys()  # a directory that is a file now, say
     if any(path not in before.tree for path in found.fresh):
         refuse_clashes(found)
     found.tree.update(found.fresh)
     return found
 
 
-def _look_again(walker: Walker, found: Scan, path: str) -> None:
-    if walker.ignore.hides(path, False):
-        return
-    at = os.path.join(found.root, path)
-    try:
-        status = os.lstat(at)
-    except (FileNotFoundError, NotADirectoryError):
-        _forget(found, path)
-        return
-    if stat.S_ISDIR(status.st_mode):
-        if walker.ignore.hides(path, True):
+class _Again:
+    """A look at one path after the other."""
+
+    def __init__(self, walker: Walker, found: Scan) -> None:
+        self._walker = walker
+        self._found = found
+
+    @cached_property
+    def _ordered(self) -> list[str]:
+        """Sorted, what lies below a directory is found without a look at everything."""
+        return sorted(self._found.tree)
+
+    def look(self, path: str) -> None:
+        """What is there now, with all that is in it."""
+        walker, found = self._walker, self._found
+        if walker.ignore.hides(path, False):
             return
-        _forget(found, path, but_itself=True)
-        walker.see(path, at, status, signature(status))
-        walker.walk(path, False)
-        found.gone -= found.signatures.keys()
-    else:
-        if found.tree.get(path) == DIRECTORY:
-            _forget(found, path)
-        found.problems.pop(path, None)
-        walker.see(path, at, status, signature(status))
-        _see_parents(walker, found, path)
+        at = os.path.join(found.root, path)
+        try:
+            status = os.lstat(at)
+        except (FileNotFoundError, NotADirectoryError):
+            self._forget(path)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            if walker.ignore.hides(path, True):
+                return
+            self._forget(path, but_itself=True)
+            walker.see(path, at, status, signature(status))
+            walker.walk(path, False)
+        else:
+            if found.tree.get(path) == DIRECTORY:
+                self._forget(path)
+            found.problems.pop(path, None)
+            walker.see(path, at, status, signature(status))
+            self._see_parents(path)
 
+    def _see_parents(self, path: str) -> None:
+        """A file may be told of before the directory that it lies in."""
+        folder = path.rpartition("/")[0]
+        if folder and folder not in self._found.tree and folder not in self._found.fresh:
+            self.look(folder)
 
-def _see_parents(walker: Walker, found: Scan, path: str) -> None:
-    """A file may be told of before the directory that it lies in."""
-    folder = path.rpartition("/")[0]
-    if folder and folder not in found.tree and folder not in found.fresh:
-        _look_again(walker, found, folder)
+    def _forget(self, path: str, but_itself: bool = False) -> None:
+        found = self._found
+        for each in [*self._below(path), *([] if but_itself else [path])]:
+            if found.tree.pop(each, None) is not None:
+                found.gone.add(each)
+            found.signatures.pop(each, None)
+            found.problems.pop(each, None)
+            found.fresh.pop(each, None)
 
-
-def _forget(found: Scan, path: str, but_itself: bool = False) -> None:
-    here = [path] if path in found.tree else []
-    if not here or found.tree[path].kind is Kind.DIRECTORY:
-        here = [p for p in found.tree if below(p, path)]
-    for each in here:
-        if each == path and but_itself:
-            continue
-        found.tree.pop(each, None)
-        found.signatures.pop(each, None)
-        found.problems.pop(each, None)
-        found.fresh.pop(each, None)
-        found.gone.add(each)
+    def _below(self, path: str) -> list[str]:
+        entry = self._found.tree.get(path)
+        if entry is None or entry.kind is not Kind.DIRECTORY:
+            return []
+        begin, end = (bisect_left(self._ordered, path + after) for after in "/0")  # 0 follows /
+        return self._ordered[begin:end]

@@ -1,0 +1,82 @@
+"""A look at what was saved or removed finds what a look at everything finds."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hai_sync.core.entry import Entry, Kind
+from hai_sync.rescan import rescan
+from hai_sync.scan import Filter, Known, Scan, scan
+
+NAMES = [*"abc", "a0", "a-"]
+
+
+def a_path(chance: random.Random, root: Path) -> Path:
+    return root.joinpath(*chance.choices(NAMES, k=chance.randint(1, 3)))
+
+
+def edit(chance: random.Random, root: Path) -> set[Path]:
+    """Do something to a tree; what inotify would tell of, and maybe less of what is below."""
+    path = a_path(chance, root)
+    below = set(path.rglob("*")) if path.is_dir() else set()
+    if any(above.is_file() for above in path.parents):
+        return {path}
+    if chance.random() < 0.4:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        return {path, *(each for each in below if chance.random() < 0.7)}
+    if path.is_dir():
+        return {path}
+    new = [above for above in path.parents if not above.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x" * chance.randint(0, 9))
+    return {path, *new}
+
+
+def plain(tree: dict[str, Entry]) -> dict[str, tuple[Kind, int]]:
+    return {path: (entry.kind, entry.size) for path, entry in tree.items()}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_looked_at_again(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(20):
+        edit(chance, tmp_path)
+    before = scan(tmp_path, Known(), Filter())
+    before.tree.update(before.fresh)
+    for _ in range(5):
+        hints = {
+            path.relative_to(tmp_path).as_posix()
+            for _ in range(chance.randint(1, 6))
+            for path in edit(chance, tmp_path)
+        }
+        after = rescan(before, hints | {"never/there"}, Filter())
+        assert after is not None
+        whole = scan(tmp_path, Known(), Filter())
+        assert plain(after.tree) == plain(whole.fresh)
+        assert after.gone == before.tree.keys() - whole.fresh.keys()
+        assert after.signatures == whole.signatures
+        before = after
+        before.gone, before.fresh = set(), {}
+
+
+def test_what_is_not_there_costs_no_look_at_everything(tmp_path: Path) -> None:
+    """A directory is removed with all in it: each of its files is told of, and every second path is a temporary one."""
+
+    class Counted(dict[str, Entry]):
+        looks = 0
+
+        def __iter__(self):
+            Counted.looks += 1
+            return super().__iter__()
+
+    before = Scan(tmp_path, 0)
+    before.tree = Counted({f"d/{i}": Entry(Kind.FILE) for i in range(1000)})
+    before.tree["d"] = Entry(Kind.DIRECTORY)
+    after = rescan(before, ["d", *(f"d/{i}" for i in range(1000))], Filter())
+    assert after is not None
+    assert (after.tree, len(after.gone)) == ({}, 1001)
+    assert Counted.looks <= 1
