@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_what_is_not_there_costs_no_look_at_everything(tmp_path: Path) -> None:
     class Counted(dict[str, Entry]):
         looks = 0
 
-        def __iter__(self):
+        def __iter__(self) -> Iterator[str]:
             Counted.looks += 1
             return super().__iter__()
 
