@@ -68,6 +68,7 @@ class KubernetesLauncher:
         self._work: set[asyncio.Task[None]] = set()
         self._cleaning: dict[Run, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._setting: asyncio.Handle | None = None
         self._telling: asyncio.TimerHandle | None = None
         self._begun = asyncio.Event()  # before it nobody knows which nodes and pods there are
         self._told = NodesSeen(())
@@ -108,7 +109,7 @@ class KubernetesLauncher:
 
     async def close(self) -> None:
         """See Launcher."""
-        for timer in (self._timer, self._telling):
+        for timer in (self._timer, self._setting, self._telling):
             if timer is not None:
                 timer.cancel()
         await self._watching.close()
@@ -128,10 +129,8 @@ class KubernetesLauncher:
     # what is seen
 
     def _nodes_changed(self, changes: Sequence[Change[NodeSeen]]) -> None:
-        for change in changes:
-            seen = change.after or change.before
-            assert seen is not None
-            self._do(self._ranks.node(seen.name, change.after, self._now()))
+        seen = [(each.name, c.after) for c in changes if (each := c.after or c.before) is not None]
+        self._do(self._ranks.nodes(seen, self._now()))
         if self._begun.is_set() and self._telling is None:
             loop = asyncio.get_running_loop()
             self._telling = loop.call_later(_TOGETHER_SECONDS, self._tell_nodes)
@@ -209,7 +208,13 @@ class KubernetesLauncher:
             log.error("something could not be done in the cluster", why=repr(error))
 
     def _set_timer(self) -> None:
+        """Once for all that is done together: a thousand ranks may be killed in a row."""
+        if self._setting is None:
+            self._setting = asyncio.get_running_loop().call_soon(self._set_timer_now)
+
+    def _set_timer_now(self) -> None:
         """At the next moment at which time alone changes something."""
+        self._setting = None
         losses = (at for at in self._nodes.losses() if at > self._now())
         due = min(self._ranks.due(), *losses, math.inf)
         if self._timer is not None:

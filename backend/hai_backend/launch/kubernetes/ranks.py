@@ -96,11 +96,12 @@ class Ranks:
         self._mind(rank)
         return [End(key, rank.uid, preempted=preempted)] if rank.over_at is None else []
 
-    def node(self, name: str, seen: NodeSeen | None, now: float) -> list[Do]:
-        """A node as it is now; None: it was removed."""
-        if self._nodes.saw(name, seen, now):
+    def nodes(self, seen: Iterable[tuple[str, NodeSeen | None]], now: float) -> list[Do]:
+        """Nodes as they are now, by name; None: it was removed. Many may change at once."""
+        changed = {name for name, node in seen if self._nodes.saw(name, node, now)}
+        if changed:
             for rank in self._ranks.values():
-                if rank.node == name:
+                if rank.node in changed:
                     self._mind(rank)
         return self.tick(now)
 

@@ -30,7 +30,7 @@ GONE = [Say(RankGone(KEY)), Clean((7, 1))]
 @pytest.fixture
 def ranks() -> Ranks:
     made = Ranks(Nodes(PATIENCE), PATIENCE)
-    made.node("n1", WELL, 0.0)
+    made.nodes([("n1", WELL)], 0.0)
     return made
 
 
@@ -93,7 +93,7 @@ def test_a_pod_that_vanishes_without_a_last_word_may_still_run(ranks: Ranks, kil
 def test_and_a_node_that_falls_silent_meanwhile_is_waited_for(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
     ranks.pod("u1", None, 2.0)
-    ranks.node("n1", SILENT, 7.0)
+    ranks.nodes([("n1", SILENT)], 7.0)
     assert ranks.due() == 117.0
 
 
@@ -176,7 +176,7 @@ def test_a_deletion_by_somebody_is_told_once_and_ours_is_not(ranks: Ranks) -> No
 
 def test_a_death_on_a_silent_node_is_not_believed_before_the_fence(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
-    ranks.node("n1", SILENT, 10.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
     assert ranks.pod("u1", None, 20.0) == []
     assert ranks.due() == 120.0
     assert ranks.tick(119.0) == []
@@ -185,30 +185,30 @@ def test_a_death_on_a_silent_node_is_not_believed_before_the_fence(ranks: Ranks)
 
 def test_nor_when_the_node_says_so_only_just_after_it_is_back(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
-    ranks.node("n1", SILENT, 10.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
     ranks.pod("u1", None, 20.0)
-    assert ranks.node("n1", WELL, 30.0) == []
+    assert ranks.nodes([("n1", WELL)], 30.0) == []
     assert ranks.tick(34.0) == []
     assert ranks.tick(35.0) == GONE
 
 
 def test_what_a_node_says_after_it_is_back_is_believed(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
-    ranks.node("n1", SILENT, 10.0)
-    ranks.node("n1", WELL, 30.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
+    ranks.nodes([("n1", WELL)], 30.0)
     assert ranks.pod("u1", OVER, 31.0) == GONE
 
 
 def test_a_node_that_was_removed_has_no_ranks(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
-    ranks.node("n1", SILENT, 10.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
     ranks.pod("u1", None, 20.0)
-    assert ranks.node("n1", None, 30.0) == GONE
+    assert ranks.nodes([("n1", None)], 30.0) == GONE
 
 
 def test_a_killed_rank_on_a_dead_node_is_deleted_by_force_after_the_fence(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
-    ranks.node("n1", SILENT, 10.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
     assert ranks.kill(KEY, "n1", preempted=False) == [End(KEY, "u1")]
     assert ranks.pod("u1", replace(POD, leaving=True), 11.0) == []
     assert ranks.due() == 120.0
@@ -220,7 +220,7 @@ def test_a_killed_rank_on_a_dead_node_is_deleted_by_force_after_the_fence(ranks:
 
 def test_time_proves_nothing_where_agents_are_never_fenced() -> None:
     ranks = Ranks(Nodes(replace(PATIENCE, fence_after=0.0)), PATIENCE)
-    ranks.node("n1", SILENT, 0.0)
+    ranks.nodes([("n1", SILENT)], 0.0)
     ranks.pod("u1", POD, 1.0)
     ranks.pod("u1", None, 2.0)
     assert ranks.due() == math.inf
@@ -235,7 +235,7 @@ def test_killing_what_does_not_exist_asks_the_cluster_and_says_that_it_is_gone(
 
 def test_what_a_server_finds_missing_on_a_silent_node_waits_for_the_fence(ranks: Ranks) -> None:
     """It was started again; the pod was deleted by force while nobody watched."""
-    ranks.node("n1", SILENT, 10.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
     ranks.kill(KEY, "n1", preempted=False)
     assert ranks.missing(KEY, 11.0) == []
     assert ranks.tick(120.0) == GONE
@@ -255,7 +255,7 @@ def test_a_rank_that_a_server_never_saw_is_gone_when_nothing_of_it_can_run(
 ) -> None:
     """The server was started again, and there is no pod of what the store knows."""
     ranks = Ranks(Nodes(PATIENCE), PATIENCE)
-    ranks.node("n1", node, 0.0)
+    ranks.nodes([("n1", node)], 0.0)
     assert ranks.kill(KEY, "n1", ran=ran, preempted=False) == [End(KEY)]
     done = ranks.missing(KEY, 1.0)
     assert done == ([] if gone_at > 1.0 else GONE)
@@ -295,12 +295,12 @@ def test_whatever_happens_a_rank_that_was_killed_is_gone_once_its_node_is_well(
     news: list[str | float],
 ) -> None:
     ranks, now, told = Ranks(Nodes(PATIENCE), PATIENCE), 0.0, 0
-    ranks.node("n1", WELL, now)
+    ranks.nodes([("n1", WELL)], now)
 
     def do(what: str) -> list[Do]:
         match what:
             case "well" | "silent":
-                return ranks.node("n1", WELL if what == "well" else SILENT, now)
+                return ranks.nodes([("n1", WELL if what == "well" else SILENT)], now)
             case "pod" | "over":
                 return ranks.pod("u1", POD if what == "pod" else OVER, now)
             case "gone":
@@ -309,7 +309,7 @@ def test_whatever_happens_a_rank_that_was_killed_is_gone_once_its_node_is_well(
                 return ranks.kill(KEY, "n1", preempted=False)
             case "missing":
                 return ranks.missing(KEY, now)
-        return ranks.node("n1", None, now)
+        return ranks.nodes([("n1", None)], now)
 
     for what in [*news, "kill", "well", "gone", "missing", 60.0]:
         done = do(what) if isinstance(what, str) else []
