@@ -7,6 +7,7 @@ microseconds, so they grow over restarts of the server too, after which every no
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -14,8 +15,11 @@ from hai.v1 import node_pb2 as pb
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, holders
 from hai_backend.loops.clock import Clock
+from hai_backend.services import watching
 from hai_backend.services.convert_node import node_to_proto
 from hai_backend.services.ports import Cluster, Ledger
+
+_REST = 8.0  # after a count, rest for so many times its duration: in a large cluster it takes a ninth of the loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class NodeBoard:
         self._ledger = ledger
         self._clock = clock
         self._seen = (-1, -1)
+        self._rests_until = 0.0
         self._entries: dict[str, tuple[int, Entry]] = {}
         self.version = 0
 
@@ -51,7 +56,12 @@ class NodeBoard:
         seen = (self._cluster.feed.version, self._ledger.feed.version)
         if seen == self._seen:
             return
-        self._seen = seen
+        self._seen, began = seen, time.monotonic()
+        self._count()
+        ended = time.monotonic()
+        self._rests_until = ended + max(watching.BUNDLE_SECONDS, _REST * (ended - began))
+
+    def _count(self) -> None:
         tenants = _tenants(self._ledger.unfinished().values())
         fresh = {
             n.name: Entry(n, tuple(tenants.get(n.name, ()))) for n in self._cluster.nodes().values()
@@ -79,8 +89,9 @@ class NodeBoard:
         return self._entries.get(name)
 
     async def beyond(self, version: int) -> None:
-        """Return as soon as a node has a larger version."""
+        """Return soon after a node has a larger version. Tasks change much more often than who is on which node."""
         while True:
+            await asyncio.sleep(self._rests_until - time.monotonic())
             self.refresh()
             if self.version > version:
                 return

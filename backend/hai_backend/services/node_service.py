@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from hai.v1 import node_pb2
@@ -17,7 +16,6 @@ from hai_backend.services.node_groups import NodeGroups
 from hai_backend.services.ports import Cluster, Scheduling
 from hai_backend.services.rules import Rules
 from hai_backend.services.task_access import TaskAccess
-from hai_backend.services.watching import BUNDLE_SECONDS
 from hai_backend.services.wrapping import Context
 
 
@@ -67,7 +65,6 @@ class NodeService(NodeServiceServicer):
                 yield pb.WatchNodesResponse(nodes=last, version=upto)
             sent, first = upto, False
             await self._board.beyond(sent)
-            await asyncio.sleep(BUNDLE_SECONDS)
 
     async def CordonNode(self, request: pb.CordonNodeRequest, context: Context) -> node_pb2.Node:
         reason = _reason(request.reason)

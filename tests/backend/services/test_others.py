@@ -16,6 +16,8 @@ from hai.v1.watch_service_pb2 import WatchRequest
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.logs.lines import stamp
+from hai_backend.services import watching
+from hai_backend.services.node_board import NodeBoard
 from hai_backend.tasks import events as ev
 from hai_backend.testing import a_spec
 
@@ -58,6 +60,28 @@ async def test_a_watch_sees_nodes_and_tenants_change_and_resumes(platform: Any) 
     assert [(n.name, len(n.tenants)) for n in third.nodes] == [("n0", 1)]
     assert first.version < second.version < third.version
     again.cancel()
+
+
+async def test_who_watches_nodes_does_not_count_them_with_each_change_of_a_task(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = 0
+
+    class Counted(NodeBoard):
+        def _count(self) -> None:
+            nonlocal counts
+            counts += 1
+            super()._count()
+
+    monkeypatch.setattr(watching, "BUNDLE_SECONDS", 60.0)
+    board = Counted(platform.cluster, platform.ledger, platform.clock)
+    board.refresh()
+    waits = asyncio.ensure_future(board.beyond(board.version))
+    for number in range(20):
+        await platform.ledger.submit("ada", a_spec(f"t{number}"), "")
+        await asyncio.sleep(0)
+    assert counts == 1
+    waits.cancel()
 
 
 async def test_a_watch_of_nothing_is_refused(platform: Any) -> None:
