@@ -15,7 +15,7 @@ from hai.v1 import agent_service_pb2 as pb
 from hai.v1.agent_service_pb2_grpc import AgentServiceStub
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai_backend.auth import run_tokens
-from hai_backend.domain.errors import Deposed
+from hai_backend.domain.errors import Conflict, Deposed
 from hai_backend.domain.node import Node
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.testing import a_spec
@@ -30,8 +30,12 @@ def spec(name: str) -> TaskSpec:
 
 async def raise_epoch(url: str) -> None:
     """As another server does that takes over."""
+    await execute(url, "UPDATE leader SET epoch = epoch + 1")
+
+
+async def execute(url: str, statement: str) -> None:
     connection = await asyncpg.connect(url)
-    await connection.execute("UPDATE leader SET epoch = epoch + 1")
+    await connection.execute(statement)
     await connection.close()
 
 
@@ -87,3 +91,16 @@ async def test_nothing_is_acknowledged_and_a_new_reign_begins(url: str, tmp_path
         assert names == ["one", "three"]
         assert server.app.metrics.registry.get_sample_value("hai_leading") == 1
     assert server.app.metrics.registry.get_sample_value("hai_leading") == 0
+
+
+async def test_a_server_that_is_older_than_the_database_does_not_keep_the_lead(
+    url: str, tmp_path: Path
+) -> None:
+    """A newer one has migrated while it ran: it cannot lead again, so it ends, and leaves that to others."""
+    launcher = FakeLauncher([Node("n0")])
+    async with running_server(tmp_path, launcher=launcher, database=url) as server:
+        await execute(url, "UPDATE alembic_version SET version_num = '9999'")
+        await raise_epoch(url)
+        async with asyncio.timeout(10):
+            with pytest.raises(Conflict, match="newer server"):
+                await server.app.until(asyncio.Event())

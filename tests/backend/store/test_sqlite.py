@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import Select
 from sqlalchemy.dialects import sqlite
 
-from hai_backend.domain.errors import Unavailable
+from hai_backend.domain.errors import Conflict, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import ProgramSpec, TaskSpec
 from hai_backend.domain.task import Rank, Run, RunState, Task, TaskEvent, TaskState
@@ -271,7 +271,7 @@ async def test_a_schema_of_a_newer_server_is_left_alone(sqlite_path: Path) -> No
     connection.commit()
     connection.close()
     store = open_store(f"sqlite:///{sqlite_path}")
-    with pytest.raises(Unavailable, match="newer server"):
+    with pytest.raises(Conflict, match="newer server"):
         await store.open()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, column, inspect, select, table
 
-from hai_backend.domain.errors import Unavailable
+from hai_backend.domain.errors import Conflict
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -21,7 +21,7 @@ _VERSION = table("alembic_version", column("version_num"))
 
 
 def upgrade(connection: Connection) -> None:
-    """Bring the schema to the newest revision. Raises Unavailable when the database is newer than this server."""
+    """Bring the schema to the newest revision. Raises Conflict when the database is newer: no waiting mends that."""
     if _revision(connection) == NEWEST:
         return
     from alembic import command
@@ -30,9 +30,10 @@ def upgrade(connection: Connection) -> None:
     try:
         command.upgrade(config(connection), "head")
     except CommandError as error:
-        raise Unavailable(
+        raise Conflict(
             f"the database {connection.engine.url.render_as_string()} cannot be migrated: {error};"
-            " it was probably written by a newer server: install that version"
+            " it was probably written by a newer server: install that version",
+            reason="DATABASE_NEWER",
         ) from error
 
 
