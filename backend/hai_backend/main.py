@@ -128,10 +128,23 @@ async def _serve(settings: Settings, open_store: OpenStore) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     interpreter.share_quickly()
     interpreter.keep_memory()
-    await app.start()
-    interpreter.collect_rarely()
-    await app.until(stop)
-    await app.stop()
+    if await _started(app, stop):
+        interpreter.collect_rarely()
+        await app.until(stop)
+        await app.stop()
+
+
+async def _started(app: App, stop: asyncio.Event) -> bool:
+    """False when it shall stop before it has begun: a cluster may let it wait for hours."""
+    starting, stopping = asyncio.ensure_future(app.start()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+        return False
+    starting.result()
+    return True
 
 
 if __name__ == "__main__":

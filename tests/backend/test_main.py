@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import structlog
 
 from hai_backend import main
+from hai_backend.testing.kube.kubeconfig import write_kubeconfig
 
 
 class FullDisk(io.StringIO):
@@ -40,3 +43,35 @@ def test_a_home_that_cannot_be_made_is_one_sentence(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("hai-server: cannot work in ")
     assert "Not a directory" in line
+
+
+def pods(home: Path, kubeconfig: Path) -> None:
+    """Write the settings of a server of pods."""
+    home.mkdir()
+    table = f'[kubernetes]\nagent_path = "/opt/hai"\nkubeconfig = "{kubeconfig}"\n'
+    (home / "hai.toml").write_text(table)
+
+
+async def test_a_server_that_waits_for_its_cluster_can_be_stopped(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
+        url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        home = tmp_path / "home"
+        pods(home, write_kubeconfig(tmp_path / "kubeconfig", url))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "hai_backend.main", "--home", str(home))
+        )
+        try:
+            await asked.wait()
+            process.terminate()
+            async with asyncio.timeout(60):
+                assert await process.wait() == 0
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
