@@ -75,3 +75,14 @@ async def test_a_server_that_waits_for_its_cluster_can_be_stopped(tmp_path: Path
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
+
+
+def test_a_kubeconfig_that_is_not_there_is_told_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    pods(home, tmp_path / "nowhere")
+    assert main.main(["--home", str(home)]) == 2
+    said = capsys.readouterr().err
+    assert f"kubernetes.kubeconfig: {tmp_path / 'nowhere'} cannot be used: " in said
+    assert "Traceback" not in said

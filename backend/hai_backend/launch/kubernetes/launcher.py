@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.base import (
     LauncherEvent,
     LaunchFailed,
@@ -20,6 +21,7 @@ from hai_backend.launch.base import (
 )
 from hai_backend.launch.kubernetes.api import Api
 from hai_backend.launch.kubernetes.ending import Ender, Sweeper
+from hai_backend.launch.kubernetes.errors import ApiError
 from hai_backend.launch.kubernetes.making import Maker
 from hai_backend.launch.kubernetes.nodes import Nodes, Patience
 from hai_backend.launch.kubernetes.options import Options
@@ -98,14 +100,22 @@ class KubernetesLauncher:
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
-        await self._watching.begin()
-        begun = await self._sweeper.begin()
+        begun = await self._begin_to_watch()
         self._begun.set()
         pods = {pod.key for pod in self._watching.pods.values() if pod.key is not None}
         yield self._nodes_now()
         yield Listed(frozenset(pods) | self._ranks.keys(), begun)
         while (event := await self._events.get()) is not None:
             yield event
+
+    async def _begin_to_watch(self) -> frozenset[Run]:
+        """Runs whose launch had begun."""
+        try:
+            await self._watching.begin()
+            return await self._sweeper.begin()
+        except ApiError as error:
+            what = "the cluster refuses what the server needs of it"
+            raise Unavailable(f"{what}, see the roles of the chart: {error}") from error
 
     async def close(self) -> None:
         """See Launcher."""

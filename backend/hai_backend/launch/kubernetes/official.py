@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
+from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.launch.kubernetes.errors import Unavailable, error_of
 from hai_backend.launch.kubernetes.transport import Answer, Call
 
@@ -90,20 +91,30 @@ class OfficialTransport:
         return self._client
 
     async def _open(self) -> ApiClient:
-        from kubernetes.aio import config
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.client.api_client import ApiClient
 
-        load: Any = config  # it has no annotations
         settings = Configuration()
         settings.connection_pool_maxsize = _CONNECTIONS
-        if self._kubeconfig:
-            await load.load_kube_config(
-                self._kubeconfig, self._context or None, client_configuration=settings
-            )
-        else:
-            load.load_incluster_config(client_configuration=settings)
+        await self._load(settings)
         return ApiClient(configuration=settings)
+
+    async def _load(self, settings: Any) -> None:
+        """Raises Invalid, with what there is instead of a kubeconfig or an account."""
+        from kubernetes.aio import config
+
+        load: Any = config  # it has no annotations
+        try:
+            if self._kubeconfig:
+                await load.load_kube_config(
+                    self._kubeconfig, self._context or None, client_configuration=settings
+                )
+            else:
+                load.load_incluster_config(client_configuration=settings)
+        except config.ConfigException as error:
+            what = self._kubeconfig or "the account of this server's own pod"
+            wrong = Violation("kubernetes.kubeconfig", f"{what} cannot be used: {error}")
+            raise Invalid((wrong,), reason="BAD_SETTINGS") from error
 
 
 def _words(error: BaseException) -> str:

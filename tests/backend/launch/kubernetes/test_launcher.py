@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import NodeState
 from hai_backend.launch.base import LaunchFailed, Listed, NodesSeen, RankGone, RankKey
 from hai_backend.testing.kube import Answer, Close, NodeSpec
@@ -201,6 +202,17 @@ async def test_a_start_waits_for_an_api_server_that_is_away() -> None:
         it.cluster.faults.remove(rule)
         await starting
         assert it.pods() == ["hai-7-1-0"]
+
+
+@pytest.mark.parametrize("resource", ["nodes", "pods", "configmaps"])
+def test_a_cluster_that_refuses_the_first_lists_is_told_in_words(resource: str) -> None:
+    async def tell() -> None:
+        async with there() as it:
+            it.cluster.faults.add(Answer(403), verb="list", resource=resource)
+            with pytest.raises(Unavailable, match="the cluster refuses what the server needs"):
+                await it.watch()
+
+    run_virtually(tell())
 
 
 @story
