@@ -7,7 +7,7 @@ with the higher resourceVersion counts. A list says everything up to its version
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from hai_backend.watch.source import DELETED, Body
@@ -74,7 +74,9 @@ class Picture(Generic[T]):
 
     def listed(self, items: Mapping[str, Seen[T]], version: int) -> list[Change[T]]:
         """Everything that there was at this version; what is known to be newer stays."""
-        self._listed = max(self._listed, version)
+        if version < self._listed:
+            self._age()
+        self._listed = version
         self._buried = {uid: v for uid, v in self._buried.items() if v > version}
         missing = [
             uid for uid, seen in self._seen.items() if uid not in items and seen.version <= version
@@ -85,6 +87,11 @@ class Picture(Generic[T]):
             if uid not in self._buried and (known is None or known.version < seen.version):
                 changes.append(self._put(seen))
         return [change for change in changes if change is not None]
+
+    def _age(self) -> None:
+        """The cluster's own store was put back to an earlier day: versions are counted anew, ours are all older."""
+        self._buried.clear()
+        self._seen = {uid: replace(seen, version=0) for uid, seen in self._seen.items()}
 
     def _put(self, seen: Seen[T]) -> Change[T] | None:
         before = self._seen.get(seen.uid)

@@ -72,6 +72,20 @@ def test_what_reads_alike_is_no_change() -> None:
     assert seen.take("MODIFIED", body("a", 3, "blue")) == Change("a", "red", "blue")
 
 
+def test_versions_of_a_cluster_that_was_put_back_to_an_earlier_day_count_anew() -> None:
+    seen = picture()
+    listed(seen, [body("a", 90), body("b", 91)], 100)
+    seen.take("ADDED", body("c", 101))
+    seen.take("DELETED", body("d", 102))
+    assert listed(seen, [body("a", 40, "blue"), body("d", 41)], 50) == [
+        Change("b", "red", None),
+        Change("c", "red", None),
+        Change("a", "red", "blue"),
+        Change("d", None, "red"),
+    ]
+    assert seen.take("ADDED", body("e", 51)) == Change("e", None, "red")
+
+
 def test_a_list_tells_what_was_missed() -> None:
     seen = picture()
     listed(seen, [body("a", 1), body("b", 2)], 2)
