@@ -16,8 +16,11 @@ from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai_backend.domain.node import Node
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.fake import FakeLauncher
 from hai_backend.testing.databases import create_database, drop_database
-from hai_backend.testing.server import ServerProcess
+from hai_backend.testing.server import ServerProcess, running_server
 
 POSTGRES = os.environ.get("HAI_TEST_POSTGRES", "")
 
@@ -37,6 +40,21 @@ async def before(profile: Profile, program: Path) -> None:
         await client.tasks.wait(ran.id, timeout=30)
         await client.nodes.cordon("node1", "it waits for the restore")
         await client.tasks.create(spec("waits", program))
+
+
+@pytest.mark.parametrize(
+    ("existing", "begun"), [([RankKey(9, 1, 0)], []), ([RankKey(7, 2, 0)], [(9, 1)])]
+)
+async def test_a_new_task_has_no_number_of_one_that_the_backup_does_not_know(
+    tmp_path: Path, existing: list[RankKey], begun: list[tuple[int, int]]
+) -> None:
+    """What of that one still runs could attach, print and end in the name of the new one."""
+    launcher = FakeLauncher([Node("n0")], existing, begun)
+    async with (
+        running_server(tmp_path, launcher=launcher) as server,
+        Client(server.profile) as client,
+    ):
+        assert (await client.tasks.create(spec("new", tmp_path / "program.py"))).id == 10
 
 
 async def after(profile: Profile) -> None:

@@ -33,7 +33,10 @@ _MISSING = "it was not there when the server was started again"
 
 
 class Launching:
-    """`listed` is set once the first complete list has been taken over: scheduling may begin."""
+    """`listed` is set once the first complete list has been taken over: scheduling may begin.
+
+    `newest` is then the newest task of which anything exists. The store may be a backup that does not know it.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class Launching:
         performer: Performer,
     ) -> None:
         self.listed = asyncio.Event()
+        self.newest = 0
         self._launcher = launcher
         self._ledger = ledger
         self._cluster = cluster
@@ -108,6 +112,8 @@ class Launching:
 
     async def _adopt(self, listed: Listed) -> None:
         """After a restart: launch what never started, report what vanished, end what nobody wants."""
+        seen = {key.task_id for key in listed.keys} | {task_id for task_id, _ in listed.begun}
+        self.newest = max(seen, default=0)
         wanted: set[RankKey] = set()
         for task in list(self._ledger.unfinished().values()):
             wanted.update(_keys(task))

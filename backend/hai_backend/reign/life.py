@@ -34,6 +34,7 @@ class Reign(Rooms):
             self.standings.changed(None, task)
         await self._listed(self.work.run(self.launching.run()))
         await first_admin(self.settings, self.directory, self.clock.now())
+        await self.store.skip_task_ids(self.launching.newest)
 
     def govern(self) -> None:
         """Let the loops run."""

@@ -130,6 +130,9 @@ class Store(Protocol):
         other task) when the user has an unfinished task of that name.
         """
 
+    async def skip_task_ids(self, newest: int) -> None:
+        """New tasks have larger ids than this one, which the store need not know: it may be a backup's."""
+
     async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
         """Write `task`, whose revision must be one above the stored one; None when it is not: somebody was faster."""
 

@@ -27,6 +27,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._version = 0
+        self._last_task_id = 0
         self._tasks: dict[int, Task] = {}
         self._runs: dict[int, dict[int, Run]] = {}
         self._events: dict[int, list[TaskEvent]] = {}
@@ -57,10 +58,14 @@ class MemoryStore:
         if first is not None:
             return self._tasks[first]
         self._check_name(task)
-        new = replace(task, id=len(self._tasks) + 1, revision=1)
+        self._last_task_id += 1
+        new = replace(task, id=self._last_task_id, revision=1)
         if request_id:
             self._requests[task.user, request_id] = new.id
         return self._write(new, events)
+
+    async def skip_task_ids(self, newest: int) -> None:
+        self._last_task_id = max(self._last_task_id, newest)
 
     async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
         stored = self._tasks.get(task.id)

@@ -39,6 +39,9 @@ class SqlStore:
         created: Task = await self._database.write(CreateTask(task, events, request_id))
         return created
 
+    async def skip_task_ids(self, newest: int) -> None:
+        await self._do(lambda t: t.skip_task_ids(newest))
+
     async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
         saved: Task | None = await self._database.write(SaveTask(task, events))
         return saved

@@ -61,6 +61,10 @@ class Transaction:
         self._last_task_id += 1
         return self._last_task_id
 
+    def skip_task_ids(self, newest: int) -> None:
+        """Give new tasks larger identities than this one."""
+        self._last_task_id = max(self._last_task_id, newest)
+
     def next_token_id(self) -> int:
         """The identity of a new token."""
         self._last_token_id += 1

@@ -134,6 +134,14 @@ async def test_a_created_task_has_an_id_a_revision_and_a_version(store: Store) -
     assert await store.version() == created.version
 
 
+async def test_ids_that_are_skipped_are_given_to_no_task(store: Store) -> None:
+    await store.skip_task_ids(40)
+    assert (await store.create_task(task("a"), [])).id == 41
+    await store.skip_task_ids(7)
+    assert (await store.create_task(task("b"), [])).id == 42
+    assert [known.id for known in await store.unfinished_tasks()] == [41, 42]
+
+
 async def test_every_field_comes_back(store: Store) -> None:
     rank = Rank(1, "n1", RankState.FAILED, "w", "10.0.0.1", 29500, 137, "最后", 3.25, 4.1, (2, 3))
     full = Task(
