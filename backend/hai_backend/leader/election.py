@@ -66,9 +66,7 @@ class PostgresElection:
         self._lost.clear()
         async with connected(self._url, self._lost.set) as session:
             while True:
-                act = step(*await session.look())
-                self._said = ""
-                match act:
+                match step(*await session.look()):
                     case Take():
                         await self._take(session)
                         await self._pause(_AGAIN_SECONDS)
@@ -118,6 +116,8 @@ class PostgresElection:
     async def _become(self, role: Role) -> None:
         if role == self.role:
             return
+        if role != Following():
+            self._said = ""  # a database that answers may still take nothing: one that only reads
         log.info("this server has a new role", role=str(role))
         self.role = role
         async with self._changes:

@@ -6,7 +6,10 @@ import asyncio
 import time
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
+from sqlalchemy import make_url
+from structlog.testing import capture_logs
 
 from hai_backend.leader.election import PostgresElection
 from hai_backend.leader.roles import Following, Leading, Role
@@ -86,3 +89,31 @@ async def test_a_leader_whose_session_ends_stops_at_once(url: str, running: Any)
         await session.oust(seen.backend)
         assert await becomes(a, Following()) < 0.5
     await becomes(a, Leading(2))
+
+
+async def test_a_database_that_only_reads_is_told_once(url: str, running: Any) -> None:
+    """As a standby does, or a primary whose disk is full."""
+    await only_reads(url, True)
+    tries: list[float] = []
+
+    def monotonic() -> float:
+        tries.append(time.monotonic())
+        return tries[-1]
+
+    a = PostgresElection(url, "a:1", monotonic)
+    with capture_logs() as told:
+        running(a.run())
+        while len(tries) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    (line,) = told
+    assert "read-only" in line["why"]
+    await only_reads(url, False)
+    await becomes(a, Leading(1))
+
+
+async def only_reads(url: str, whether: bool) -> None:
+    connection = await asyncpg.connect(url)
+    name, value = make_url(url).database, "on" if whether else "off"
+    await connection.execute("SET default_transaction_read_only = off")
+    await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {value}')
+    await connection.close()
