@@ -49,12 +49,17 @@ async def test_a_new_task_has_no_number_of_one_that_the_backup_does_not_know(
     tmp_path: Path, existing: list[RankKey], begun: list[tuple[int, int]]
 ) -> None:
     """What of that one still runs could attach, print and end in the name of the new one."""
-    launcher = FakeLauncher([Node("n0")], existing, begun)
-    async with (
-        running_server(tmp_path, launcher=launcher) as server,
-        Client(server.profile) as client,
+    nodes, database = [Node("n0")], f"sqlite:///{tmp_path}/hai.db"
+    for launcher, expected in (
+        (FakeLauncher(nodes), 1),
+        (FakeLauncher(nodes, existing, begun), 10),
     ):
-        assert (await client.tasks.create(spec("new", tmp_path / "program.py"))).id == 10
+        async with (
+            running_server(tmp_path, launcher=launcher, database=database) as server,
+            Client(server.profile) as client,
+        ):
+            made = await client.tasks.create(spec(f"new{expected}", tmp_path / "program.py"))
+            assert made.id == expected
 
 
 async def after(profile: Profile) -> None:
