@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from enum import Enum
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -55,6 +54,9 @@ TABLES: dict[type[Any], Table] = {
     Registry: REGISTRIES,
     Share: SHARES,
 }
+
+# Name and type of each field. Read once: annotations take longer to read than a row.
+_FIELDS = {kind: tuple(get_type_hints(kind).items()) for kind in TABLES}
 
 
 def key(record: object) -> Values:
@@ -110,13 +112,12 @@ def _stored(value: Any) -> Any:
 
 
 def _record(kind: type[Kept], row: Sequence[Any]) -> Kept:
-    hints = get_type_hints(kind)
-    found = zip(_names(kind), row, strict=True)
-    return kind(**{name: _loaded(hints[name], value) for name, value in found})
+    found = zip(_FIELDS[kind], row, strict=True)
+    return kind(**{name: _loaded(wanted, value) for (name, wanted), value in found})
 
 
 def _names(kind: type[Any]) -> list[str]:
-    return [field.name for field in fields(kind)]
+    return [name for name, _ in _FIELDS[kind]]
 
 
 def _loaded(wanted: Any, value: Any) -> Any:
