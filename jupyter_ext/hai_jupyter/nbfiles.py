@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,13 @@ _nbformat: Any = nbformat  # it has no annotations
 
 def read(path: Path) -> Any:
     """The notebook in a file. Raises OSError, or ValueError when it is none."""
+    return parsed(path.read_bytes())
+
+
+def parsed(data: bytes) -> Any:
+    """The notebook that a file holds. Raises ValueError when it is none."""
     try:
-        return _nbformat.read(path, as_version=4)
+        return _nbformat.reads(data.decode(), as_version=4)
     except (KeyError, AttributeError, TypeError, nbformat.ValidationError) as error:
         raise ValueError(f"not a notebook: {error}") from error
 
@@ -52,14 +58,27 @@ def write(notebook: Any, path: Path) -> None:
     replace_with(text(notebook).encode(), path)
 
 
-def replace_with(data: bytes, path: Path) -> None:
-    """Put a file there, whatever was there before; a link is replaced, not followed."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}")
+def replace_with(data: bytes, path: Path, like: Path | None = None) -> None:
+    """Put a file there, also in place of a link: as readable as the one before it, or as `like`, or as any new file."""
+    mode = _mode(path) or (_mode(like) if like else None)
+    temporary = path.with_name(f".{path.name}{secrets.token_hex(4)}")
+    first = 0o600 if mode else 0o666  # less the umask
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, first)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(temporary, 0o644)
+            if mode:
+                os.fchmod(handle, mode)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _mode(path: Path) -> int | None:
+    """None: there is no file."""
+    try:
+        found = os.lstat(path).st_mode
+    except OSError:
+        return None
+    return found & 0o777 if stat.S_ISREG(found) else None

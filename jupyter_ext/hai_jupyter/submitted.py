@@ -34,7 +34,7 @@ def keep(name: str, path: Path) -> None:
     if text is not None:
         with suppress(OSError):
             at.parent.mkdir(parents=True, exist_ok=True)
-            nbfiles.replace_with(text.encode(), at)
+            nbfiles.replace_with(text.encode(), at, like=path)
             _forget_oldest(at.parent)
 
 

@@ -109,6 +109,16 @@ async def test_outputs_are_cleared_and_the_notebook_as_it_was_is_kept(
     assert nbfiles.read(place.root / told["copy"]).cells[0].outputs[0].text == "x" * 10_000
 
 
+async def test_what_is_made_of_a_private_notebook_is_private(page: Page, place: Place) -> None:
+    private = place.root / "private.ipynb"
+    nbfiles.write(notebook("print(1)"), private)
+    private.chmod(0o600)
+    copy = (await page.post("notebook/clear", {"path": private.name})).data["copy"]
+    script = (await page.post("notebook/script", {"path": private.name})).data["path"]
+    made = [private, place.root / copy, place.root / script]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o600] * 3
+
+
 @pytest.mark.parametrize("verb", ["script", "clear"])
 @pytest.mark.parametrize(
     ("body", "code"),

@@ -39,6 +39,14 @@ def test_of_notebooks_the_cells_count_and_not_what_they_printed(tmp_path: Path) 
     assert "+print(2)" in (submitted.changes("n", file) or "")
 
 
+def test_what_is_kept_of_a_private_file_is_private(tmp_path: Path, data: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("rate = 0.1\n")
+    file.chmod(0o600)
+    submitted.keep("a.py", file)
+    assert [kept.stat().st_mode & 0o777 for kept in data.iterdir()] == [0o600]
+
+
 @pytest.mark.parametrize(
     "content",
     [pytest.param(b"\xff\xfe\x00", id="no text"), pytest.param(b"x" * 600_000, id="long")],

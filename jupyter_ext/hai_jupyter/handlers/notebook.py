@@ -18,14 +18,15 @@ _CLASHES = ("", "overwrite", "rename")
 class NotebookHandler(Handler):
     """Reads the path of a notebook that the page names."""
 
-    def notebook(self) -> tuple[Path, Any]:
-        """Where it is, and it."""
+    def notebook(self) -> tuple[Path, bytes, Any]:
+        """Where it is, its bytes, and what they say."""
         path = self.body().get("path")
         if not isinstance(path, str) or not path.endswith(".ipynb"):
             raise invalid(("path", "must be a notebook of the file browser"))
         found = self.backend.places.file(path)
         try:
-            return found, nbfiles.read(found)
+            data = found.read_bytes()
+            return found, data, nbfiles.parsed(data)
         except ValueError as error:
             raise invalid(("path", f"{found.name} is not a notebook: {error}")) from error
 
@@ -43,7 +44,7 @@ class ScriptHandler(NotebookHandler):
     @answers
     async def post(self) -> Any:
         """Its path; or what first has to be decided: `specials` that are no Python, or the file that `exists`."""
-        path, notebook = self.notebook()
+        path, _, notebook = self.notebook()
         choice, clash = self.choice("specials", _CHOICES), self.choice("clash", _CLASHES)
         found = scripts.specials(notebook)
         target = path.with_suffix(".py")
@@ -54,7 +55,7 @@ class ScriptHandler(NotebookHandler):
         if clash == "rename":
             target = _free(target)
         text = scripts.script(notebook, choice or "skip")
-        nbfiles.replace_with(text.encode(), target)
+        nbfiles.replace_with(text.encode(), target, like=path)
         return {"path": self.backend.places.contents_path(target)}
 
 
@@ -64,11 +65,10 @@ class ClearHandler(NotebookHandler):
     @answers
     async def post(self) -> Any:
         """The copy's path, and how large the notebook was and is."""
-        path, notebook = self.notebook()
-        before = path.read_bytes()
+        path, before, notebook = self.notebook()
         stamp = time.strftime("%Y%m%d-%H%M%S")
         copy = _free(path.with_name(f"{path.stem}.{stamp}.bak.ipynb"))
-        nbfiles.replace_with(before, copy)
+        nbfiles.replace_with(before, copy, like=path)
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
