@@ -16,6 +16,7 @@ from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.user import TokenScope
 
 _KEY_BYTES = 32
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def claim(home: Path) -> int:
@@ -96,11 +97,13 @@ def last_port(home: Path, file: str = PORT) -> str:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, durable, and for the server's own user only."""
-    temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Whole or not at all, durable, and for the server's own user only; servers write side by side."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(temporary, _NEW, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
