@@ -47,7 +47,9 @@ class Sessions:
         """A longer session for who is in the second half of one; None: there is time."""
         now = self._clock.now()
         found = browsers.read(self._key, _SESSION, session, now)
-        if found is None or found.expires_at - now > SESSION_SECONDS / 2:
+        if found is None or found.task_id != task_id:
+            return None
+        if found.expires_at - now > SESSION_SECONDS / 2:
             return None
         return self._signed(_SESSION, found.user, found.token_id, task_id, SESSION_SECONDS)
 

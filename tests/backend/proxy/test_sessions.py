@@ -57,6 +57,7 @@ async def test_a_link_is_traded_once_and_a_session_lasts_as_long_as_its_token() 
     assert Sessions(b"secret", directory, clock).visitor(5, session) == identity
     assert sessions.renewed(5, session) is None
     clock.advance(SESSION_SECONDS / 2 + 1)
+    assert sessions.renewed(6, session) is None
     renewed = sessions.renewed(5, session)
     assert renewed is not None
     clock.advance(SESSION_SECONDS / 2)
