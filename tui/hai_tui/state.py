@@ -1,6 +1,7 @@
 """What the app remembers between starts: theme, columns, views, history. One TOML file beside the profiles.
 
-It never holds a secret. A file that can not be read is left alone and told of, never overwritten.
+It never holds a secret. A file that can not be read is left alone and told of, never overwritten. Several
+apps may be open: each writes only what was changed in it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ def state_path() -> Path:
 
 @dataclass(slots=True)
 class State:
-    """Settings by name; `save` writes them all."""
+    """Settings by name, as this app knows them."""
 
     path: Path
     values: dict[str, Any] = field(default_factory=dict)
-    error: str = ""  # why the file could not be read
+    error: str = ""  # why the file could not be read, or written
+    unwritten: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> State:
@@ -58,24 +60,41 @@ class State:
         return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
     def put(self, key: str, value: Any) -> None:
-        """Change one setting and write the file; a disk that takes nothing is told in `error`."""
-        self.values[key] = value
+        """Change one setting here and in the file; a disk that takes nothing is told in `error`, and tried again."""
+        self.values[key] = self.unwritten[key] = value
+        now = State.load(self.path)
+        self.error = now.error or self._write(_merged(now.values, self.unwritten))
         if not self.error:
-            self._write()
+            self.unwritten.clear()
 
-    def _write(self) -> None:
+    def _write(self, values: Mapping[str, Any]) -> str:
         import tomli_w
 
-        data = tomli_w.dumps({"version": VERSION, **_without_version(self.values)}).encode()
+        data = tomli_w.dumps({**values, "version": VERSION}).encode()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, self.path)
+            _replace(self.path, data)
         except OSError as error:
-            self.error = f"{self.path}: {error.strerror}"
+            return f"{self.path}: {error.strerror}"
+        return ""
 
 
-def _without_version(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != "version"}
+def _merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a table its entries: views that another app has saved stay."""
+    return {**before, **{key: _of_both(before.get(key), new) for key, new in changes.items()}}
+
+
+def _of_both(before: Any, new: Any) -> Any:
+    return before | new if isinstance(before, dict) and isinstance(new, dict) else new
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """As a whole, or nothing is left of it. Raises OSError."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
