@@ -16,7 +16,7 @@ from hai_sync.core.rules import Mode, Rules
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.wish import Wish
-from hai_sync.watch.control import ask
+from hai_sync.watch.control import ShortPath, ask
 from hai_sync.watch.events import watches
 
 
@@ -61,6 +61,32 @@ async def test_a_flush_covers_what_was_saved_before_it(laptop) -> None:
             answer = await flush(laptop)
             assert laptop.there() == {"a": str(number).encode()}
             assert answer["revision"] == number + 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"[]\n", id="no object"),
+        pytest.param(b"{\n", id="no JSON"),
+        pytest.param(b"\xff\n", id="no text"),
+        pytest.param(b"[" * 60_000 + b"\n", id="deep"),
+        pytest.param(b" " * 100_000 + b"\n", id="long"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+async def test_what_is_no_question_is_hung_up_on(laptop, line: bytes) -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
+    async with running(laptop):
+        with ShortPath(laptop.session.place.own) as path:
+            reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(line)
+        writer.write_eof()
+        with contextlib.suppress(ConnectionError):  # it may not even read all of it
+            assert await reader.read() == b""
+        writer.close()
+        told = await asyncio.to_thread(ask, laptop.session.place.own, {"verb": "status"})
+    assert (told["phase"], failures) == ("watching", [])
 
 
 async def test_it_answers_while_it_waits_for_another_sync(laptop, held) -> None:

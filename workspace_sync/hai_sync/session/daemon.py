@@ -13,7 +13,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -175,12 +175,12 @@ class Daemon:
         self.state.phase, self.state.error = "waiting", words
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, json.JSONDecodeError):
-            request = json.loads(await reader.readline())
-            answer = await self._answer(str(request.get("verb")))
-            writer.write(json.dumps(answer).encode() + b"\n")
-            await writer.drain()
-        writer.close()
+        with closing(writer), suppress(ConnectionError):
+            verb = await _asked(reader)
+            if verb is not None:
+                answer = await self._answer(verb)
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
 
     async def _answer(self, verb: str) -> dict[str, Any]:
         if verb == "stop":
@@ -225,3 +225,12 @@ class Daemon:
             "polling": self.events.why_polling,
             **state.report.as_dict(),
         }
+
+
+async def _asked(reader: asyncio.StreamReader) -> str | None:
+    """The verb of a line of JSON; None: the line is no question, or too long for one."""
+    try:
+        request = json.loads(await reader.readline())
+    except (ValueError, RecursionError):
+        return None
+    return str(request.get("verb")) if isinstance(request, dict) else None
