@@ -129,16 +129,16 @@ class Index:
     def changes(self, since: int, revision: int) -> Iterator[list[Entry]]:
         """What differs from an earlier revision, in pages; paths that are gone have kind NONE."""
         query = f"""SELECT folder, name, {FIELDS} FROM entries
-            WHERE {_IN_REVISION} AND born > {int(since)}
+            WHERE {_IN_REVISION} AND born > :since
             UNION ALL
             SELECT folder, name, 0, 0, 0, 0, NULL, '' FROM entries e
-            WHERE born <= {int(since)} AND gone > {int(since)} AND gone <= :revision AND NOT EXISTS (
+            WHERE born <= :since AND gone > :since AND gone <= :revision AND NOT EXISTS (
               SELECT 1 FROM entries n WHERE n.folder = e.folder AND n.name = e.name
               AND n.born <= :revision AND (n.gone = 0 OR n.gone > :revision))"""
-        return self._pages(f"SELECT * FROM ({query}) WHERE 1", revision)
+        return self._pages(f"SELECT * FROM ({query}) WHERE 1", revision, since)
 
-    def _pages(self, query: str, revision: int) -> Iterator[list[Entry]]:
-        after = {"revision": revision, "folder": "", "name": ""}
+    def _pages(self, query: str, revision: int, since: int = 0) -> Iterator[list[Entry]]:
+        after = {"revision": revision, "since": since, "folder": "", "name": ""}
         ordered = (
             f"{query} AND (folder, name) > (:folder, :name) ORDER BY folder, name LIMIT {PAGE}"
         )
