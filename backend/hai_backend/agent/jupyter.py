@@ -10,14 +10,15 @@ import asyncio
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-_LONGEST_SOCKET = 100  # the kernel takes 107 bytes
+from hai_backend.launch.rank_dirs import LAB_SOCKET
+from hai_backend.launch.short_socket import short
+
 _ASK_SECONDS = 5.0
 _ANSWER_BYTES = 1024 * 1024
 _BUSY = ("busy", "starting", "restarting")
@@ -33,7 +34,7 @@ class Server:
     def __init__(self, directory: Path, workspace: Path, base_url: str) -> None:
         self._workspace = workspace
         self._base_url = base_url or "/"
-        self.socket = _short(directory / "jupyter.sock")
+        self.socket = short(directory / LAB_SOCKET)
 
     def argv(self) -> tuple[str, ...]:
         """Its command. No secret is in it: there is none."""
@@ -112,10 +113,3 @@ def _request(path: str) -> bytes:
     return (
         f"GET {path}?no_track_activity=1 HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
     ).encode()
-
-
-def _short(path: Path) -> Path:
-    """A path that a socket can have."""
-    if len(os.fsencode(path)) <= _LONGEST_SOCKET:
-        return path
-    return Path(tempfile.mkdtemp(prefix="hai-", dir="/tmp")) / "s"

@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hai_backend.launch import short_socket
+
 _LIMIT_BYTES = 64 * 1024  # of one call
-_LONGEST_PATH = 100  # the kernel takes 107 bytes
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 Answer = dict[str, object]
@@ -35,12 +36,7 @@ class LocalSocket:
 
     async def open(self) -> None:
         """Listen. A path that is too long for a socket becomes a link to a short one."""
-        address = self._path
-        if len(os.fsencode(address)) > _LONGEST_PATH:
-            import tempfile  # rarely needed, and every agent pays for what stands on top
-
-            address = Path(tempfile.mkdtemp(prefix="hai-", dir="/tmp")) / "s"
-            self._path.symlink_to(address)
+        address = short_socket.short(self._path)
         self._server = await asyncio.start_unix_server(self._serve, address, limit=_LIMIT_BYTES)
         os.chmod(address, 0o600)
 
@@ -48,10 +44,7 @@ class LocalSocket:
         """Listen no more and remove what lies outside the rank's directory."""
         if self._server is not None:
             self._server.close()
-        if self._path.is_symlink():
-            link = self._path.readlink()
-            link.unlink(missing_ok=True)
-            link.parent.rmdir()
+        short_socket.remove(self._path)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.CancelledError):

@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from hai.task import env
-from hai_backend.launch import processes
+from hai_backend.launch import processes, short_socket
 from hai_backend.launch.base import RankKey, RankLaunch
 from hai_backend.launch.processes import Process
 
 AGENT_PID = "agent.pid"
 PROGRAM_PID = "program.pid"
 SOCKET = "agent.sock"
+LAB_SOCKET = "jupyter.sock"
 CONTROL = "control"
 
 
@@ -98,7 +99,6 @@ def _of_ranks(home: Path, directories: Collection[Path]) -> Iterator[Process]:
 def _remove(directory: Path) -> None:
     import shutil  # agents import this module too, and start faster without
 
-    socket = directory / SOCKET
-    if socket.is_symlink():  # the agent put it elsewhere: this path was too long for a socket
-        shutil.rmtree(socket.readlink().parent, ignore_errors=True)
+    for socket in (SOCKET, LAB_SOCKET):
+        short_socket.remove(directory / socket)
     shutil.rmtree(directory, ignore_errors=True)

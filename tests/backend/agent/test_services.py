@@ -16,6 +16,8 @@ from hai.v1 import container_pb2 as states
 from hai_backend.agent import commands, jupyter
 from hai_backend.agent.far import CannotServe, Unreachable
 from hai_backend.agent.notice import MARGIN_SECONDS, Notice
+from hai_backend.launch import rank_dirs
+from hai_backend.launch.base import RankKey
 
 
 def listener(port: int) -> str:
@@ -140,13 +142,26 @@ def test_how_long_nobody_has_worked(kernels: Any, terminals: Any, expected: floa
 
 
 def test_lab_is_started_without_any_secret(tmp_path: Path) -> None:
-    server = jupyter.Server(tmp_path / ("x" * 100), tmp_path, "/t/5/main/")
+    server = jupyter.Server(tmp_path, tmp_path, "/t/5/main/")
     argv = server.argv()
     assert "--ServerApp.base_url=/t/5/main/" in argv
     assert "--IdentityProvider.token=" in argv
     assert f"--ServerApp.sock={server.socket}" in argv
-    assert len(str(server.socket)) < 108
     assert "JUPYTER_TOKEN" not in server.variables({"JUPYTER_TOKEN": "secret"})
+
+
+def test_the_socket_of_a_lab_in_a_deep_home_is_elsewhere_and_goes_with_the_rank(
+    tmp_path: Path,
+) -> None:
+    directory = rank_dirs.path_of(tmp_path / ("x" * 100), RankKey(7, 1, 0))
+    directory.mkdir(parents=True)
+    first = jupyter.Server(directory, tmp_path, "/").socket
+    again = jupyter.Server(directory, tmp_path, "/").socket
+    assert (len(str(again)) < 108, again.parent.is_dir()) == (True, True)
+    again.touch()
+    rank_dirs.clear(directory.parents[1], [directory])
+    gone = (first.parent, again.parent, directory)
+    assert not [path for path in gone if path.exists()]
 
 
 async def test_what_cannot_be_served_says_what_to_do(tmp_path: Path) -> None:
