@@ -31,7 +31,6 @@ _VECTORS = 512  # parts of one write; Linux takes 1024
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE
 _NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
-_flushing = ThreadPoolExecutor(1, "flushing")
 
 
 class Store:
@@ -41,12 +40,12 @@ class Store:
         path.mkdir(exist_ok=True, mode=0o700)
         self.folder = os.open(path, DIRECTORY)
         self._doubtful: set[str] = set()
+        self._flushing = ThreadPoolExecutor(1, "flushing")  # a slow disk keeps nobody else waiting
         self._early: Future[None] | None = None
         self._failure: OSError | None = None
 
     def close(self) -> None:
-        if self._early is not None:
-            wait((self._early,))
+        self._flushing.shutdown()
         os.close(self.folder)
 
     def names(self) -> list[str]:
@@ -127,9 +126,8 @@ class Store:
     def sync_early(self, names: Sequence[str] = ()) -> None:
         """The disk may begin with these, or with everything; `sync` has less to do then. Not twice at a time."""
         if self._early is None or self._early.done():
-            self._early = (
-                _flushing.submit(self._begin, names) if names else _flushing.submit(self._flush)
-            )
+            submit = self._flushing.submit
+            self._early = submit(self._begin, names) if names else submit(self._flush)
 
     def _begin(self, names: Sequence[str]) -> None:
         """Unlike `_flush`, this does not wait for what others write on the same file system."""

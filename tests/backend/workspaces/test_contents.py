@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +40,27 @@ def test_an_early_flush_that_fails_is_told_to_who_must_know(
     with pytest.raises(OSError, match="Input/output"):
         store.sync(None)
     store.sync(None)
+
+
+def test_a_slow_disk_keeps_no_other_workspace_waiting(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, done = Store(tmp_path / "slow"), threading.Event()
+
+    def syncfs(folder: int) -> int:
+        if folder == slow.folder:
+            done.wait()
+        return 0
+
+    monkeypatch.setattr(contents, "_libc", SimpleNamespace(syncfs=syncfs))
+    slow.sync_early()
+    store.sync_early()
+    try:
+        assert store._early is not None
+        store._early.result(20)
+    finally:
+        done.set()
+        slow.close()
 
 
 def test_a_rename_into_nothing_replaces_nothing(store: Store, tmp_path: Path) -> None:
