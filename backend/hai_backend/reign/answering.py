@@ -51,6 +51,7 @@ class Answering:
         if self.proxy is not None:
             await self.proxy.close()
         await self._gate.close(NoLeader("this server is leaving; ask again"), _GRACE_SECONDS)
+        await self._forecasting.close()
 
     def _parts(self) -> Parts:
         rooms, settings = self._rooms, self._rooms.settings

@@ -15,6 +15,7 @@ import structlog
 from hai.v1 import task_pb2 as pb
 from hai_backend.domain.snapshot import Snapshot, Standing
 from hai_backend.loops.clock import Clock
+from hai_backend.loops.work import Work
 from hai_backend.sched.policy import Policy
 from hai_backend.services.convert_time import timestamp
 from hai_backend.services.ports import Scheduling
@@ -38,7 +39,7 @@ class _Made:
 
 
 class Forecasting:
-    """One for a server: never more than one forecast is computed at a time."""
+    """One for a server: never more than one forecast is computed at a time. `close` it when nobody asks any more."""
 
     def __init__(self, scheduling: Scheduling, policy: Policy, clock: Clock) -> None:
         self._scheduling = scheduling
@@ -47,6 +48,11 @@ class Forecasting:
         self._one = asyncio.Lock()
         self._made: dict[str, _Made] = {}
         self._making: dict[str, asyncio.Task[None]] = {}
+        self._work = Work()
+
+    async def close(self) -> None:
+        """Begin no more."""
+        await self._work.close()
 
     async def starts(self, waiting: Iterable[tuple[int, str]]) -> dict[int, pb.PredictedStart]:
         """For tasks, each with its group."""
@@ -66,7 +72,7 @@ class Forecasting:
         for group in groups:
             made = self._made.get(group)
             if group not in self._making and (made is None or made.at < oldest):
-                self._making[group] = asyncio.create_task(self._make(group))
+                self._making[group] = self._work.run(self._make(group))
         if making := [self._making[group] for group in groups if group in self._making]:
             await asyncio.wait(making, timeout=_PATIENCE)
 

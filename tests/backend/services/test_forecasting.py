@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from hai_backend.services import forecasting as module
 from hai_backend.services.forecasting import Forecasting
 from hai_backend.sim.forecast import Forecast
 from hai_backend.testing import ManualClock
+from hai_backend.testing.server import running_server
 
 GIVEN = Forecast(60.0, 120.5, None, "19 futures")
 
@@ -96,6 +98,20 @@ async def test_one_at_a_time_and_nobody_waits_long(
     found = await both.starts([(1, "g"), (2, "h")])
     assert found[1].p10.seconds == 60
     assert (sorted(work.asked), work.most) == (["g", "h"], 1)
+
+
+async def test_a_reign_that_ends_forecasts_no_more(
+    work: Work, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    work.go.clear()
+    async with running_server(tmp_path, nodes=1) as server:
+        assert server.app.reign is not None
+        forecasts = server.app.reign.answering._forecasting
+        await forecasts.starts([(1, "g"), (2, "h")])
+        making = [*forecasts._making.values()]
+    work.go.set()
+    assert [task.cancelled() for task in making] == [True, True]
 
 
 async def test_told_in_the_queue_and_where_one_task_is_explained_not_in_lists(
