@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hai_backend.auth.book import Book, next_expiry
+from hai_backend.auth.book import SubjectBook, next_expiry
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.user import Quota, User
@@ -43,7 +43,7 @@ def _merged(known: int | None, quota: Quota) -> int:
     return (min if quota.priority is Priority.AUTO else max)(known, quota.nodes)
 
 
-class QuotaBook(Book[Quota]):
+class QuotaBook(SubjectBook[Quota]):
     """All quotas, and the rows of each user that count now: found again when time or a change makes them others."""
 
     def __init__(self, users: Mapping[str, User]) -> None:
@@ -58,7 +58,7 @@ class QuotaBook(Book[Quota]):
     def rows(self, now: float) -> Mapping[str, tuple[QuotaRow, ...]]:
         """The rows that count now, by user."""
         if now >= self._until:
-            quotas = tuple(self._kept.values())
-            self._rows = {u.name: effective(u, quotas, now) for u in self._users.values()}
+            users = self._users.values()
+            self._rows = {u.name: effective(u, self.concerning(u), now) for u in users}
             self._until = next_expiry(self._kept.values(), now)
         return self._rows

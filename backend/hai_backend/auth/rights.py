@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hai_backend.auth.book import Book, next_expiry
+from hai_backend.auth.book import SubjectBook, next_expiry
 from hai_backend.domain.right import Grant
 from hai_backend.domain.user import User
 
@@ -33,7 +33,7 @@ def _concerns(grant: Grant, user: User) -> bool:
     return grant.subject == user.name
 
 
-class GrantBook(Book[Grant]):
+class GrantBook(SubjectBook[Grant]):
     """All grants, and what each user is allowed now: every call asks, so it is remembered while it holds."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class GrantBook(Book[Grant]):
 
     def allowed(self, user: User, now: float) -> User:
         """What an account, as it is or would be, is allowed now."""
-        return effective(user, self._kept.values(), now)
+        return effective(user, self.concerning(user), now)
 
     def allowed_known(self, user: User, now: float) -> User:
         """The same for an account as it is."""
