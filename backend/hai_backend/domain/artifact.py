@@ -47,11 +47,6 @@ class TaskArtifact:
     name: str = ""
     version: str = ""
 
-    def names(self, artifact: Artifact) -> bool:
-        """Whether this is the artifact of the task."""
-        mine = (self.space, self.name, self.version)
-        return mine == (artifact.space, artifact.name, artifact.version)
-
 
 def space_of(user_group: str, owner: str) -> str:
     """Where an artifact of a group, or a private one of its owner, lies."""

@@ -28,12 +28,18 @@ class Artifacts:
 
     async def find(self, identity: Identity, space: str, name: str, version: str) -> Artifact:
         """One of them. Raises NotFound."""
-        for artifact in await self.visible(identity):
-            if (artifact.space, artifact.name, artifact.version) == (space, name, version):
-                return artifact
-        raise NotFound(
-            f"there is no artifact {name}:{version} in {space}; `hai artifact list` shows yours"
-        )
+        found = await self._seen(identity, space, name, version)
+        if found is None:
+            raise NotFound(
+                f"there is no artifact {name}:{version} in {space}; `hai artifact list` shows yours"
+            )
+        return found
+
+    async def _seen(
+        self, identity: Identity, space: str, name: str, version: str
+    ) -> Artifact | None:
+        found = await self._store.records(Artifact, space=space, name=name, version=version)
+        return found[0] if found and _sees(identity, found[0]) else None
 
     async def create(self, identity: Identity, artifact: Artifact) -> Artifact:
         """A new one. Raises Denied or Conflict."""
@@ -56,9 +62,7 @@ class Artifacts:
         """Remove one, also from tasks. Raises NotFound or Denied."""
         async with self._writing:
             known = await self._own(identity, space, name, version)
-            for mapped in await self._store.records(TaskArtifact):
-                if mapped.names(known):
-                    await self._store.delete_record(mapped)
+            await self._store.delete_records(TaskArtifact, space=space, name=name, version=version)
             await self._store.delete_record(known)
 
     async def _own(self, identity: Identity, space: str, name: str, version: str) -> Artifact:
@@ -72,9 +76,8 @@ class Artifacts:
         self, identity: Identity, task: Task
     ) -> list[tuple[TaskArtifact, Artifact | None]]:
         """The artifacts of a task, input first; None for one that the caller may not see."""
-        seen = await self.visible(identity)
-        mapped = (m for m in await self._store.records(TaskArtifact) if m.task_id == task.id)
-        return [(m, next((a for a in seen if m.names(a)), None)) for m in mapped]
+        mapped = await self._store.records(TaskArtifact, task_id=task.id)
+        return [(m, await self._seen(identity, m.space, m.name, m.version)) for m in mapped]
 
     async def map(self, task: Task, direction: Direction, artifact: Artifact) -> TaskArtifact:
         """Give a task an artifact, in place of the one in that direction. Raises Denied."""

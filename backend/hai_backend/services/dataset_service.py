@@ -67,11 +67,11 @@ class DatasetService(DatasetServiceServicer):
         return [d for d in await self._store.records(Dataset) if _sees(identity, d)]
 
     async def _find(self, name: str, version: str) -> Dataset:
-        wanted = (name, version or DEFAULT_VERSION)
-        for dataset in await self._visible():
-            if (dataset.name, dataset.version) == wanted:
-                return dataset
-        raise NotFound(f"there is no dataset {':'.join(wanted)}; `hai dataset list` shows them")
+        version = version or DEFAULT_VERSION
+        found = await self._store.records(Dataset, name=name, version=version)
+        if found and _sees(caller.current(), found[0]):
+            return found[0]
+        raise NotFound(f"there is no dataset {name}:{version}; `hai dataset list` shows them")
 
 
 def _manages(identity: Identity) -> bool:

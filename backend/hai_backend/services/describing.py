@@ -84,7 +84,7 @@ class Describing:
         return () if self._pins is None else await self._pins.make(task, uid)
 
     async def _node_ports(self, task: Task) -> Mapping[str, int]:
-        ports = await self._store.records(Port)
+        ports = await self._store.records(Port, user=task.user, task_name=task.spec.name)
         return ports_of_task(ports, task.user, task.spec.name)
 
     async def _pull_secret(self, image: str) -> str:

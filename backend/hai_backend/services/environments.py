@@ -70,9 +70,11 @@ class Environments:
     async def one(self, called: EnvironmentName) -> Environment | None:
         """One, as it is now."""
         seen = await self._look(called)
-        records = await self._store.records(Environment)
-        record = next((r for r in records if r.called == called), None)
-        return merged(record, seen)
+        return merged(await self._record(called), seen)
+
+    async def _record(self, called: EnvironmentName) -> Environment | None:
+        found = await self._store.records(Environment, owner=called.owner, name=called.name)
+        return found[0] if found else None
 
     async def visible(self, identity: Identity) -> list[Environment]:
         """Those that a caller may know of, by owner and name."""
@@ -101,7 +103,7 @@ class Environments:
         return found
 
     async def _believed(self, said: Environment) -> Environment:
-        before = {r.called: r for r in await self._store.records(Environment)}.get(said.called)
+        before = await self._record(said.called)
         return replace(said, created_at=before.created_at) if before else said
 
     async def require_removable(self, environment: Environment, identity: Identity) -> None:

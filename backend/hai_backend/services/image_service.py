@@ -101,8 +101,9 @@ class ImageService(ImageServiceServicer):
 
     async def _password(self, registry: image_pb2.Registry) -> str:
         """The stored one, of the same account: another account gets no password that it was not given."""
-        known = (r for r in await self._store.records(Registry) if r.prefix == registry.prefix)
-        return next((r.password for r in known if r.username == registry.username), "")
+        prefix, username = registry.prefix, registry.username
+        known = await self._store.records(Registry, prefix=prefix, username=username)
+        return known[0].password if known else ""
 
     async def DeleteRegistry(
         self, request: pb.DeleteRegistryRequest, context: Context

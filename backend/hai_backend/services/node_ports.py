@@ -67,8 +67,8 @@ class NodePorts:
             await self._store.delete_record(await self._own(identity, number))
 
     async def _own(self, identity: Identity, number: int) -> Port:
-        for port in await self._store.records(Port):
-            if port.node_port == number and (identity.operates or port.user == identity.name):
+        for port in await self._store.records(Port, node_port=number):
+            if identity.operates or port.user == identity.name:
                 return port
         raise NotFound(f"there is no port {number}; `hai port list` shows yours")
 

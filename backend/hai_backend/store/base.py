@@ -184,8 +184,8 @@ class Store(Protocol):
     async def save_token(self, token: Token) -> None: ...
 
     # records: see records.py for their kinds
-    async def records(self, kind: type[Kept]) -> list[Kept]:
-        """All of a kind, by key."""
+    async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:
+        """Those of a kind whose fields have these values (none: all of a kind), by key."""
 
     async def add_record(self, record: object) -> bool:
         """Insert one; False, and nothing changed, when its key is taken."""
@@ -195,6 +195,9 @@ class Store(Protocol):
 
     async def delete_record(self, record: object) -> bool:
         """Delete the one of the same key; False when there is none."""
+
+    async def delete_records(self, kind: type[object], **equals: object) -> int:
+        """Delete those whose fields have these values, all in one transaction; how many there were."""
 
     # audit
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:

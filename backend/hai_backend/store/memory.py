@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -184,9 +184,9 @@ class MemoryStore:
                 raise Conflict(f"token {other.id} has the same secret; make a new one")
 
     # records
-    async def records(self, kind: type[Kept]) -> list[Kept]:
+    async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:
         kept = self._records.get(kind, {})
-        return [kept[known] for known in sorted(kept)]
+        return [kept[known] for known in sorted(kept) if _has(kept[known], equals)]
 
     async def add_record(self, record: object) -> bool:
         if key(record) in self._records.get(type(record), {}):
@@ -199,6 +199,13 @@ class MemoryStore:
 
     async def delete_record(self, record: object) -> bool:
         return self._records.get(type(record), {}).pop(key(record), None) is not None
+
+    async def delete_records(self, kind: type[object], **equals: object) -> int:
+        kept = self._records.get(kind, {})
+        gone = [known for known, record in kept.items() if _has(record, equals)]
+        for known in gone:
+            del kept[known]
+        return len(gone)
 
     # audit
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:
@@ -225,3 +232,7 @@ def _follows(task: Task, query: TaskQuery, after: paging.Position | None) -> boo
         return True
     position = paging.position_of(task, query.order_by)
     return position < after if query.descending else position > after
+
+
+def _has(record: object, equals: Mapping[str, object]) -> bool:
+    return all(getattr(record, name) == value for name, value in equals.items())

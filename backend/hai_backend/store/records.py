@@ -65,11 +65,11 @@ def key(record: object) -> Values:
     return tuple(getattr(record, name) for column, name in named if column.primary_key)
 
 
-def records(connection: Connection, kind: type[Kept]) -> list[Kept]:
-    """All of a kind, by key."""
+def records(connection: Connection, kind: type[Kept], equals: Mapping[str, object]) -> list[Kept]:
+    """Those of a kind whose fields have these values, by key."""
     table = TABLES[kind]
-    rows = connection.execute(select(table).order_by(*table.primary_key))
-    return [_record(kind, row) for row in rows]
+    wanted = select(table).where(*_have(kind, equals)).order_by(*table.primary_key)
+    return [_record(kind, row) for row in connection.execute(wanted)]
 
 
 def add(transaction: Transaction, record: object) -> bool:
@@ -91,6 +91,11 @@ def remove(transaction: Transaction, record: object) -> bool:
     return transaction.delete(delete(TABLES[type(record)]).where(_is(record))) > 0
 
 
+def remove_those(transaction: Transaction, kind: type[Any], equals: Mapping[str, object]) -> int:
+    """Delete those of a kind whose fields have these values, and tell how many there were."""
+    return transaction.delete(delete(TABLES[kind]).where(*_have(kind, equals)))
+
+
 def values(record: object) -> Values:
     """The row of a record."""
     return tuple(_stored(getattr(record, name)) for name in _names(type(record)))
@@ -99,6 +104,11 @@ def values(record: object) -> Values:
 def _is(record: object) -> ColumnElement[bool]:
     columns = [c for c in TABLES[type(record)].columns if c.primary_key]
     return and_(*(c == _stored(v) for c, v in zip(columns, key(record), strict=True)))
+
+
+def _have(kind: type[Any], equals: Mapping[str, object]) -> list[ColumnElement[bool]]:
+    columns = dict(zip(_names(kind), TABLES[kind].columns, strict=True))
+    return [columns[name] == _stored(value) for name, value in equals.items()]
 
 
 def _stored(value: Any) -> Any:

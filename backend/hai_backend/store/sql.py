@@ -119,8 +119,8 @@ class SqlStore:
         await self._do(lambda t: small.save_token(t, token))
 
     # records
-    async def records(self, kind: type[Kept]) -> list[Kept]:
-        return await self._read(lambda c: records.records(c, kind))
+    async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:
+        return await self._read(lambda c: records.records(c, kind, equals))
 
     async def add_record(self, record: object) -> bool:
         return bool(await self._do(lambda t: records.add(t, record)))
@@ -130,6 +130,11 @@ class SqlStore:
 
     async def delete_record(self, record: object) -> bool:
         return bool(await self._do(lambda t: records.remove(t, record)))
+
+    async def delete_records(self, kind: type[object], **equals: object) -> int:
+        remove = Do(lambda t: records.remove_those(t, kind, equals))
+        deleted: int = await self._database.write(remove)
+        return deleted
 
     # audit
     async def add_audit(self, rows: Sequence[AuditRow]) -> None:

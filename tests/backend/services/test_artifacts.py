@@ -10,6 +10,7 @@ import pytest
 from hai.v1 import artifact_service_pb2 as pb
 from hai.v1 import task_service_pb2 as tpb
 from hai.v1.artifact_pb2 import ARTIFACT_DIRECTION_INPUT, Artifact
+from hai_backend.domain.artifact import Direction, TaskArtifact
 
 C = grpc.StatusCode
 
@@ -64,6 +65,30 @@ async def test_what_changes_and_what_stays(platform: Any) -> None:
     assert (after.owner, after.location, after.type) == ("ada", "/b", "")
     assert after.create_time == before.create_time
     assert after.update_time.seconds == before.update_time.seconds + 60
+
+
+async def test_one_is_found_without_reading_all(
+    platform: Any, make_spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await platform.caller("ada")
+    task = await a_task(ada, make_spec, shared=False)
+    for number in range(20):
+        await made(ada, f"model-{number}")
+        await ada.artifacts.MapArtifact(mapping(task, f"model-{number}"))
+        await platform.store.save_record(TaskArtifact(task + 1 + number, Direction.INPUT))
+    read, records = [], platform.store.records
+
+    async def reading(kind: Any, **equals: Any) -> Any:
+        found = await records(kind, **equals)
+        read.extend(found)
+        return found
+
+    monkeypatch.setattr(platform.store, "records", reading)
+    await ada.artifacts.GetArtifact(pb.GetArtifactRequest(name="model-7"))
+    assert await names_of(ada, task) == ["model-19"]
+    await ada.artifacts.DeleteArtifact(pb.DeleteArtifactRequest(name="model-19"))
+    assert await names_of(ada, task) == []
+    assert [getattr(each, "name", "") for each in read] == ["model-7"] + ["model-19"] * 3
 
 
 async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_refusal: Any) -> None:

@@ -707,6 +707,23 @@ async def test_records(store: Store, first: Any, again: Any, other: Any) -> None
     assert await store.records(kind) == [other]
 
 
+async def test_records_by_what_is_in_them(store: Store) -> None:
+    first = TaskArtifact(1, Direction.INPUT, "~ada", "ü", "1")
+    second = TaskArtifact(2, Direction.INPUT, "~ada", "ü", "1")
+    third = TaskArtifact(2, Direction.OUTPUT, "~ada", "ü", "2")
+    share = Share("vision", "g", 1, 2, None)
+    for record in (third, first, second, share, replace(share, user_group="nlp", limit=3)):
+        await store.save_record(record)
+    assert await store.records(TaskArtifact, task_id=2) == [second, third]
+    assert await store.records(TaskArtifact, direction=Direction.INPUT) == [first, second]
+    assert await store.records(TaskArtifact, task_id=2, version="1") == [second]
+    assert await store.records(TaskArtifact, name="Ü") == []
+    assert await store.records(Share, limit=None) == [share]
+    assert await store.delete_records(TaskArtifact, name="ü", version="1") == 2
+    assert await store.delete_records(TaskArtifact, name="ü", version="1") == 0
+    assert await store.records(TaskArtifact) == [third]
+
+
 def test_every_record_is_tested() -> None:
     assert {type(kinds[0]) for kinds in RECORDS} == set(TABLES)
 

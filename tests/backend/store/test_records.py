@@ -19,7 +19,7 @@ def test_annotations_are_not_read_again_for_every_row() -> None:
     with create_engine("sqlite://").begin() as connection:
         table.create(connection)
         connection.execute(table.insert().values([values(artifact) for artifact in kept]))
-        read = _count(get_type_hints, lambda: records(connection, Artifact))
+        read = _count(get_type_hints, lambda: records(connection, Artifact, {}))
     assert read == 0
 
 
