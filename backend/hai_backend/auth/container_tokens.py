@@ -1,4 +1,4 @@
-"""Tokens that dev containers get of their owners: one a run, revoked with it.
+"""Tokens that dev containers get of their owners: one a run, deleted with it.
 
 Who gets into a container has its token: operators, and those with whom it is shared. So by it even an admin is a user.
 """
@@ -30,12 +30,12 @@ def over(before: Task | None, task: Task) -> bool:
     return task.spec.task_type is TaskType.JUPYTER and ran and task.state is not TaskState.RUNNING
 
 
-async def revoke(directory: Directory, task: Task) -> None:
+async def delete(directory: Directory, task: Task) -> None:
     """Those of all its runs: none of them runs any more."""
     begin = f"dev container {task.id}, run "
     for token in directory.tokens_of(task.user):
-        if token.description.startswith(begin) and not token.revoked:
-            await directory.revoke_token(token.id)
+        if token.scope is TokenScope.CONTAINER and token.description.startswith(begin):
+            await directory.delete_token(token.id)
 
 
 def _name(task: Task) -> str:

@@ -122,7 +122,7 @@ class Directory:
 
     def next_expiry(self, now: float) -> float:
         """When time alone takes somebody a token or a right; infinity: never."""
-        return next_expiry((*self._tokens.all(), *self._grants.all()), now)
+        return next_expiry((*self._tokens.unrevoked(), *self._grants.all()), now)
 
     def inactive_users(self) -> frozenset[str]:
         """Those whose tasks may not run."""
@@ -287,6 +287,13 @@ class Directory:
             self._tokens.put(revoked)
         self.check()
         return revoked
+
+    async def delete_token(self, token_id: int) -> None:
+        """Make it invalid at once, and forget it."""
+        async with self._writing:
+            await self._store.delete_token(token_id)
+            self._tokens.remove(token_id)
+        self.check()
 
     async def bootstrap(self, admin: str, now: float, groups: Sequence[str] = ()) -> str | None:
         """On the first start make the first admin and a token; None when there are users already."""

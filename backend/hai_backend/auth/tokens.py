@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from hai_backend.domain.errors import NotFound, Unauthenticated
@@ -56,17 +57,28 @@ def _utc(moment: float) -> str:
 
 
 class Keyring:
-    """All tokens, by id and by the digest of their secret."""
+    """All tokens, by id, by the digest of their secret, and by who may act by them."""
 
     def __init__(self) -> None:
         self._tokens: dict[int, Token] = {}
         self._by_digest: dict[str, int] = {}
+        self._of: dict[str, dict[int, Token]] = {}
 
     def put(self, token: Token) -> Token:
         """Set or replace one."""
         self._tokens[token.id] = token
         self._by_digest[token.secret_sha256] = token.id
+        for name in _people(token):
+            self._of.setdefault(name, {})[token.id] = token
         return token
+
+    def remove(self, token_id: int) -> None:
+        """Forget one, if it is there."""
+        token = self._tokens.pop(token_id, None)
+        if token is not None:
+            del self._by_digest[token.secret_sha256]
+            for name in _people(token):
+                del self._of[name][token_id]
 
     def __bool__(self) -> bool:
         return bool(self._tokens)
@@ -86,10 +98,14 @@ class Keyring:
             raise NotFound(f"there is no token {token_id}")
         return token
 
-    def all(self) -> tuple[Token, ...]:
-        """Revoked and expired ones too."""
-        return tuple(self._tokens.values())
+    def unrevoked(self) -> Iterator[Token]:
+        """Those that were not revoked; some may have expired."""
+        return (token for token in self._tokens.values() if not token.revoked)
 
     def of(self, user: str) -> tuple[Token, ...]:
         """Those that act as a user or that the user holds, newest first."""
-        return tuple(t for t in reversed(self._tokens.values()) if user in (t.user, t.holder))
+        return tuple(reversed(self._of.get(user, {}).values()))
+
+
+def _people(token: Token) -> set[str]:
+    return {token.user, token.holder} - {""}

@@ -49,7 +49,7 @@ class Following:
         self.timers.set(task)
         self.tunnels.follow(task)
         if container_tokens.over(before, task):
-            self.work.run(container_tokens.revoke(self.directory, task))
+            self.work.run(container_tokens.delete(self.directory, task))
         self.board.follow(task)
         self.scheduling.changed(task)
         self._count(before, task)

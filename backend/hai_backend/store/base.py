@@ -182,6 +182,8 @@ class Store(Protocol):
         """Insert (token.id is ignored) and answer with the id set."""
 
     async def save_token(self, token: Token) -> None: ...
+    async def delete_token(self, token_id: int) -> bool:
+        """False when there is none. Its id is never given again."""
 
     # records: see records.py for their kinds
     async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:

@@ -37,6 +37,7 @@ class MemoryStore:
         self._users: dict[str, User] = {}
         self._quotas: dict[_QuotaKey, Quota] = {}
         self._tokens: dict[int, Token] = {}
+        self._last_token_id = 0
         self._records: dict[type, dict[tuple[Any, ...], Any]] = {}
         self._audit: list[AuditRow] = []
         self._usage = MemoryUsage()
@@ -169,14 +170,17 @@ class MemoryStore:
         return [self._tokens[key] for key in sorted(self._tokens)]
 
     async def create_token(self, token: Token) -> Token:
-        new = replace(token, id=len(self._tokens) + 1)
+        new = replace(token, id=self._last_token_id + 1)
         self._check_secret(new)
-        self._tokens[new.id] = new
+        self._tokens[new.id], self._last_token_id = new, new.id
         return new
 
     async def save_token(self, token: Token) -> None:
         self._check_secret(token)
         self._tokens[token.id] = token
+
+    async def delete_token(self, token_id: int) -> bool:
+        return self._tokens.pop(token_id, None) is not None
 
     def _check_secret(self, token: Token) -> None:
         for other in self._tokens.values():

@@ -95,3 +95,8 @@ def create_token(transaction: Transaction, token: Token) -> Token:
 def save_token(transaction: Transaction, token: Token) -> None:
     """Replace a token."""
     transaction.put(TOKENS, [convert.token_values(token)])
+
+
+def delete_token(transaction: Transaction, token_id: int) -> bool:
+    """Delete a token and tell whether there was one."""
+    return transaction.delete(delete(TOKENS).where(TOKENS.c.id == token_id)) > 0

@@ -118,6 +118,9 @@ class SqlStore:
     async def save_token(self, token: Token) -> None:
         await self._do(lambda t: small.save_token(t, token))
 
+    async def delete_token(self, token_id: int) -> bool:
+        return bool(await self._do(lambda t: small.delete_token(t, token_id)))
+
     # records
     async def records(self, kind: type[Kept], **equals: object) -> list[Kept]:
         return await self._read(lambda c: records.records(c, kind, equals))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hai_backend.auth.directory import Directory
 from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unauthenticated
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import QuotaRow
-from hai_backend.domain.user import Quota, Role, TokenScope, User
+from hai_backend.domain.user import Quota, Role, Token, TokenScope, User
 from hai_backend.store.memory import MemoryStore
 
 NOW = 1000.0
@@ -149,6 +150,54 @@ async def test_a_token_that_is_not_there() -> None:
         await made.revoke_token(5)
     with pytest.raises(NotFound):
         await made.create_token("bob", TokenScope.ALL, NOW)
+
+
+class Counted:
+    """A token that counts how often it is asked whose it is."""
+
+    asked, holder, revoked = 0, "", False
+
+    def __init__(self, number: int) -> None:
+        self.id, self.secret_sha256 = number, str(number)
+
+    @property
+    def user(self) -> str:
+        Counted.asked += 1
+        return f"u{self.id}"
+
+
+def test_the_tokens_of_one_are_found_without_asking_all() -> None:
+    ring = tokens.Keyring()
+    for number in range(100):
+        ring.put(cast(Token, Counted(number)))
+    Counted.asked = 0
+    assert [token.id for token in ring.of("u7")] == [7]
+    ring.remove(7)
+    assert (ring.of("u7"), ring.find(7)) == ((), None)
+    assert Counted.asked <= 2
+
+
+async def test_whose_token_it_is_and_who_holds_it() -> None:
+    made = await directory_with(User("ada"), User("bob"))
+    own, _ = await made.create_token("ada", TokenScope.ALL, NOW)
+    lent, _ = await made.create_token("ada", TokenScope.ALL, NOW, holder="bob")
+    assert (made.tokens_of("ada"), made.tokens_of("bob")) == ((lent, own), (lent,))
+    await made.revoke_token(own.id)
+    assert [(token.id, token.revoked) for token in made.tokens_of("ada")] == [
+        (lent.id, False),
+        (own.id, True),
+    ]
+    await made.delete_token(lent.id)
+    assert [len(made.tokens_of(name)) for name in ("ada", "bob")] == [1, 0]
+
+
+async def test_nobody_waits_for_the_end_of_a_token_that_was_revoked() -> None:
+    made = await directory_with(User("ada"))
+    soon, _ = await made.create_token("ada", TokenScope.ALL, NOW, expires_at=NOW + 10)
+    await made.create_token("ada", TokenScope.ALL, NOW, expires_at=NOW + 20)
+    assert made.next_expiry(NOW) == NOW + 10
+    await made.revoke_token(soon.id)
+    assert made.next_expiry(NOW) == NOW + 20
 
 
 ADA = User("ada", groups=("vision", "staff"))

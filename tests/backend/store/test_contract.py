@@ -742,6 +742,10 @@ async def test_tokens(store: Store) -> None:
     revoked = replace(first, revoked=True)
     await store.save_token(revoked)
     assert await store.tokens() == [revoked, second]
+    assert await store.delete_token(second.id)
+    assert not await store.delete_token(second.id)
+    assert await store.tokens() == [revoked]
+    assert (await store.create_token(Token(0, "bob", TokenScope.ALL, "cc"))).id > second.id
     with pytest.raises(Conflict):
         await store.create_token(Token(0, "eve", TokenScope.ALL, "aa"))
 

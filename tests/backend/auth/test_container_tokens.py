@@ -1,0 +1,53 @@
+"""Tokens of dev containers go with their runs, and nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hai_backend.auth import container_tokens
+from hai_backend.auth.directory import Directory
+from hai_backend.domain.errors import Unauthenticated
+from hai_backend.domain.spec import TaskType
+from hai_backend.domain.task import Task
+from hai_backend.domain.user import TokenScope, User
+from hai_backend.store.memory import MemoryStore
+from hai_backend.testing import a_task
+
+NOW = 1000.0
+
+
+@pytest.fixture
+async def directory() -> Directory:
+    made = Directory(MemoryStore())
+    await made.create_user(User("ada"))
+    return made
+
+
+def lab(number: int) -> Task:
+    task = a_task(number, user="ada")
+    return replace(task, spec=replace(task.spec, task_type=TaskType.JUPYTER))
+
+
+async def test_a_container_that_ran_often_leaves_nothing(directory: Directory) -> None:
+    for _ in range(20):
+        secret = await container_tokens.make(directory, lab(1), NOW)
+        assert directory.identify(secret, NOW).scope is TokenScope.CONTAINER
+        await container_tokens.delete(directory, lab(1))
+        with pytest.raises(Unauthenticated):
+            directory.identify(secret, NOW)
+    assert directory.tokens_of("ada") == ()
+
+
+async def test_other_tokens_stay_whatever_they_are_called(directory: Directory) -> None:
+    await container_tokens.make(directory, lab(1), NOW)
+    await container_tokens.make(directory, lab(11), NOW)
+    called = "dev container 1, run 1"
+    await directory.create_token("ada", TokenScope.ALL, NOW, description=called)
+    await container_tokens.delete(directory, lab(1))
+    left = [(token.scope, token.description) for token in directory.tokens_of("ada")]
+    assert left == [
+        (TokenScope.ALL, called),
+        (TokenScope.CONTAINER, "dev container 11, run 0"),
+    ]
