@@ -53,7 +53,7 @@ _OPTIONS = (
         "assignments",
         multiple=True,
         metavar="A.B=V",
-        help="Any field: max_retries=2, profile.time=60, resource.memory=8. Repeatable.",
+        help="Any field: max_retries=2, time_limit=2h, resource.memory=8. Repeatable.",
     ),
     click.option(
         "--no_inherit",
