@@ -14,6 +14,8 @@ from hai_backend.sched.quota import UNIT, Limit, Quotas, allows
 from hai_backend.services.capacity import GroupCapacity
 from hai_backend.services.rules import Rules
 
+_PARTS = ("gpu", "cpu", "memory")
+
 
 @dataclass(frozen=True, slots=True)
 class SubmitContext:
@@ -39,6 +41,7 @@ def check_fit(spec: TaskSpec, context: SubmitContext, rules: Rules) -> None:
     _check_parts("resource", resource, group, rules)
     for i, role in enumerate(spec.roles):
         _check_parts(f"roles[{i}]", role, group, rules)
+        _check_alike(f"roles[{i}]", role, resource, group, rules)
     room = group.room(resource.zone, group.ask(resource))
     if room < resource.node_count:
         where = f"group {group.name}" + (f"#{resource.zone}" if resource.zone else "")
@@ -79,10 +82,24 @@ def _check_parts(
 ) -> None:
     if group.packed:
         return
-    for name in ("gpu", "cpu", "memory"):
+    for name in _PARTS:
         if getattr(part, name):
             message = (
                 f"is for groups whose nodes are shared; nodes of group {group.name} are given whole"
+            )
+            rules.add(f"{path}.{name}", message)
+
+
+def _check_alike(
+    path: str, role: RoleSpec, resource: ResourceSpec, group: GroupCapacity, rules: Rules
+) -> None:
+    """Where nodes are shared, every rank gets what `resource` says."""
+    for name in _PARTS if group.packed else ():
+        asked, given = getattr(role, name), getattr(resource, name)
+        if asked and asked != given:
+            message = (
+                f"is {asked}, but every rank gets resource.{name}, which is {given}; leave it out, "
+                f"and let resource.{name} be what the largest rank needs"
             )
             rules.add(f"{path}.{name}", message)
 

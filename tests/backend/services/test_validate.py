@@ -245,6 +245,21 @@ CASES = [
     ('roles { name: "a" count: 1 gpu: 1 }', "roles[0].gpu", "given whole"),
     ('roles { name: "a" count: 1 gpu: -1 }', "roles[0].gpu", "from 0"),
     (
+        'resource { group: "small" gpu: 1 } roles { name: "a" count: 1 gpu: 2 }',
+        "roles[0].gpu",
+        "is 2, but every rank gets resource.gpu, which is 1; leave it out",
+    ),
+    (
+        'resource { group: "small" gpu: 1 } roles { name: "a" count: 1 cpu: 4 }',
+        "roles[0].cpu",
+        "every rank gets resource.cpu, which is 0",
+    ),
+    (
+        'resource { group: "small" memory: 9 } roles { name: "a" count: 1 memory: 8 }',
+        "roles[0].memory",
+        "every rank gets resource.memory, which is 9",
+    ),
+    (
         'roles { name: "a" count: 1 environments { key: "1" value: "" } }',
         "roles[0].environments[1]",
         "a variable's name",
@@ -461,7 +476,7 @@ def _everything() -> pb.TaskSpec:
             idle_timeout: 3600 lifetime: 7200
         }
         roles { name: "m" count: 1 entrypoint: "x" parameters: "p" environments { key: "B" value: "" } gpu: 1 }
-        roles { name: "w" count: 1 cpu: 1 memory: 2 }
+        roles { name: "w" count: 1 cpu: 2 memory: 3 }
         policies { on_pod_failed: "restart" on_pod_evicted: "fail" on_role_completed: "complete" min_available: 1 }
     """
     return spec(text)
