@@ -170,6 +170,17 @@ def test_validate_schema(files: Path, hai) -> None:
     assert [v["line"] for v in error["violations"]] == [3, 4]
 
 
+@pytest.mark.parametrize("command", [("validate-schema",), ("run", "--dry-run")], ids=" ".join)
+def test_what_has_no_effect_is_named(files: Path, hai, command: tuple[str, ...]) -> None:
+    options = "options: {tags: a, sidecar: [fs], record_git_revision: true}\n"
+    text = f"version: 2\nname: h\nspec: {{entrypoint: a.py}}\n{options}"
+    (files / "of-hai.yaml").write_text(text, "utf-8")
+    done = hai(*command, "of-hai.yaml")
+    assert done.code == 0
+    last = done.err.splitlines()[-1]
+    assert last == "without effect here: options.record_git_revision, options.sidecar"
+
+
 def test_schema_is_shipped(hai) -> None:
     assert json.loads(hai("validate-schema", "--schema").out)["properties"]["spec"]
 

@@ -31,6 +31,12 @@ def test_every_field_is_described() -> None:
     assert bare(whole, "") + [p for n, d in whole["$defs"].items() for p in bare(d, n)] == []
 
 
+def test_options_without_effect_are_said_to_be_so() -> None:
+    options = schema.json_schema()["$defs"]["OptionsSpec"]["properties"].items()
+    said = {name for name, field in options if "without effect" in field["description"]}
+    assert said == fields.WITHOUT_EFFECT
+
+
 def test_the_manual_names_every_field() -> None:
     text = DOCS.read_text("utf-8")
     assert [path for path in fields.paths() if f"`{path}`" not in text] == []

@@ -47,6 +47,11 @@ DURATIONS = frozenset({"OptionsSpec.time_limit", "OptionsSpec.timeout"})
 SHELL_WORDS = frozenset({"ProgramSpec.parameters", "RoleSpec.parameters"})
 COMMA_WORDS = frozenset({"OptionsSpec.tags"})
 REQUIRED: Mapping[str, tuple[str, ...]] = {"TaskSpec": ("version", "name", "spec")}
+WITHOUT_EFFECT = frozenset(
+    {"profile", "override_node_resource", "record_git_revision", "sidecar", "fffs_enable_fuse"}
+)
+"""Of `options`: accepted because HAI's task files have them."""
+
 VERSION = 2
 
 DURATION_PATTERN = (
@@ -102,6 +107,12 @@ def paths(message: Descriptor = TaskSpec.DESCRIPTOR, prefix: str = "") -> list[s
         if field.message_type is not None and not is_map(field):
             result += paths(field.message_type, f"{path}[]." if field.is_repeated else f"{path}.")
     return result
+
+
+def without_effect(spec: TaskSpec) -> list[str]:
+    """What is set in `options` and changes nothing here."""
+    given = (field.name for field, _ in spec.options.ListFields())
+    return [f"options.{name}" for name in given if name in WITHOUT_EFFECT]
 
 
 def seconds(text: str) -> int | None:

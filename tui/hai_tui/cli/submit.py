@@ -168,8 +168,17 @@ async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) 
         else:
             click.echo(("---\n" if number else "") + as_yaml(spec, answer), nl=False)
         note(settings, text("valid", name=spec.name))
+        tell_without_effect(settings, spec)
         worst = worst or exit_code(answer)
     return worst
+
+
+def tell_without_effect(settings: Settings, spec: TaskSpec) -> None:
+    """Options that HAI's task files may have, and that nothing here reads."""
+    from hai.client.fields import without_effect
+
+    if paths := without_effect(spec):
+        note(settings, text("schema.no_effect", fields=", ".join(paths)))
 
 
 async def _send(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> list[Task]:

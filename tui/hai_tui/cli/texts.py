@@ -131,6 +131,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{user} 的任务 {id} 已在让出 {nodes}",
     ),
     "schema.valid": ("{source}: valid", "{source}：有效"),
+    "schema.no_effect": ("without effect here: {fields}", "在此不起作用：{fields}"),
     "env.inherited": (
         "inherits the environment {env} (--no-inherit to leave it out)",
         "继承当前环境 {env}（用 --no-inherit 取消）",

@@ -13,7 +13,7 @@ from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.complete import files as complete_files
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note
-from hai_tui.cli.submit import override, submit, submit_options
+from hai_tui.cli.submit import override, submit, submit_options, tell_without_effect
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
@@ -86,11 +86,12 @@ def _check(settings: Settings, file: str) -> int:
     from hai_tui.cli.failures import exit_code, tell
 
     try:
-        _read(file)
+        spec = _read(file)
     except (HaiError, click.UsageError) as error:
         tell(error, as_json=settings.json)  # it names the file
         return exit_code(error)
     note(settings, text("schema.valid", source=file))
+    tell_without_effect(settings, spec)
     return 0
 
 
