@@ -99,7 +99,6 @@ class Parts:
     policy: Policy = field(default_factory=Policy)
     name: str = "local"
     launcher: str = "process"
-    default_group: str = "default"
     watched_labels: frozenset[str] = frozenset()  # of nodes in Kubernetes: they say what nodes are
     node_ports: range = range(30_000, 32_768)
     image_check: str = ""  # as in config.Settings
@@ -221,7 +220,6 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskRooms:
             capacity,
             parts.policy,
             parts.clock,
-            default_group=parts.default_group,
             images=images,
             containers=parts.containers,
             environments=EnvironmentChoice(parts.environments),

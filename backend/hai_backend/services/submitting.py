@@ -46,7 +46,6 @@ class Submitting:
         policy: Policy,
         clock: Clock,
         *,
-        default_group: str = "default",
         images: Images | None = None,
         containers: ContainerTerms = ContainerTerms(),
         environments: EnvironmentChoice | None = None,
@@ -58,7 +57,6 @@ class Submitting:
         self._capacity = capacity
         self._policy = policy
         self._clock = clock
-        self._default_group = default_group
         self._images = images
         self._containers = containers
         self._environments = environments
@@ -80,7 +78,6 @@ class Submitting:
             shares=self._directory.share_rows_of(user),
             policy=self._policy,
             unfinished=self._ledger.unfinished_of(user),
-            default_group=self._default_group,
             containers=self._containers_of(user),
             containers_allowed=self._containers.per_user,
             lifetimes=self._containers.lifetimes,

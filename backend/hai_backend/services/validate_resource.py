@@ -55,13 +55,11 @@ def _node_count(spec: pb.TaskSpec, rules: Rules) -> int:
 
 
 def _place(text: str, context: SubmitContext, rules: Rules) -> tuple[str, str]:
-    """`group#zone` in two; `default` is the configured default group."""
+    """`group#zone` in two."""
     group, hash_sign, zone = text.partition("#")
     if hash_sign and not (group and zone):
         rules.add("resource.group", "must be a group, or group#zone")
     group = group or "default"
-    if group == "default" and group not in context.capacity:
-        group = context.default_group
     if zone and not NAME.fullmatch(zone):
         rules.add("resource.group", f"the zone must be {_NAME_RULE}")
     elif group not in context.capacity:

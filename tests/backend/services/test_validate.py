@@ -308,10 +308,8 @@ def test_defaults_are_filled_in() -> None:
     assert made.policies.on_pod_evicted is OnEnd.RESTART
 
 
-def test_group_and_zone_are_split_and_the_default_group_is_resolved() -> None:
+def test_group_and_zone_are_split() -> None:
     assert validate(spec('resource { group: "default#b" }'), context()).resource.zone == "b"
-    elsewhere = SubmitContext("ada", {"small": CAPACITY["small"]}, default_group="small")
-    assert validate(spec(), elsewhere).resource.group == "small"
 
 
 @pytest.mark.parametrize("value", ["a b", '"', "$(x)", ";", "a\nb", "'", "\\", "ü", "-x", ""])
