@@ -37,11 +37,6 @@ def code_cell(source: str, **fields: Any) -> Any:
     return _nbformat.v4.new_code_cell(source, **fields)
 
 
-def text_cell(source: str) -> Any:
-    """A markdown cell."""
-    return _nbformat.v4.new_markdown_cell(source)
-
-
 def stream(text: str) -> Any:
     """An output that was printed."""
     return _nbformat.v4.new_output("stream", text=text)

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 from hai.client.errors import Invalid
@@ -64,7 +65,7 @@ def test_converted_it_is_what_ipython_would_run() -> None:
 
 def test_texts_are_comments_and_plain_python_stays_as_it_is() -> None:
     made = notebook("a = 1\n")
-    made.cells.insert(0, nbfiles.text_cell("# Title\n\nmore"))
+    made.cells.insert(0, nbformat.v4.new_markdown_cell("# Title\n\nmore"))
     assert script(made, "convert") == "# %% [markdown]\n# # Title\n#\n# more\n\n# %%\na = 1\n"
 
 

@@ -125,11 +125,10 @@ class Cluster:
         await self.suspend_on(name, f"node {name} is being drained by {by}")
         return node
 
-    async def save_group(self, group: Group, by: str) -> Group:
+    async def save_group(self, group: Group) -> None:
         await self._store.save_group(group)
         self._groups[group.name] = group
         self._changed()
-        return group
 
     async def _change(self, name: str, change: Callable[[Node], Node]) -> Node:
         async with self._writing:

@@ -31,7 +31,7 @@ def seat(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | None:
 def promise(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...]:
     """Put the gang on nodes that are free or being left, free ones first; `within` has said that they suffice."""
     if need.only:
-        return _put(pool, pool.spots_for(need), holder)
+        return _put(pool.spots_for(need), holder)
     return _promise_whole(pool, need, holder) if need.whole else _promise_parts(pool, need, holder)
 
 
@@ -62,16 +62,16 @@ def _room(spot: Spot, grip: Grip, gone: Container[Holder]) -> Amount:
 
 def _seat_named(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | None:
     spots = [spot for spot in pool.spots_for(need) if slots(spot, need, Grip.EMPTY)]
-    return _put(pool, spots, holder) if len(spots) == need.count else None
+    return _put(spots, holder) if len(spots) == need.count else None
 
 
 def _seat_whole(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | None:
     if pool.count(need, Grip.EMPTY) < need.count:
         return None
-    return _put(pool, _empties(pool, need, need.count), holder)
+    return _put(_empties(pool, need, need.count), holder)
 
 
-def _put(pool: Pool, spots: list[Spot], holder: Holder) -> tuple[Spot, ...]:
+def _put(spots: list[Spot], holder: Holder) -> tuple[Spot, ...]:
     for spot in spots:
         put(spot, holder)
     return tuple(spots)
@@ -134,7 +134,7 @@ def _smallest_empty(pool: Pool, need: Need) -> Spot | None:
 
 def _promise_whole(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...]:
     free = _empties(pool, need, min(need.count, pool.count(need, Grip.EMPTY)))
-    return _put(pool, free + _left_for(pool, need, holder.task.id, need.count - len(free)), holder)
+    return _put(free + _left_for(pool, need, holder.task.id, need.count - len(free)), holder)
 
 
 def _left_for(pool: Pool, need: Need, task: int, count: int) -> list[Spot]:

@@ -17,7 +17,6 @@ from hai_backend.services.rules import NAME, Rules
 
 LOCK_CHARS = 3 * 1024 * 1024  # what fits into one message
 CONFIG_CHARS = 64 * 1024
-_WHEELS = 10_000
 _BYTES = 1 << 60
 _VISIBILITIES = {
     v: pb.EnvironmentVisibility.Value(f"ENVIRONMENT_VISIBILITY_{v.name}") for v in Visibility

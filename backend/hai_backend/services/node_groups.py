@@ -15,7 +15,7 @@ from hai_backend.domain.node import Group, Node
 from hai_backend.sched.group_policy import in_force, settings
 from hai_backend.sched.policy import Policy, to_mapping
 from hai_backend.sched.preview import preview
-from hai_backend.services import audit, caller
+from hai_backend.services import audit
 from hai_backend.services.capacity import Capacity
 from hai_backend.services.convert_policy import effect_to_proto, policy_to_proto
 from hai_backend.services.group_changes import changed
@@ -55,7 +55,7 @@ class NodeGroups:
             before = self._before(request.name)
             group = changed(before, request, self._rooms.policy)
             self._refuse_repacking(before, group)
-            await cluster.save_group(group, caller.current().name)
+            await cluster.save_group(group)
         audit.tell(difference(before, group, self._rooms.policy))
         self._rooms.capacity.forget()
         return self._messages([group])[0]

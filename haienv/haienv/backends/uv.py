@@ -51,10 +51,6 @@ class Uv:
         """An empty, relocatable virtual environment."""
         self._run("venv", "--relocatable", "--no-project", "--python", python, str(target))
 
-    def find_python(self, wanted: str) -> str:
-        """The path of an interpreter."""
-        return self._run("python", "find", "--no-project", wanted, capture=True).strip()
-
     def resolve(
         self,
         python: Path,
@@ -93,15 +89,14 @@ class Uv:
         """Drop from the cache what no longer serves."""
         self._run("cache", "prune")
 
-    def _run(self, *arguments: str, capture: bool = False) -> str:
-        seen = sys.stderr.isatty() and not capture
-        command = [_binary(), *arguments, *([] if seen else ["--quiet"] if not capture else [])]
+    def _run(self, *arguments: str) -> None:
+        seen = sys.stderr.isatty()
+        command = [_binary(), *arguments, *([] if seen else ["--quiet"])]
         told = None if seen else subprocess.PIPE
         done = run(command, self._environ(), subprocess.PIPE, told)
         if done.returncode:
             what = (done.stderr or "see above").strip().removeprefix("error: ")
             raise BuildFailed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what))
-        return done.stdout
 
     def _environ(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if k not in MINIMAL_ENV_CLEARED}

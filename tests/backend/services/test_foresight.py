@@ -91,7 +91,7 @@ def spec_of(number: int, resource: ResourceSpec, level: Priority) -> TaskSpec:
 async def truth(data: st.DataObject) -> Outcome:
     row = st.builds(QuotaRow, USERS, st.just("default"), ASKED, st.integers(0, 4))
     rig = Rig(People(tuple(data.draw(st.lists(row, max_size=4)))))
-    await rig.cluster.save_group(Group("default", packed=data.draw(st.booleans())), "olga")
+    await rig.cluster.save_group(Group("default", packed=data.draw(st.booleans())))
     bad = data.draw(st.lists(st.booleans(), min_size=1, max_size=5))
     await rig.cluster.seen([Node(f"n{i}", gpus=4, cordoned=b) for i, b in enumerate(bad)])
     await rig.ledger.load()

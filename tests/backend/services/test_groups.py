@@ -158,7 +158,7 @@ async def test_the_audit_says_old_and_new_values(platform: Any, expect_refusal: 
 
 
 async def test_a_stored_policy_that_cannot_be_read_can_be_replaced(platform: Any) -> None:
-    await platform.cluster.save_group(Group("default", policy='{"staying": "x"}'), "olga")
+    await platform.cluster.save_group(Group("default", policy='{"staying": "x"}'))
     olga = await platform.caller("olga")
     assert (await listed(olga)).policy == policy_pb2.SchedulingPolicy()
     group = await olga.nodes.UpdateGroup(request("policy.urgent", urgent=30))

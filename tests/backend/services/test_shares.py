@@ -143,14 +143,14 @@ async def test_two_who_set_shares_at_once_cannot_guarantee_too_much(
 
 
 async def test_a_group_without_nodes_takes_any_guarantee(platform: Any) -> None:
-    await platform.cluster.save_group(Group("new"), "olga")
+    await platform.cluster.save_group(Group("new"))
     root = await platform.caller("root")
     assert (await root.users.SetShare(share(group="new", guaranteed=64))).guaranteed == 64
 
 
 async def test_what_no_longer_fits_may_stay_and_shrink(platform: Any, expect_refusal: Any) -> None:
     root = await platform.caller("root")
-    await platform.cluster.save_group(Group("new"), "olga")
+    await platform.cluster.save_group(Group("new"))
     await root.users.SetShare(share(group="new", guaranteed=8))
     await platform.cluster.seen([Node("b0", "new")])
     assert (await root.users.SetShare(share(group="new", guaranteed=8, weight=5))).weight == 5
@@ -193,7 +193,7 @@ async def test_held_is_what_its_users_hold_there(platform: Any) -> None:
 
 async def test_parts_of_nodes_are_added_up_and_rounded_up(platform: Any) -> None:
     root = await platform.caller("root")
-    await platform.cluster.save_group(Group("default", packed=True), "olga")
+    await platform.cluster.save_group(Group("default", packed=True))
     await root.users.SetShare(share())
     for _ in range(3):
         await running(platform, "ada", "n0", gpu=2)

@@ -77,7 +77,7 @@ class Script:
         for revision in await remote.revisions(1000):
             if revision.number <= self.seen_revision:
                 continue
-            tree = await remote.tree_at(revision.number)
+            _, tree = await remote.tree({}, 0, revision.number)
             files = [e.digest for e in tree.values() if e.kind is Kind.FILE]
             self.revisions |= {by_digest[digest] for digest in files if digest in by_digest}
         return self.revisions

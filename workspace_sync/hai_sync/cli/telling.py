@@ -18,7 +18,6 @@ from hai_sync.session.wish import Refused, Report
 
 _SIGNS = {"create": "+", "modify": "~", "remove": "-"}
 _TOP = 10
-_LARGE_BYTES = 1 << 30
 _SHOWN_EVERY = 0.1
 
 
@@ -221,13 +220,3 @@ def _summary(report: Report) -> str:
     if report.ignored:
         parts.append(f"{report.ignored} ignored")
     return ", ".join(parts)
-
-
-def warn_if_large(report: Report) -> None:
-    """Before much is sent: what is the most of it?"""
-    up = [c for c in report.outcome.to_remote if c.new is not None and c.new.size]
-    if sum(c.new.size for c in up if c.new) < _LARGE_BYTES:
-        return
-    click.echo("this sends much; the largest are", err=True)
-    for change in sorted(up, key=lambda c: -(c.new.size if c.new else 0))[:_TOP]:
-        click.echo(f"  {_about(change)}", err=True)

@@ -77,14 +77,6 @@ class Remote:
             await asyncio.to_thread(require_tree, tree)
         return revision, tree
 
-    async def tree_at(self, revision: int) -> Tree:
-        """The tree of one revision."""
-        tree: dict[str, Entry] = {}
-        request = wire_pb.GetTreeRequest(name=self.name, user=self.user, revision=revision)
-        await self._merge(tree, request)
-        require_tree(tree)
-        return tree
-
     async def _merge(
         self, tree: dict[str, Entry], request: wire_pb.GetTreeRequest
     ) -> tuple[int, bool]:

@@ -171,19 +171,15 @@ def custom(group: str, version: str, plural: str, kind: str) -> Resource:
 
 
 class Resources:
-    """The table, asked by group, version and plural, or by kind."""
+    """The table, asked by group, version and plural, or by plural alone."""
 
     def __init__(self, more: tuple[Resource, ...] = ()) -> None:
         self.all = (*RESOURCES, *more)
         self._by_path = {(r.group, r.version, r.plural): r for r in self.all}
         self._by_plural = {r.plural: r for r in self.all}
-        self._by_kind = {(r.api_version, r.kind): r for r in self.all}
 
     def at(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
-
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        return self._by_kind.get((api_version, kind))
 
     def __getitem__(self, plural: str) -> Resource:
         return self._by_plural[plural]
