@@ -3,7 +3,7 @@ PYTHON ?= python
 BESIDE := -n $(shell nproc) --dist loadgroup
 ALONE  := --last-failed --last-failed-no-failures none -rpf
 
-.PHONY: help check format lint types contracts proto test test-postgres e2e-k8s bench mutate docs schema
+.PHONY: help check format lint types proto proto-lint test test-postgres e2e-k8s bench mutate docs
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
@@ -45,4 +45,3 @@ mutate: ## would the scheduler's tests notice? 300 small errors, ten minutes
 docs: ## the pictures of the terminal app drawn anew, and the manual as a site
 	$(PYTHON) -m hai_tui.pictures docs/tui
 	mkdocs build --strict
-.PHONY: proto-lint

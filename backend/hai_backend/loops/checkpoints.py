@@ -67,7 +67,7 @@ class Checkpoints:
         saved: Callable[[int, int, float], None] = lambda task, run, when: None,
         every: float = 30.0,
     ) -> None:
-        self.ledger: Keeper | None = None  # set once by app: the two know each other
+        self.ledger: Keeper | None = None  # set once by reign.rooms: the two know each other
         self.saved = saved
         self._clock = clock
         self._every = every

@@ -44,7 +44,7 @@ class Cluster:
         self._writing = asyncio.Lock()  # from reading a node until its change is stored
         self.feed = Feed()
         self.steady = asyncio.Lock()  # held while runs are placed, and while a group's rules change
-        self.suspend_on: SuspendOn | None = None  # set once by main: the two know each other
+        self.suspend_on: SuspendOn | None = None  # set once by reign.rooms: the two know each other
 
     async def load(self) -> None:
         """Read what is stored; nodes are not ready until the launcher has seen them."""

@@ -58,7 +58,7 @@ class Performer:
         self._describe = describe
         self._order: dict[int, asyncio.Lock] = {}
         self._work: set[asyncio.Task[None]] = set()
-        self.ledger: Applier | None = None  # set once by main: the two know each other
+        self.ledger: Applier | None = None  # set once by reign.rooms: the two know each other
 
     def perform(self, task: Task, instruction: do.Instruction) -> None:
         """Do it, or begin to; never blocks, never raises."""
