@@ -31,12 +31,10 @@ class Settings:
     shared: str = ""  # directory that several servers have in common; empty: `home`
     run_token_key: str = ""  # file with the key of run tokens; empty: one is made in `shared`
     database: str = ""  # URL; empty: sqlite in home
-    http_listen: str = (
-        "127.0.0.1:0"  # where browsers reach services of tasks; as `listen`; empty: nowhere
-    )
-    http_url: str = (
-        ""  # how browsers see that, https://hai.example.org; each task is a name below it
-    )
+    # where browsers reach services of tasks; as `listen`; empty: nowhere
+    http_listen: str = "127.0.0.1:0"
+    # how browsers see that, https://hai.example.org; each task is a name below it
+    http_url: str = ""
     http_paths: bool = False  # there is no wildcard name: tasks are paths below http_url
     tls_cert: str = ""
     tls_key: str = ""
@@ -54,18 +52,16 @@ class Settings:
     node_ports_from: int = 30_000  # what the cluster gives to services of type NodePort
     node_ports_to: int = 32_767
     image_check: str = ""  # off, warn or require; empty: off with processes, warn with pods
-    kubernetes: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # launch/kubernetes/options.py; empty: processes here
+    # launch/kubernetes/options.py; empty: processes here
+    kubernetes: Mapping[str, Any] = field(default_factory=dict)
     environments: str = ""  # directory that haienv writes; empty: see environment_root
     environment_copies: str = ""  # directory of the nodes' own disks for packed ones; empty: none
     environment_copies_bytes: int = 50 * 1024**3  # what one account's copies may hold on a node
     workspace_bytes: int = 0  # what the workspaces of one user may hold together; 0: no limit
     workspace_days: int = 30  # how long what a push overwrote can be restored
     record_decisions: bool = False  # each scheduling pass, in `home`/decisions.jsonl
-    lifetimes: Mapping[str, int] = field(
-        default_factory=dict
-    )  # of dev containers by kind (shared, dedicated, spot): at most so many seconds; not named: no limit
+    # of dev containers by kind (shared, dedicated, spot): at most so many seconds; not named: no limit
+    lifetimes: Mapping[str, int] = field(default_factory=dict)
     containers_per_user: int = 0  # dev containers that a user may have at once; 0: no limit
     build_within: float = 0.0  # seconds until all ranks of a run have attached; 0: the launcher's
 

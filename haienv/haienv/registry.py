@@ -80,9 +80,8 @@ class Environment:
 def read(home: Home, owner: str, name: str) -> Environment | None:
     """One environment; None when there is none that the caller sees."""
     found = _read(home, owner, name)
-    if (
-        found is not None and found.fault
-    ):  # perhaps it is being removed, or switched to another layer
+    # Perhaps it is being removed, or switched to another layer
+    if found is not None and found.fault:
         return _read(home, owner, name)
     return found
 

@@ -85,9 +85,8 @@ class Board:
             self._finished.pop(task.id, None)
             return
         self._finished[task.id] = None
-        if (
-            len(self._finished) > self._max_finished
-        ):  # a server that runs for months forgets old ones
+        # A server that runs for months forgets old ones
+        if len(self._finished) > self._max_finished:
             oldest = min(self._finished)
             for known in (self._tasks, self._versions, self._finished):
                 del known[oldest]

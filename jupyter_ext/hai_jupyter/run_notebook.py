@@ -104,9 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         kernel_name=_kernel(notebook),
         kernel_manager_class=TaskKernelManager,
     )
-    with tempfile.TemporaryDirectory(
-        prefix="hai-", dir="/tmp"
-    ) as short:  # for paths of unix sockets
+    # For paths of unix sockets
+    with tempfile.TemporaryDirectory(prefix="hai-", dir="/tmp") as short:
         os.environ["JUPYTER_RUNTIME_DIR"] = short
         return asyncio.run(_run(runner, wanted.grace))
 

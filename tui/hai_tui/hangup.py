@@ -21,8 +21,7 @@ def end_with(terminal: int) -> None:
 
 def _wait(terminal: int) -> None:
     gone = select.poll()
-    gone.register(
-        terminal, 0
-    )  # a hang-up is told without being asked for; what is typed is not ours
+    # A hang-up is told without being asked for; what is typed is not ours
+    gone.register(terminal, 0)
     gone.poll()
     os._exit(_CODE)

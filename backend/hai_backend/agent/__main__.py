@@ -11,6 +11,5 @@ if __name__ == "__main__":
     code = main(sys.argv)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(
-        code
-    )  # nothing is left to say; taking grpc apart would keep the node for a while longer
+    # Nothing is left to say; taking grpc apart would keep the node for a while longer
+    os._exit(code)

@@ -10,9 +10,8 @@ from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.rank_dir import Identity, RankDir
 from hai_backend.environments.activation import Activation, joined
 
-_DEFAULTS = {
-    "PYTHONUNBUFFERED": "1"
-}  # lines appear when they are printed, also those of a script's children
+# lines appear when they are printed, also those of a script's children
+_DEFAULTS = {"PYTHONUNBUFFERED": "1"}
 
 _LISTS = ("PATH", "PYTHONPATH")
 

@@ -24,9 +24,8 @@ class Identity:
     node: str
     token: str
     gpu_indices: tuple[int, ...] | None = None  # of the machine; None: it has none to choose from
-    leave_within: float = (
-        0.0  # seconds to save after SIGTERM, which then is a suspend; 0: it ends the program
-    )
+    # seconds to save after SIGTERM, which then is a suspend; 0: it ends the program
+    leave_within: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

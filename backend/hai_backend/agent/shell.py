@@ -21,9 +21,8 @@ from hai_backend.agent.program import bound_to_us
 from hai_backend.agent.reaper import Child, Reaper
 
 _HANG_UP_SECONDS = 1.0
-_DRAINS = (
-    256  # pieces that are still read after the end, should something left behind go on printing
-)
+# pieces that are still read after the end, should something left behind go on printing
+_DRAINS = 256
 
 
 class Shell:

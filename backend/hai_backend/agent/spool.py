@@ -158,9 +158,8 @@ def _append(segment: _Segment, data: bytes) -> None:
     try:
         view, at = memoryview(data), segment.size
         while view:
-            written = os.pwrite(
-                handle, view, at
-            )  # at our own end: a half-written line is overwritten
+            # At our own end: a half-written line is overwritten
+            written = os.pwrite(handle, view, at)
             view, at = view[written:], at + written
     finally:
         os.close(handle)

@@ -98,9 +98,8 @@ class _Splice:
         self._call = call
         self._end = end
         self._lead, self._taken = Lead(), Taken()
-        self._inward: asyncio.Queue[pb.CarryResponse] = (
-            asyncio.Queue()
-        )  # bounded by the server's lead
+        # bounded by the server's lead
+        self._inward: asyncio.Queue[pb.CarryResponse] = asyncio.Queue()
         self._one_writer = asyncio.Lock()
 
     async def run(self, hello: pb.CarryHello) -> None:

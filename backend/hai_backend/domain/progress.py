@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DAY = 86_400.0
-_NEWEST = (
-    0.25  # weight of the newest measurement: four runs or checkpoints later two thirds are new
-)
+# weight of the newest measurement: four runs or checkpoints later two thirds are new
+_NEWEST = 0.25
 
 
 @dataclass(frozen=True, slots=True)

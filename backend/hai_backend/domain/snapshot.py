@@ -41,9 +41,8 @@ class SchedTask:
     held: bool = False
     not_before: float = 0.0
     assigned_nodes: tuple[str, ...] = ()  # must run on exactly these
-    placed: tuple[
-        str, ...
-    ] = ()  # nodes that it still holds; nodes of finished ranks are returned early
+    # nodes that it still holds; nodes of finished ranks are returned early
+    placed: tuple[str, ...] = ()
     run_priority: Priority = Priority.AUTO  # level at which the current run was started
     run_started_at: float | None = None
     saved_at: float | None = None  # last checkpoint that the program reported

@@ -17,9 +17,8 @@ class Limits:
     """What one server bears with."""
 
     head_seconds: float = 15.0  # from the connection to the end of the first request's head
-    idle_seconds: float = (
-        75.0  # between two requests of a connection, the head of the second included
-    )
+    # between two requests of a connection, the head of the second included
+    idle_seconds: float = 75.0
     body_seconds: float = 60.0  # between two pieces of a request's body
     strangers: int = 256
     per_user: int = 256

@@ -20,9 +20,8 @@ from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.proxy.pages import Status, texts
 from hai_backend.services.ports import Feed
 
-_EVENT_SECONDS = (
-    15.0  # something is said at least this often, so that nothing between cuts the stream
-)
+# something is said at least this often, so that nothing between cuts the stream
+_EVENT_SECONDS = 15.0
 _BROKEN = (SERVICE_STATE_FAILED, SERVICE_STATE_STOPPED)
 
 

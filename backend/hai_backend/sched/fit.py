@@ -96,9 +96,8 @@ def _seat_parts(pool: Pool, need: Need, holder: Holder) -> tuple[Spot, ...] | No
     for _ in range(need.count):
         spot = _least_loaded(pool, need) if need.spread else _fullest(pool, need)
         if spot is None:
-            return (
-                None  # only when the first rank finds no room: `seat` has counted for all of them
-            )
+            # Only when the first rank finds no room: `seat` has counted for all of them
+            return None
         put(spot, holder)
         chosen.append(spot)
     return tuple(chosen)

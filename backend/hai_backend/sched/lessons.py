@@ -19,9 +19,8 @@ class Lessons:
         self._history = history
         self._seconds = seconds * stagger(group)
         self._next = -inf
-        self._pupils: Iterator[int] = iter(
-            ()
-        )  # tasks whose ranks are older than what was learned last
+        # tasks whose ranks are older than what was learned last
+        self._pupils: Iterator[int] = iter(())
         history.refresh()
 
     def learnt(self, now: float) -> bool:

@@ -72,9 +72,8 @@ def status_of(error: BaseException, method: str) -> status_pb2.Status:
 
 def _incident(error: BaseException, method: str) -> status_pb2.Status:
     incident = secrets.token_hex(4)
-    trace = "".join(
-        traceback.format_exception(error)
-    )  # no exc_info: some renderers print locals, hence secrets
+    # No exc_info: some renderers print locals, hence secrets
+    trace = "".join(traceback.format_exception(error))
     log.error("call failed", method=method, incident=incident, trace=trace[-_TRACE_CHARS:])
     message = f"the server made an error (incident {incident}); its log tells more, an operator can read it"
     info = error_details_pb2.ErrorInfo(

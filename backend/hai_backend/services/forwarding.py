@@ -30,10 +30,8 @@ _OF_A_LOST_CONNECTION = (
 _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
-    (
-        "grpc.max_receive_message_length",
-        -1,
-    ),  # the leader keeps to the limits, and so does our own door
+    # the leader keeps to the limits, and so does our own door
+    ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 2_000),

@@ -26,14 +26,10 @@ from hai_backend.sched.history import History
 from hai_backend.sched.rules import Rules
 from hai_backend.sim.world import Life, World
 
-COMMON, OWN = (
-    1.0,
-    0.6,
-)  # spread of draws: of a future, and of a task within it (calibrated: tests/bench/bench_forecast)
-NEWEST, FEWEST = (
-    (1.0, 0.2, 0.05),
-    50,
-)  # parts of history that futures believe, and endings in each at least
+# spread of draws: of a future, and of a task within it (calibrated: tests/bench/bench_forecast)
+COMMON, OWN = 1.0, 0.6
+# parts of history that futures believe, and endings in each at least
+NEWEST, FEWEST = (1.0, 0.2, 0.05), 50
 DAY, DAYS, STRETCH = 86_400.0, 7, 6 * 3600.0
 _LONGEST = 1e7  # seconds; a run time beyond what history tells
 _SUSPEND_SECONDS = 5.0

@@ -47,9 +47,8 @@ class TaskFilter:
     priority_max: int | None = None
     created_after: float | None = None  # that instant excluded
     created_before: float | None = None  # that instant excluded
-    visible_to: str | None = (
-        None  # own tasks, and tasks that a member of one of `visible_groups` shared in his group
-    )
+    # own tasks, and tasks that a member of one of `visible_groups` shared in his group
+    visible_to: str | None = None
     visible_groups: frozenset[str] = frozenset()  # user groups
 
 

@@ -197,9 +197,8 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...]) -> Engine:
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _: object) -> None:
-        connection.isolation_level = (
-            None  # sqlite3 must not begin transactions: it would do so too late
-        )
+        # sqlite3 must not begin transactions: it would do so too late
+        connection.isolation_level = None
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 

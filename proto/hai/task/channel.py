@@ -20,9 +20,8 @@ TYPE_CHECKING = False  # read as true by type checkers
 if TYPE_CHECKING:
     from hai.task.protocol import Answer, Channel, Value
 
-STARTED = (
-    time.monotonic()
-)  # a simulated suspend counts from the import, not from the first question
+# a simulated suspend counts from the import, not from the first question
+STARTED = time.monotonic()
 
 
 class AgentError(RuntimeError):
@@ -72,9 +71,8 @@ def forget() -> None:
 
 
 def _open() -> Channel:
-    if (
-        os.environ.get(env.SIMULATE) == "1"
-    ):  # first: `hai python FILE ++` may be typed inside a task
+    # First: `hai python FILE ++` may be typed inside a task
+    if os.environ.get(env.SIMULATE) == "1":
         from hai.task.simulated import SimulatedChannel
 
         return SimulatedChannel.from_environ(os.environ)

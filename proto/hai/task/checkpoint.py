@@ -187,9 +187,8 @@ def _create_locked(path: Path) -> BinaryIO:
     """Create `path` and hold its lock; whoever can take the lock knows that the writer is dead."""
     while True:
         file = path.open("xb")
-        with contextlib.suppress(
-            OSError
-        ):  # a file system without locks: nothing will be cleared away
+        # A file system without locks: nothing will be cleared away
+        with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists():
             return file

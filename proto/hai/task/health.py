@@ -18,9 +18,8 @@ from pathlib import Path
 from hai.task import gpu
 
 _INFINIBAND = Path("/sys/class/infiniband")
-_HARDWARE_XIDS = frozenset(
-    {48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140}
-)  # not the program's own doing
+# not the program's own doing
+_HARDWARE_XIDS = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140})
 _XID = re.compile(r"NVRM: Xid \((?P<device>[^)]*)\): (?P<number>\d+)(?:, pid='?(?P<pid>\d+))?")
 _ECC = "ecc.errors.uncorrected.volatile.total"
 _SECONDS = 20.0

@@ -182,9 +182,8 @@ class Reader:
         try:
             await Pump(self._link, reopen, self._take).run()
             self.ended = True
-        except (
-            HaiError
-        ) as error:  # the task or its visibility is gone: there is nothing to wait for
+        except HaiError as error:
+            # The task or its visibility is gone: there is nothing to wait for
             self.error = error.message
         self._changed(Change())
 

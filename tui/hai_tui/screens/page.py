@@ -251,9 +251,8 @@ class Page(Screen[None]):
                 if self.stands:
                     self.refused(error)
 
-        begin: Callable[[], Awaitable[None]] = (
-            work  # not begun yet: it may be replaced before it is
-        )
+        # Not begun yet: it may be replaced before it is
+        begin: Callable[[], Awaitable[None]] = work
         self.run_worker(begin, group=group, exclusive=True)
 
     async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:

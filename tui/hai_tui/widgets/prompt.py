@@ -44,9 +44,8 @@ class _Line(Input):
     ]
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))  # a key must not lay out the whole screen
     question: Question | None = None
-    changed: Callable[[str], None] | None = (
-        None  # told at once: the letter and what it finds are one picture
-    )
+    # told at once: the letter and what it finds are one picture
+    changed: Callable[[str], None] | None = None
     _place = -1
 
     def watch_value(self, value: str) -> None:

@@ -77,9 +77,8 @@ def with_session(
     listener: Listener | None = None,
 ) -> Answer:
     """Open, work, close."""
-    gc.set_threshold(
-        _GARBAGE
-    )  # of what there is many, entries and messages, nothing is ever in a circle
+    # Of what there is many, entries and messages, nothing is ever in a circle
+    gc.set_threshold(_GARBAGE)
 
     async def whole() -> Answer:
         async with opened(profile, listener) as session:

@@ -42,18 +42,15 @@ class ClusterSettings:
     reserved_memory_bytes: int = 2 << 30
     shm_bytes: int = 8 << 30  # /dev/shm of ranks whose memory has no limit
     ingress_class: str = ""
-    ingress_hosts: tuple[
-        str, ...
-    ] = ()  # of http services that nobody needs a login for; empty: none
-    ingress_without_login: bool = (
-        False  # that this is what operators want; else the proxy serves them
-    )
+    # of http services that nobody needs a login for; empty: none
+    ingress_hosts: tuple[str, ...] = ()
+    # that this is what operators want; else the proxy serves them
+    ingress_without_login: bool = False
     ingress_tls_secret: str = ""
     seccomp: str = "RuntimeDefault"  # or the path of a profile on the nodes; empty: not set
     apparmor: str = ""  # as seccomp
-    strict_groups: bool = (
-        True  # /etc/group of an image adds no groups; needs containerd 2 or CRI-O 1.31
-    )
+    # /etc/group of an image adds no groups; needs containerd 2 or CRI-O 1.31
+    strict_groups: bool = True
     separate_users: bool = True  # pods of one user are not reached from those of others
     runtime_class: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # more of them, for every object

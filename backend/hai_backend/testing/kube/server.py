@@ -69,9 +69,8 @@ class Server:
         except ApiError as error:
             return refusal(error)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            self._api.store.failures.append(
-                error
-            )  # the fake's own fault: the cluster's end says so
+            # The fake's own fault: the cluster's end says so
+            self._api.store.failures.append(error)
             return refusal(ApiError(500, f"the fake server failed: {error!r}"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -30,9 +30,8 @@ class Store:
         self._by_uid: dict[str, Stored] = {}
         self._listeners: dict[Resource, list[Listener]] = {r: [] for r in resources.all}
         self._heard: deque[Change] = deque()
-        self.failures: list[
-            BaseException
-        ] = []  # of controllers: the cluster raises them at its end
+        # of controllers: the cluster raises them at its end
+        self.failures: list[BaseException] = []
         self._waiting: list[asyncio.Future[None]] = []
 
     def get(self, resource: Resource, namespace: str, name: str) -> Stored | None:

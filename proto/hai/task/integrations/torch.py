@@ -110,9 +110,8 @@ class Loop:
 
     def steps(self, total: int) -> Iterator[int]:
         """The numbers of the steps that are left of `total`."""
-        if (
-            self._generators is not None
-        ):  # only now: making a loader's iterator draws from torch's generator
+        # Only now: making a loader's iterator draws from torch's generator
+        if self._generators is not None:
             set_generators(self._generators)
             self._generators = None
         while self.step < total:
