@@ -31,7 +31,13 @@ AGENT = """#!/bin/sh
 exec "${0%/*}/python3" -I -B -m hai_backend.agent "$@"
 """
 
-DISTRIBUTIONS = ("grpcio", "protobuf", "typing_extensions", "zstandard")
+DISTRIBUTIONS = (
+    "grpcio",
+    "protobuf",
+    "googleapis-common-protos",
+    "typing_extensions",
+    "zstandard",
+)
 """What agents import beside the standard library and us; a test starts one with nothing else."""
 
 PACKAGES = ("hai", "hai_backend")

@@ -24,6 +24,17 @@ from .conftest import DEPLOY
 IMPORTS = (
     "import grpc, ssl, asyncio, sys, hai_backend.agent.life; print(grpc.__file__, sys.executable)"
 )
+REFUSED = """
+import grpc.aio
+from google.rpc import error_details_pb2, status_pb2
+from hai_backend.agent.server_errors import given_up
+
+status = status_pb2.Status()
+status.details.add().Pack(error_details_pb2.ErrorInfo(reason="FENCED"))
+trailers = grpc.aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
+code = grpc.StatusCode.FAILED_PRECONDITION
+print(given_up(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailers)))
+"""
 HELLO = (
     "import os, sys\nprint('hello', sys.executable, 'LD_LIBRARY_PATH' in os.environ, flush=True)"
 )
@@ -57,6 +68,11 @@ def test_everything_comes_from_the_directory(agent: Path) -> None:
     code = [line.split(maxsplit=5)[5] for line in maps if " r-xp " in line and " /" in line]
     assert len(code) > 10
     assert {file for file in code if not file.startswith(str(agent))} == set()
+
+
+def test_it_understands_that_the_server_has_given_it_up(agent: Path) -> None:
+    done = alone(agent / "bin" / "python3", "-I", "-B", "-c", REFUSED)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_it_unpacks_environments(agent: Path, tmp_path: Path) -> None:
