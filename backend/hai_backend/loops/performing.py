@@ -71,7 +71,6 @@ class Performer:
                 self._hub.tell(task.id, instruction.run, instruction.ranks, go(task))
             case do.TellSuspend():
                 asked = pb.SuspendRequested(
-                    ack_within_seconds=instruction.ack_within,
                     save_within_seconds=instruction.save_within,
                     reason=task.run.reason if task.run else "",
                     wanted=instruction.wanted,

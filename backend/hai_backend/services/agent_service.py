@@ -100,8 +100,7 @@ class AgentService(rpc.AgentServiceServicer):
 
     async def _greet(self, key: RankKey, hello: pb.AgentHello) -> None:
         task = await self._p.current(key)
-        now = self._p.clock.now()
-        for instruction in greeting(task, key.rank, started=hello.started, now=now):
+        for instruction in greeting(task, key.rank, started=hello.started):
             self._p.performer.perform(task, instruction)
         attached = ev.RankAttached(
             key.run, key.rank, hello.address[: limits.NAME_CHARS], hello.free_port

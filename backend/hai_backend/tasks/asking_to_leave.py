@@ -31,5 +31,5 @@ def _ask_to_save(task: Task, run: Run, line: Line, now: float) -> Move:
         asked_at=now,
     )
     wanted = line.actor == task.user
-    tell = TellSuspend(run.number, ranks, options.ack_within, options.save_within, wanted)
+    tell = TellSuspend(run.number, ranks, options.save_within, wanted)
     return Move(replace(task, run=run), (tell,), (line,))

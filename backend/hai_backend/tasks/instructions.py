@@ -27,7 +27,6 @@ class TellSuspend:
 
     run: int
     ranks: tuple[int, ...]
-    ack_within: float
     save_within: float
     wanted: bool = False  # by its owner: nobody need be warned
 

@@ -49,7 +49,7 @@ def _in_order(ranks: Iterable[int]) -> tuple[int, ...]:
 
 
 def greeting(
-    task: Task, rank: int, *, started: bool, now: float, limits: Limits = DEFAULTS
+    task: Task, rank: int, *, started: bool, limits: Limits = DEFAULTS
 ) -> tuple[Instruction, ...]:
     """What an agent that has just attached (perhaps again) must hear, given what the run is doing."""
     run = task.run
@@ -60,8 +60,7 @@ def greeting(
         case RunState.RUNNING if not started:
             return (TellGo(run.number, one),)
         case RunState.SUSPENDING | RunState.STOPPING:
-            left = max(0.0, (run.deadline or now) - now)
-            asked = TellSuspend(run.number, one, left, task.spec.options.save_within)
+            asked = TellSuspend(run.number, one, task.spec.options.save_within)
             return (asked,) if started else (TellGo(run.number, one), asked)
         case RunState.TERMINATING:
             return (TellEnd(run.number, one, limits.end_grace, run.reason),)

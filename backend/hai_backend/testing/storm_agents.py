@@ -138,9 +138,7 @@ class Agent:
             return self._exit(0)  # FENCED
         session, task = Session(), await server.ledger.get(self.key.task_id)
         server.hub.enter(self.key, session)
-        for instruction in greeting(
-            task, self.key.rank, started=self._started, now=server.clock.now()
-        ):
+        for instruction in greeting(task, self.key.rank, started=self._started):
             server.performer.perform(task, instruction)
         key = self.key
         await server.ledger.apply(key.task_id, ev.RankAttached(key.run, key.rank, "10.0.0.1", 4000))

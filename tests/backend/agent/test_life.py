@@ -308,7 +308,7 @@ async def test_the_suspend_flag_arrives_and_the_signal_with_it(agents, server):
     text = "trap 'echo signalled' USR1; echo up; (trap '' USR1; exec sleep 99) & wait; wait"
     rank, _ = await agents.start(["bash", "-c", text], suspend_signal="SIGUSR1")
     await rank.until("log")
-    rank.tell(suspend=pb.SuspendRequested(ack_within_seconds=5, save_within_seconds=5))
+    rank.tell(suspend=pb.SuspendRequested(save_within_seconds=5))
     assert (await rank.until("step_reported")).step == -1
     await rank.until("log", 2)
     assert server.lines() == ["up", "signalled"]
@@ -331,7 +331,7 @@ async def test_after_a_suspend_signal_children_of_a_script_may_finish_saving(
         ["bash", "-c", 'python3 -u -c "$0"; true', SAVES_LATE], suspend_signal="SIGUSR1"
     )
     await rank.until("log")
-    rank.tell(suspend=pb.SuspendRequested(ack_within_seconds=5, save_within_seconds=5))
+    rank.tell(suspend=pb.SuspendRequested(save_within_seconds=5))
     await rank.until("exited")
     assert server.lines() == ["up", "saved"]
 
@@ -352,7 +352,7 @@ async def test_the_flag_is_visible_within_milliseconds_and_steps_are_agreed(agen
     rank, process = await agents.start(python(LATENCY))
     await rank.until("log")
     asked = time.time()
-    rank.tell(suspend=pb.SuspendRequested(ack_within_seconds=5, save_within_seconds=5))
+    rank.tell(suspend=pb.SuspendRequested(save_within_seconds=5))
     assert (await rank.until("step_reported")).step == 41
     rank.tell(suspend_at=pb.SuspendAtStep(step=42))
     await process.wait()

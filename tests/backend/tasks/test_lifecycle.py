@@ -389,7 +389,7 @@ def test_placing_launches_every_rank() -> None:
 
 def test_suspending_asks_every_live_rank_and_waits() -> None:
     done = step(running(ack_within=7, save_within=9), SUSPEND, NOW)
-    assert done.instructions == (TellSuspend(1, (0, 1), 7, 9),)
+    assert done.instructions == (TellSuspend(1, (0, 1), 9),)
     assert done.task.run is not None
     assert done.task.run.deadline == NOW + 7
     acknowledged = step(done.task, ACK, NOW + 1).task

@@ -130,7 +130,7 @@ def test_a_task_is_always_in_a_legal_state(
         told_to_go |= {(i.run) for i in done.instructions if isinstance(i, TellGo)}
         if isinstance(event, ev.ProgramStarted) and changed:
             assert event.run in told_to_go  # no program starts before its whole gang has attached
-        for repeated in (relaunch(done.task), *greeting(done.task, 0, started=False, now=now)):
+        for repeated in (relaunch(done.task), *greeting(done.task, 0, started=False)):
             assert repeated is None or isinstance(repeated, Launch) or repeated.ranks == (0,)
         task = done.task
 
