@@ -17,8 +17,8 @@ from hai_backend.domain.shared import SharedDirectory
 from hai_backend.domain.spec import ServiceType
 from hai_backend.domain.task import Rank, Task
 from hai_backend.domain.user import User
+from hai_backend.sched.amounts import GB
 
-_GB = 1 << 30
 _PROXIED = "jupyter"
 _CAPABILITY = "cap:"
 _GROUP = "gid:"
@@ -139,7 +139,7 @@ def _resources(task: Task, rank: Rank, node: Node | None, terms: Terms) -> RankR
     node = node or Node(rank.node)
     if terms.packed and (asked.gpu or asked.cpu or asked.memory):
         mig = node.mig if asked.gpu else ""
-        return RankResources(asked.gpu, mig, asked.cpu, asked.memory * _GB)
+        return RankResources(asked.gpu, mig, asked.cpu, asked.memory * GB)
     gpus = 0 if node.gpus_simulated else node.gpus
     return RankResources(gpus, node.mig, node.cpus, node.memory_bytes, rdma=1, whole=True)
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from hai_backend.domain.node import Group, Node
 from hai_backend.domain.spec import ResourceSpec
-from hai_backend.sched.amounts import Amount, covers, ranks_in, size_of
+from hai_backend.sched.amounts import Amount, ask_of, covers, ranks_in, size_of
 from hai_backend.sched.quota import units_of
 from hai_backend.services.ports import Cluster
 
 _REMEMBERED = 1000  # shapes of requests
-_GB = 1 << 30
 
 
 class GroupCapacity:
@@ -35,9 +34,7 @@ class GroupCapacity:
 
     def ask(self, resource: ResourceSpec) -> Amount | None:
         """What a rank takes of a node; None: all of it."""
-        if not self.packed or not (resource.gpu or resource.cpu or resource.memory):
-            return None
-        return (resource.gpu, resource.cpu, resource.memory * _GB)
+        return ask_of(resource.gpu, resource.cpu, resource.memory, packed=self.packed)
 
     def units(self, resource: ResourceSpec, ranks: int) -> int:
         """What so many ranks weigh against quotas and shares."""
