@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
-from hai_tui.cli.human import PRIORITIES, held_seconds
+from hai.task.levels import PRIORITIES
+from hai_tui.cli.human import held_seconds
 from hai_tui.i18n import text
 
 if TYPE_CHECKING:

@@ -11,18 +11,6 @@ from google.protobuf.message import Message
 
 from hai.v1.task_spec_pb2 import TaskSpec
 
-PRIORITIES: Mapping[str, int] = {
-    "EXTREME_HIGH": 50,
-    "VERY_HIGH": 40,
-    "HIGH": 30,
-    "ABOVE_NORMAL": 20,
-    "NORMAL": 10,
-    "UNDER_NORMAL": 8,
-    "BELOW_NORMAL": 5,
-    "LOW": 0,
-    "AUTO": -1,
-}
-
 _ON_END = ("restart", "complete", "fail", "ignore")
 
 ENUMS: Mapping[str, tuple[str, ...]] = {

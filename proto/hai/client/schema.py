@@ -15,6 +15,7 @@ from typing import Any, cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from hai.client import fields
+from hai.task.levels import PRIORITIES
 from hai.v1.task_spec_pb2 import TaskSpec
 
 FILE = Path(__file__).with_name("task.schema.json")
@@ -124,8 +125,7 @@ def _integer(field: FieldDescriptor) -> dict[str, Any]:
 def _any_case() -> str:
     """The names of priorities, in capitals or not."""
     names = "|".join(
-        "".join(f"[{c}{c.lower()}]" if c.isalpha() else c for c in name)
-        for name in fields.PRIORITIES
+        "".join(f"[{c}{c.lower()}]" if c.isalpha() else c for c in name) for name in PRIORITIES
     )
     return f"^({names})$"
 

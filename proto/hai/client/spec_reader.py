@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from hai.client import fields
 from hai.client.errors import Violation
 from hai.client.tree import Items, Mark, Scalar, Table, Tree
+from hai.task.levels import PRIORITIES
 
 _INT32 = (-(2**31), 2**31 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
@@ -189,12 +190,12 @@ def _in_range(field: FieldDescriptor, value: int) -> int:
 
 def _priority(tree: Scalar) -> int:
     name = tree.text.upper()
-    if name not in fields.PRIORITIES:
-        known = ", ".join(fields.PRIORITIES)
+    if name not in PRIORITIES:
+        known = ", ".join(PRIORITIES)
         raise Wrong(
-            f"no priority is called {tree.text!r}{_near(name, fields.PRIORITIES)}; there are {known}"
+            f"no priority is called {tree.text!r}{_near(name, PRIORITIES)}; there are {known}"
         )
-    return fields.PRIORITIES[name]
+    return PRIORITIES[name]
 
 
 def _duration(tree: Scalar) -> int:

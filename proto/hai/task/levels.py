@@ -19,6 +19,10 @@ class EXP_PRIORITY(IntEnum):
     AUTO = -1
 
 
+PRIORITIES = {level.name: int(level) for level in EXP_PRIORITY}
+"""Numbers by name, most urgent first."""
+
+
 class WARN_TYPE(IntFlag):
     """Which warnings about a task its owner does not want; add them up."""
 

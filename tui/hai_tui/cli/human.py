@@ -8,23 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hai.task.levels import PRIORITIES
+
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
     from hai.v1.task_pb2 import Task
-
-PRIORITIES = {
-    "EXTREME_HIGH": 50,
-    "VERY_HIGH": 40,
-    "HIGH": 30,
-    "ABOVE_NORMAL": 20,
-    "NORMAL": 10,
-    "UNDER_NORMAL": 8,
-    "BELOW_NORMAL": 5,
-    "LOW": 0,
-    "AUTO": -1,
-}
-"""Names and numbers of the levels, most urgent first."""
 
 _NAMES = {number: name for name, number in PRIORITIES.items()}
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}

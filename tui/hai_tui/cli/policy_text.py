@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.human import PRIORITIES, Priority, priority_name, seconds, span
+from hai.task.levels import PRIORITIES
+from hai_tui.cli.human import Priority, priority_name, seconds, span
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hai.client.errors import HaiError
+from hai.task.levels import PRIORITIES
 from hai_tui import changes
 from hai_tui.actions import Action
-from hai_tui.cli.human import PRIORITIES
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
 from hai_tui.stands import Told

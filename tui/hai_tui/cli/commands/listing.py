@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai.client.resolve import quoted
+from hai.task.levels import PRIORITIES
 from hai_tui.cli.command import TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import users as complete_users
-from hai_tui.cli.human import PRIORITIES, Priority
+from hai_tui.cli.human import Priority
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show
