@@ -15,6 +15,8 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from hai.client.fields import is_map
+
 
 def to_dict(message: Message) -> dict[str, Any]:
     """The fields of a message by name."""
@@ -36,17 +38,13 @@ def _prefix(name: str) -> str:
 
 def _field(message: Message, field: FieldDescriptor) -> Any:
     value = getattr(message, field.name)
-    if _is_map(field):
+    if is_map(field):
         return dict(value)
     if field.is_repeated:
         return [_value(item, field) for item in value]
     if field.has_presence and not message.HasField(field.name):
         return None
     return _value(value, field)
-
-
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
 def _value(value: Any, field: FieldDescriptor) -> Any:
