@@ -22,6 +22,7 @@ from hai.v1.workspace_service_pb2 import (
 )
 from hai_sync.core.chunks import Piece
 from hai_sync.core.entry import Entry
+from hai_sync.quick.wire import varint
 from hai_sync.remote.contents import BATCH_BYTES
 from hai_sync.remote.wire import to_message
 
@@ -67,9 +68,9 @@ def contents(
     """Some contents, whose data are one behind the other. They come first: so the server need not look for them."""
     told = PushContents(digests=digests, sizes=sizes, compressed=compressed).SerializeToString()
     size = sum(map(len, data))
-    head = _DATA + _varint(size)
+    head = _DATA + varint(size)
     whole = len(head) + size + len(told)
-    return b"".join((_CONTENTS, _varint(whole), head, *data, told))
+    return b"".join((_CONTENTS, varint(whole), head, *data, told))
 
 
 def commit(messages: int) -> bytes:
@@ -88,13 +89,3 @@ def groups(digests: Sequence[bytes], contents: Mapping[bytes, bytes]) -> list[li
         found[-1].append(digest)
         size += len(contents[digest])
     return found
-
-
-def _varint(number: int) -> bytes:
-    """As protobuf writes a number: seven bits a byte, the lowest first."""
-    found = bytearray()
-    while number > 127:
-        found.append(number & 127 | 128)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
