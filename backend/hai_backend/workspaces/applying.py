@@ -17,7 +17,7 @@ from hai_backend.workspaces import laying
 from hai_backend.workspaces.contents import open_in, opened, rename_into_nothing
 from hai_backend.workspaces.files import Files, is_still, now_ns
 from hai_backend.workspaces.folders import Folders, set_aside
-from hai_backend.workspaces.stats import Stat, look
+from hai_backend.workspaces.stats import Stat, bears, look
 
 _FILE, _DIRECTORY, _LINK = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.SYMLINK
 _ROWS = """SELECT p.*, s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
@@ -26,7 +26,6 @@ _ROWS = """SELECT p.*, s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
     LEFT JOIN stats s USING (folder, name) ORDER BY folder {way}, name {way}"""
 _MAKING = _ROWS.format(which="kind != 0", after=">", way="ASC")
 _CLEARING = _ROWS.format(which="(kind = 0 OR kind_before NOT IN (0, kind))", after="<", way="DESC")
-_COARSE_NS = 2_000_000_000  # some file systems keep times so roughly; they only round down
 _LAST = "\U0010ffff"
 
 
@@ -168,7 +167,7 @@ def _place(files: Files, folder: int, step: _Step) -> tuple[Any, ...] | None:
     with suppress(FileNotFoundError):  # it was placed before a crash
         _rename(files, folder, step)
     now = look(step.name, folder)
-    if now is None or now.size != step.size or not 0 <= step.mtime_ns - now.mtime_ns < _COARSE_NS:
+    if now is None or now.size != step.size or not bears(step.mtime_ns, now.mtime_ns):
         return None
     return (step.folder, step.name, now.size, now.mtime_ns, now.ino, now.ctime_ns)
 

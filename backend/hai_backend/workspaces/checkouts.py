@@ -24,9 +24,9 @@ from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, open
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.folders import Folders
 from hai_backend.workspaces.reading import lost
+from hai_backend.workspaces.stats import bears
 
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_COARSE_NS = 2_000_000_000  # some file systems keep times so roughly; they only round down
 _PAGE = 500
 
 
@@ -193,7 +193,7 @@ def _is_untouched(now: os.stat_result, known: Entry, made_ns: int) -> bool:
     return (
         known.kind is EntryKind.FILE
         and now.st_size == known.size
-        and 0 <= known.mtime_ns - now.st_mtime_ns < _COARSE_NS
+        and bears(known.mtime_ns, now.st_mtime_ns)
         and now.st_ctime_ns <= made_ns
         and bool(now.st_mode & 0o100) == known.executable
     )

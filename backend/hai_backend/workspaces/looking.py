@@ -28,7 +28,7 @@ from hai_backend.workspaces.files import Files, now_ns
 from hai_backend.workspaces.folders import Folders
 from hai_backend.workspaces.index import FIELDS, entry_of
 from hai_backend.workspaces.staging import Author
-from hai_backend.workspaces.stats import stat_of
+from hai_backend.workspaces.stats import GRANULE_NS, stat_of
 
 _KNOWN = """SELECT e.name, kind, executable, e.size, e.mtime_ns, digest, target,
     s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
@@ -36,7 +36,6 @@ _KNOWN = """SELECT e.name, kind, executable, e.size, e.mtime_ns, digest, target,
     WHERE e.folder = ? AND gone = 0"""
 _BELOW = f"""SELECT folder, name, {FIELDS} FROM entries
     WHERE gone = 0 AND (folder = :path OR (folder > :path || '/' AND folder < :path || '0'))"""
-_SETTLED_NS = 2_000_000_000
 
 
 def look(files: Files, author: Author) -> Revision:
@@ -165,7 +164,7 @@ def _is_settled(row: Any, now: os.stat_result) -> bool:
         and row[10] == now.st_ctime_ns
         and row[7] == now.st_size
         and row[9] == now.st_ino
-        and (row[8] + _SETTLED_NS < row[11] or row[10] + _SETTLED_NS < row[11])
+        and (row[8] + GRANULE_NS < row[11] or row[10] + GRANULE_NS < row[11])
     )
 
 

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from stat import S_ISREG
 
-_GRANULE_NS = 2_000_000_000  # the coarsest clock that we believe in
+GRANULE_NS = 2_000_000_000  # the coarsest clock that we believe in
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,12 @@ class Stat:
         return same and (self._old(self.mtime_ns) or self._old(self.ctime_ns))
 
     def _old(self, moment_ns: int) -> bool:
-        return moment_ns + _GRANULE_NS < self.seen_ns
+        return moment_ns + GRANULE_NS < self.seen_ns
+
+
+def bears(given_ns: int, found_ns: int) -> bool:
+    """Whether a file that was given a time still has it: file systems with a coarse clock round it down."""
+    return 0 <= given_ns - found_ns < GRANULE_NS
 
 
 def stat_of(found: os.stat_result, seen_ns: int = 0) -> Stat:
