@@ -16,7 +16,7 @@ from hai_backend.domain.workspace import EntryKind, joined
 from hai_backend.workspaces import laying
 from hai_backend.workspaces.contents import open_in, opened, rename_into_nothing
 from hai_backend.workspaces.files import Files, is_still, now_ns
-from hai_backend.workspaces.folders import Folders, set_aside
+from hai_backend.workspaces.folders import Folders, give_named, set_aside
 from hai_backend.workspaces.stats import Stat, bears, look
 
 _FILE, _DIRECTORY, _LINK = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.SYMLINK
@@ -158,8 +158,7 @@ def _link(files: Files, folder: int, step: _Step) -> None:
     except FileExistsError:
         set_aside(step.name, folder)
         os.symlink(step.target, step.name, dir_fd=folder)
-    if files.owner and os.geteuid() == 0:
-        os.chown(step.name, files.owner, files.owner, dir_fd=folder, follow_symlinks=False)
+    give_named(step.name, folder, files.owner)
 
 
 def _place(files: Files, folder: int, step: _Step) -> tuple[Any, ...] | None:
@@ -178,8 +177,7 @@ def _rename(files: Files, folder: int, step: _Step) -> None:
     os.utime(source, ns=(step.mtime_ns, step.mtime_ns), dir_fd=incoming)
     if step.executable:
         os.chmod(source, 0o755, dir_fd=incoming)
-    if files.owner and os.geteuid() == 0:
-        os.chown(source, files.owner, files.owner, dir_fd=incoming, follow_symlinks=False)
+    give_named(source, incoming, files.owner)
     if not rename_into_nothing(source, incoming, step.name, folder):
         _make_way(files, folder, step)
         os.rename(source, step.name, src_dir_fd=incoming, dst_dir_fd=folder)

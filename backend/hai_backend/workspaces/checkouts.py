@@ -22,7 +22,7 @@ from hai_backend.domain.workspace import (
 )
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.folders import Folders
+from hai_backend.workspaces.folders import Folders, give
 from hai_backend.workspaces.reading import lost
 from hai_backend.workspaces.stats import bears
 
@@ -43,8 +43,7 @@ def make(files: Files, task: int, revision: int, owner: int) -> None:
             for entry in page:
                 _put(files, folders, entry, owner)
                 size += entry.size
-        if owner and os.geteuid() == 0:
-            os.fchown(folders.root, owner, owner)
+        give(folders.root, owner)
         os.utime(folders.root)
         made_ns = os.fstat(folders.root).st_ctime_ns  # by the clock of the file system
     with files.index.transaction() as db:
@@ -70,8 +69,7 @@ def _put(files: Files, folders: Folders, entry: Entry, owner: int) -> None:
         copy_whole(found, made)
         if digest_of(made) != entry.digest:
             raise lost(entry.path)
-        if owner and os.geteuid() == 0:
-            os.fchown(made, owner, owner)
+        give(made, owner)
         os.utime(made, ns=(entry.mtime_ns, entry.mtime_ns))
 
 

@@ -81,6 +81,12 @@ def give(descriptor: int, owner: int) -> None:
         os.fchown(descriptor, owner, owner)
 
 
+def give_named(name: str, folder: int, owner: int) -> None:
+    """The same for an entry of an open directory; of a link, for the link itself."""
+    if owner and os.geteuid() == 0:
+        os.chown(name, owner, owner, dir_fd=folder, follow_symlinks=False)
+
+
 def set_aside(name: str, folder: int) -> str:
     """Give what is there another name beside it; whoever looks next finds it. Answers the name."""
     stem = name.encode()[:200].decode(errors="ignore")
