@@ -34,6 +34,7 @@ class Seating:
     _answers: dict[int, Wait] | None = None
     first_blocked: Waiting | None = None  # for lack of nodes
     _reservation: reserve.Reservation | None = None
+    _crowded: set[tuple[Need, str]] = field(default_factory=set)  # lines without room beside it
     _newcomers: list[tuple[Waiting, Holder]] = field(default_factory=list)
     _leaving: list[Holder] = field(default_factory=list)
 
@@ -125,25 +126,47 @@ class Seating:
         group, first = self.group, self.first_blocked
         if first is None or reserve.gives_back(waiting, first, group.policy):
             return False
-        if fit.within(group.pool, waiting.need, Grip.LEAVING) < waiting.need.count:
+        if not self._might_fit(waiting):
             return False
         if self._reservation is None:
             self._reservation = reserve.reservation(group, first, self.now)
         return reserve.outlasts(waiting, self._reservation, group)
 
+    def _might_fit(self, waiting: Waiting) -> bool:
+        """A quick answer: whether it would start, or others might have to leave for it."""
+        group, need = self.group, waiting.need
+        already = fit.within(group.pool, need, Grip.LEAVING)
+        return already >= need.count or self._might_free(waiting, already)
+
+    def _might_free(self, waiting: Waiting, already: int) -> bool:
+        group, least = self.group, self._least(waiting.need, already)
+        return group.ladder.might_free(waiting, group.policy, least, bool(group.shares))
+
     def _seat_beside(self, waiting: Waiting) -> Verdict:
-        """Offer only nodes that are not reserved."""
+        """Offer only nodes that are not reserved. Who gives back what it takes may stand behind it in its line."""
+        line = (waiting.need, waiting.share)
+        refusal = Verdict.LINE if line in self._crowded else self._seat_without_reserved(waiting)
+        if refusal is None:
+            return Verdict.NEXT
+        if refusal is Verdict.LINE:
+            self._crowded.add(line)
+        self._look_again()
+        return Verdict.LANE
+
+    def _look_again(self) -> None:
+        """Expected ends move with time: one alarm for all who are held back."""
+        assert self.first_blocked is not None
+        later = self.now + self.group.policy.minimum_seconds
+        self.group.alarms.set_once(later, self.first_blocked.task.id, self.now)
+
+    def _seat_without_reserved(self, waiting: Waiting) -> Verdict | None:
         assert self._reservation is not None
         keeper = Holder(waiting.task, Grip.HELD)
         for spot in self._reservation.spots:
-            if spot.grip is not Grip.HELD:
-                places.put(spot, keeper)
+            places.put(spot, keeper)
         refusal = self._seat(waiting)
         places.remove(keeper)
-        if refusal is not None:  # expected ends move with time
-            later = self.now + self.group.policy.minimum_seconds
-            self.group.alarms.set_once(later, waiting.task.id, self.now)
-        return Verdict.NEXT if refusal is None else Verdict.LANE
+        return refusal
 
     def _start(self, waiting: Waiting, newcomer: Holder) -> bool:
         spots = fit.seat(self.group.pool, waiting.need, newcomer)
@@ -163,8 +186,8 @@ class Seating:
         already = fit.within(group.pool, need, Grip.LEAVING)
         if already >= need.count:
             return None
-        least, refusal, leaving = self._least(need, already), Verdict.LINE, list[Holder]()
-        if group.ladder.might_free(waiting, group.policy, least, bool(group.shares)):
+        refusal, leaving = Verdict.LINE, list[Holder]()
+        if self._might_free(waiting, already):
             leaving, refusal = preempt.victims(group, waiting, already, self.now)
         for victim in leaving or self._movers(waiting, already):
             self._suspend(victim, waiting, moves=not leaving)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hai_backend.domain.node import Group
-from hai_backend.domain.plan import Start
+from hai_backend.domain.plan import Start, Suspend
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, Snapshot, Suspension
 from hai_backend.sched import Board, Policy
@@ -18,7 +18,7 @@ from hai_backend.sched.history import History
 from hai_backend.sched.policy import Ranking
 from hai_backend.sched.reserve import Reservation, gives_back, reservation
 from hai_backend.sched.seating import Seating
-from hai_backend.sched.testing import NOW, leaving, nodes, queued, running, snap, starting
+from hai_backend.sched.testing import NOW, leaving, node, nodes, queued, running, snap, starting
 
 LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
 PACKED = Group("default", packed=True)
@@ -162,3 +162,19 @@ def test_nobody_is_held_back_for_a_start_of_which_nobody_knows() -> None:
     state = snap(nodes(2), starting(9, "n01", HIGH), queued(1, 2, HIGH), endless)
     (start,) = Board.of(state, WHOLE_RUNS).decide(NOW).decisions
     assert start.task == 2
+
+
+def test_who_needs_victims_takes_no_reserved_nodes_either() -> None:
+    """Task 1 waits for n02; with the two free nodes task 2 would start on what it takes of task 9."""
+    long = queued(2, 3, run_seconds=1e6)
+    state = snap(nodes(4), running(8, "n02", HIGH), run(9, "n03", LOW), queued(1, 4), long)
+    assert not Board.of(state, WHOLE_RUNS).decide(NOW).decisions
+
+
+def test_what_is_not_reserved_may_be_taken_from_others() -> None:
+    elsewhere, blocked = node("a", zone="A"), queued(1, 2, zone="B")
+    runs = [run(7, "a", LOW), running(8, "n01", HIGH)]
+    long = queued(2, run_seconds=1e6)
+    state = snap(nodes(2, zone="B"), elsewhere, runs, blocked, long)
+    (suspend,) = Board.of(state, WHOLE_RUNS).decide(NOW).decisions
+    assert suspend == Suspend(7, 2, suspend.reason)
