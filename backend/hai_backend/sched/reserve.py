@@ -5,22 +5,26 @@ rank below it. Who passes must give its nodes back when the time has come: it ra
 back (after the minimum of a run at the latest), or history expects it to have ended. So only tasks of the same user,
 which never interrupt one another, and groups without time slices need more than the ranks; with slices, an own task is
 held back only for a start that is nearer than the minimum of a run.
+
+Who was lifted has waited for long enough: who passes it must be gone, or unprotected, by the time that it may start.
+Each new run is protected for its minimum, so in a stream of them a gang would never find all its nodes at one moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched.amounts import plus, ranks_in
-from hai_backend.sched.appraise import like
+from hai_backend.sched.appraise import like, running_worth
 from hai_backend.sched.group import Group
 from hai_backend.sched.history import History
-from hai_backend.sched.outranking import taken_at
+from hai_backend.sched.outranking import spared, taken_at
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.queue import Waiting
+from hai_backend.sched.queue import Verdict, Waiting
+from hai_backend.sched.quota import UNIT
 from hai_backend.sched.spots import Grip, Holder, Spot
 
 
@@ -34,18 +38,32 @@ class Reservation:
 
 
 def gives_back(filler: Waiting, first: Waiting, policy: Policy) -> bool:
-    """Could the first task take the nodes of this one back, once it runs?"""
+    """Could the first task take the nodes of this one back, once it runs? Of who was lifted each case is looked at."""
+    if first.lifted:
+        return False
     if filler.level < first.level:
         return True
     return policy.time_slices and filler.task.user != first.task.user
 
 
-def outlasts(filler: Waiting, reserved: Reservation, group: Group) -> bool:
-    """Would this one, started now, still run when the reservation begins?"""
-    policy = group.policy
-    if policy.time_slices and reserved.start > reserved.now + policy.minimum_seconds:
-        return False
-    return _expected_end(filler.task, group.history, reserved.now) > reserved.start
+def outlasts(filler: Waiting, first: Waiting, reserved: Reservation, group: Group) -> bool:
+    """Would this one, started now, still run when the reservation begins, and keep its nodes?"""
+    policy, now = group.policy, reserved.now
+    if first.lifted:
+        returned = _back_at(filler, first, group, now) <= reserved.start
+    else:
+        returned = policy.time_slices and reserved.start > now + policy.minimum_seconds
+    return not returned and _expected_end(filler.task, group.history, now) > reserved.start
+
+
+def _back_at(filler: Waiting, first: Waiting, group: Group, now: float) -> float:
+    """From when on the first task may take the nodes of this one, were it started now; inf: never."""
+    run = replace(filler.task, run_started_at=now, run_priority=filler.own_level)
+    worth = running_worth(run, filler.need.units / UNIT, group.history, group.policy, now)
+    holder = Holder(run, Grip.HELD, worth)
+    if spared(first, holder, group.policy, now) is not Verdict.LINE:
+        return inf
+    return taken_at(holder, first, group.policy, group.shares)
 
 
 def reservation(group: Group, waiting: Waiting, now: float) -> Reservation:

@@ -130,7 +130,7 @@ class Seating:
             return False
         if self._reservation is None:
             self._reservation = reserve.reservation(group, first, self.now)
-        return reserve.outlasts(waiting, self._reservation, group)
+        return reserve.outlasts(waiting, first, self._reservation, group)
 
     def _might_fit(self, waiting: Waiting) -> bool:
         """A quick answer: whether it would start, or others might have to leave for it."""

@@ -18,7 +18,19 @@ from hai_backend.sched.history import History
 from hai_backend.sched.policy import Ranking
 from hai_backend.sched.reserve import Reservation, gives_back, reservation
 from hai_backend.sched.seating import Seating
-from hai_backend.sched.testing import NOW, leaving, node, nodes, queued, running, snap, starting
+from hai_backend.sched.testing import (
+    NOW,
+    leaving,
+    node,
+    nodes,
+    queued,
+    running,
+    share,
+    snap,
+    starting,
+)
+from hai_backend.sim.job import Job
+from hai_backend.sim.replay import Cluster, replay
 
 LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
 PACKED = Group("default", packed=True)
@@ -178,3 +190,52 @@ def test_what_is_not_reserved_may_be_taken_from_others() -> None:
     state = snap(nodes(2, zone="B"), elsewhere, runs, blocked, long)
     (suspend,) = Board.of(state, WHOLE_RUNS).decide(NOW).decisions
     assert suspend == Suspend(7, 2, suspend.reason)
+
+
+@pytest.mark.parametrize(
+    ("patience", "minimum", "starts"),
+    [
+        pytest.param(2000.0, 900.0, True, id="not lifted yet"),
+        pytest.param(1000.0, 900.0, False, id="its minimum would outlast the wait"),
+        pytest.param(1000.0, 100.0, True, id="its minimum is over by then"),
+    ],
+)
+def test_before_who_was_lifted_only_those_pass_who_are_gone_in_time(
+    patience: float, minimum: float, starts: bool
+) -> None:
+    """Task 1 may take the node of task 9 in 500 s."""
+    policy = replace(POLICY, patience_seconds=patience, minimum_seconds=minimum)
+    hunted = run(9, "n01", LOW, since=SLICE - 500, suspensions=HIT)
+    state = snap(nodes(2), hunted, queued(1, 2, created_at=NOW - 1500), queued(2, run_seconds=1e6))
+    plan = Board.of(state, policy).decide(NOW)
+    assert [type(d) for d in plan.decisions] == [Start] * starts
+
+
+@pytest.mark.parametrize(
+    ("level", "user", "part", "starts"),
+    [
+        pytest.param(LOW, "u2", 0, True, id="it is lower"),
+        pytest.param(NORMAL, "u2", 0, True, id="an equal"),
+        pytest.param(NORMAL, "u1", 0, False, id="an own equal never leaves"),
+        pytest.param(NORMAL, "u2", 1, False, id="nor does one within its guaranteed part"),
+    ],
+)
+def test_before_who_was_lifted_only_those_pass_who_would_leave(
+    level: Priority, user: str, part: int, starts: bool
+) -> None:
+    policy = replace(POLICY, patience_seconds=1000.0)
+    filler = queued(2, 1, level, user=user, run_seconds=1e6)
+    urgent = running(9, "n01", HIGH, since=1000.0)  # expected to run for 3 000 s more
+    state = [nodes(2), urgent, queued(1, 2, created_at=NOW - 1500), filler]
+    plan = Board.of(snap(*state, *[share("u2", part)] * part), policy).decide(NOW)
+    assert [type(d) for d in plan.decisions] == [Start] * starts
+
+
+def test_a_gang_starts_in_a_stream_of_small_tasks_when_its_patience_is_over() -> None:
+    """At each moment one of them has just begun, and is protected."""
+    policy = Policy(patience_seconds=4 * 3600.0)
+    gang = Job(1, "gang", "u", 600.0, 3600.0, 32, 4)
+    small = [Job(i, "small", f"u{i % 4}", i * 145.0, 600.0, 8, 1) for i in range(2, 400)]
+    outcome = replay([gang, *small], Cluster(4), policy)
+    (fate,) = (fate for fate in outcome.fates if fate.job is gang)
+    assert fate.first_start - gang.submit < policy.patience_seconds + 2 * policy.minimum_seconds
