@@ -149,11 +149,15 @@ class Future:
         return min(_LONGEST, self._view.curve(like(task)).remaining(age, share))
 
     def _arriving(self) -> Iterator[tuple[float, SchedTask]]:
-        """Stretches of the past one after the other, each of a random one of the days known, or from anywhere."""
+        """Stretches of the past one after the other, each of a random one of the days known, or from anywhere.
+
+        For DAYS at most: where everybody came within one moment, hardly any stretch has somebody.
+        """
         past, at = self._past, self._past.snapshot.now
+        until = at + DAYS * DAY
         times = [task.created_at for task in past.arrived]
         numbers = count(1 + max((t.id for t in (*past.arrived, *past.snapshot.tasks)), default=0))
-        while times:
+        while times and at < until:
             length, back = self._stretch(at)
             first, end = bisect_left(times, at - back), bisect_left(times, at - back + length)
             for task in past.arrived[first:end]:

@@ -159,6 +159,17 @@ def test_a_first_rush_is_not_repeated_without_end() -> None:
     assert len(came) <= 2 * 30
 
 
+def test_who_all_came_at_one_moment_is_not_searched_for_without_end() -> None:
+    """A sweep of ten hours ago, and nobody since: hardly a stretch of six hours has it."""
+    begin = NOW - 10 * HOUR
+    sweep = [task(id, created_at=begin + id / 10) for id in range(2, 60)]
+    ended = tuple(Ending(each, 60.0) for each in sweep)
+    past = past_of(shown(running(1, "n1", begin), ended=ended), CALM, "g")
+    future = Future(past, seed=0)
+    while future.step():
+        assert future.world.now < NOW + 7 * DAY
+
+
 def test_a_run_that_leaves_comes_back_or_is_gone() -> None:
     leaving = replace(running(1, "n1", NOW - HOUR), standing=Standing.LEAVING)
     for promised, there in ((2, True), (0, False)):
