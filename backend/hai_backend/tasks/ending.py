@@ -14,7 +14,7 @@ def end_if_all_gone(task: Task, run: Run, now: float, limits: Limits) -> Move:
     """End the run once every rank is gone: its nodes are free."""
     if not all(r.state.gone for r in run.ranks):
         return Move(with_run(task, run))
-    lasted = now - run.started_at if run.started_at is not None else 0.0
+    lasted = max(0.0, now - run.started_at) if run.started_at is not None else 0.0
     run = replace(run, state=RunState.ENDED, ended_at=now, deadline=None)
     task = replace(task, run=run, run_seconds=task.run_seconds + lasted)
     move = _next(task, run, now, limits)
@@ -29,7 +29,7 @@ def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
     if all(r.state is RankState.SUCCEEDED for r in run.ranks):
         return _finish(task, Outcome.SUCCEEDED, "all ranks succeeded", now)
     if code & StopCode.NODE_FAILURE:
-        return _after_node_failure(task, run, limits)
+        return _after_node_failure(task, run, now, limits)
     if code & StopCode.FAILED:
         return _after_failure(task, run, now, limits)
     if code & StopCode.TIMEOUT:
@@ -40,21 +40,21 @@ def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
         task = replace(task, suspend_count=task.suspend_count + 1, launch_failure_count=0)
         return _requeue(task, run)
     if code & StopCode.HOOK_RESTART:
-        return _requeue(spaced(task, run, limits.back_off(1)), run)
+        return _requeue(spaced(task, run, limits.back_off(1), now), run)
     return _finish(task, Outcome.SUCCEEDED, run.reason, now)
 
 
-def _after_node_failure(task: Task, run: Run, limits: Limits) -> Move:
+def _after_node_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
     failures = task.node_failure_count + 1
     task = replace(task, node_failure_count=failures)
     if run.stop_code & StopCode.HOOK_RESTART:  # the program says so, and may say it on every node
-        task = spaced(task, run, limits.back_off(failures))
+        task = spaced(task, run, limits.back_off(failures), now)
     return _requeue(task, run)
 
 
-def spaced(task: Task, run: Run, seconds: float) -> Task:
+def spaced(task: Task, run: Run, seconds: float, now: float) -> Task:
     """Starts lie so far apart: what ran for long comes back at once, what ends at once cannot spin."""
-    earliest = (run.started_at or run.created_at) + seconds
+    earliest = min(run.started_at or run.created_at, now) + seconds
     return replace(task, not_before=max(task.not_before, earliest))
 
 

@@ -25,7 +25,7 @@ def yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits)
 def _give_way(task: Task, run: Run, code: StopCode, now: float, limits: Limits) -> Move:
     """Whoever was not asked to yield may do it at every start: such starts lie apart."""
     if not run.stop_code:
-        task = spaced(task, run, limits.back_off(1))
+        task = spaced(task, run, limits.back_off(1), now)
     return terminate(task, replace(run, yielded=True), code, "the program yielded", now, limits)
 
 

@@ -73,7 +73,7 @@ def gone(task: Task, run: Run, event: ev.RankGone, now: float, limits: Limits) -
     reason = f"the agent of rank {rank.index} on {rank.node} disappeared"
     reason = f"{reason}: {event.why}" if event.why else reason
     # The node is there: the program itself may end its agent, and do so wherever it starts.
-    task = spaced(task, run, limits.back_off(task.node_failure_count + 1))
+    task = spaced(task, run, limits.back_off(task.node_failure_count + 1), now)
     return _lost(task, run, Line("RankLost", reason, "launcher", rank.index), now, limits)
 
 

@@ -441,6 +441,14 @@ def test_a_deadline_has_passed_when_a_clock_that_nobody_sets_says_so() -> None:
     assert forced.task.run.state is RunState.TERMINATING
 
 
+def test_a_run_that_ends_when_the_clock_was_set_back_has_taken_no_time() -> None:
+    """And the next start is not put off until the clock is where it was."""
+    then = NOW - 500
+    back = after(running(), (then, YIELD), *((then, event) for event in gone(0, 1)))
+    assert back.state is TaskState.SUSPENDED
+    assert (back.run_seconds, back.not_before) == (0.0, then + 10)
+
+
 def test_who_ends_its_agent_again_and_again_is_started_ever_more_seldom() -> None:
     start, not_before = running(nodes=1), []
     for number in (1, 2, 3):
