@@ -231,6 +231,17 @@ def test_before_who_was_lifted_only_those_pass_who_would_leave(
     assert [type(d) for d in plan.decisions] == [Start] * starts
 
 
+def test_nobody_is_held_back_for_nodes_that_can_not_be_taken() -> None:
+    """Of the three runs of user u9 one may be taken: two are guaranteed to it. Task 1 needs two of them."""
+    runs = [run(6 + i, f"n0{i}", user="u9", since=5000.0) for i in range(3)]
+    lifted = queued(1, 3, created_at=NOW - 9e4)
+    state = snap(
+        nodes(4), runs, lifted, queued(2), share("u9", 2), share("u1", 0, 1), share("u2", 0, 1)
+    )
+    (start,) = Board.of(state, POLICY).decide(NOW).decisions
+    assert start.task == 2
+
+
 def test_a_gang_starts_in_a_stream_of_small_tasks_when_its_patience_is_over() -> None:
     """At each moment one of them has just begun, and is protected."""
     policy = Policy(patience_seconds=4 * 3600.0)
