@@ -138,8 +138,8 @@ def _limits_of_shares(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterato
 def _parts(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     """Equals of other user groups leave a user group what is guaranteed to it, once all is carried out."""
     tasks, waits = _tasks(snapshot), {wait.task: wait for wait in _of(plan, Wait)}
+    promised = {s.for_task for s in _of(plan, Suspend) if s.for_task in waits}
     suspends = [s for s in _of(plan, Suspend) if _whole(snapshot, tasks[s.task])]
-    promised = {s.for_task for s in suspends if s.for_task in waits}
     for row in snapshot.shares:
         own = [t for t in snapshot.tasks if t.group == row.group and t.user in row.users]
         lost = [s for s in suspends if tasks[s.task] in own]
@@ -176,8 +176,8 @@ def _seconds(run: SchedTask, now: float) -> float:
 def _inversion(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     """No start at a lower level on nodes with which a waiting task that lacks only nodes could have started.
 
-    The first one that lacks nodes may keep later ones from them that would not give them back. Which one that was the
-    plan does not tell: what started after it may have used up its quota.
+    The first one that lacks nodes may keep later ones from them that would not give them back in time. Which one that
+    was the plan does not tell: what started after it may have used up its quota.
     """
     tasks, nodes = _tasks(snapshot), {node.name: node for node in snapshot.nodes}
     ranked = [wait for wait in _of(plan, Wait) if wait.place]
@@ -188,7 +188,7 @@ def _inversion(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
             waiting = tasks[wait.task]
             suits = sum(_may_take(nodes[name], waiting) for name in start.nodes)
             ahead = ranked[: ranked.index(wait)]
-            kept = any(_kept_for(tasks[other.task], waiting, policy) for other in ahead)
+            kept = any(_kept_for(tasks[o.task], waiting, policy, snapshot.now) for o in ahead)
             if level < wait.priority and suits >= waiting.node_count and not kept:
                 yield f"task {start.task} at {start.priority.name} starts before task {waiting.id}"
 
@@ -197,9 +197,13 @@ def _queued_at(task: SchedTask, level: Priority, policy: Policy, now: float) -> 
     """The level at which it stood in the queue: who has waited for too long was lifted."""
     if task.spot:
         return SPOT
-    lifted = now - since(task) >= policy.patience_seconds
-    return max(level, policy.lifted_to) if lifted else level
+    return max(level, policy.lifted_to) if _lifted(task, policy, now) else level
 
 
-def _kept_for(first: SchedTask, waiting: SchedTask, policy: Policy) -> bool:
-    return first is not waiting and (first.user == waiting.user or not policy.time_slices)
+def _lifted(task: SchedTask, policy: Policy, now: float) -> bool:
+    return now - since(task) >= policy.patience_seconds
+
+
+def _kept_for(first: SchedTask, waiting: SchedTask, policy: Policy, now: float) -> bool:
+    firm = first.user == waiting.user or not policy.time_slices or _lifted(first, policy, now)
+    return first is not waiting and firm

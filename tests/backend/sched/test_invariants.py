@@ -195,6 +195,8 @@ PARTS = [
          blocked(1, HIGH), time_slices=False, id="kept from all without slices"),
     case(snap(nodes(2), queued(3, 2, HIGH), queued(1, 1, HIGH), queued(2)), blocked(3, HIGH), start(2, "n00"),
          blocked(1, HIGH), says="task 2 at NORMAL starts before task 1", id="with slices nothing is kept"),
+    case(snap(nodes(2), queued(3, 2, HIGH, created_at=LONG), queued(1, 1, HIGH), queued(2)), blocked(3, HIGH),
+         start(2, "n00"), blocked(1, HIGH), id="but for who was lifted"),
 ]  # fmt: skip
 
 
