@@ -10,7 +10,7 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
-from hai_backend.domain.words import counted
+from hai_backend.domain.words import counted, utc
 from hai_backend.sched.amounts import Amount, covers, ranks_in, size_of
 from hai_backend.sched.pool import Pool
 from hai_backend.sched.spots import Need
@@ -42,10 +42,7 @@ def not_yet(task: SchedTask, now: float) -> Verdict | None:
     if task.held:
         return WaitReason.HELD, "held by its user; resume it to put it back in the queue"
     if task.not_before > now:
-        return (
-            WaitReason.BACKING_OFF,
-            f"may not start before {task.not_before - now:.0f} s have passed",
-        )
+        return WaitReason.BACKING_OFF, f"may not start before {utc(task.not_before)}"
     return None
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from math import isfinite
 
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task
+from hai_backend.domain.words import utc
 from hai_backend.sched.flip import Cause, Change, Flip
 from hai_backend.sched.obstacles import NodeNumbers, QuotaUse
 from hai_backend.sched.trial import Victim
@@ -86,11 +86,6 @@ def _row(row: Priority) -> str:
 def nodes(count: int) -> str:
     """`1 node`, `2 nodes`."""
     return f"{count} node{'' if count == 1 else 's'}"
-
-
-def utc(moment: float) -> str:
-    """A moment in a sentence."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def quota_to_proto(row: QuotaUse) -> pb.QuotaUse:

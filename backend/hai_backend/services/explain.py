@@ -12,14 +12,13 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Suspension
 from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.task import Task, TaskEvent
-from hai_backend.domain.words import counted
+from hai_backend.domain.words import counted, utc
 from hai_backend.services.convert_flip import (
     flip_text,
     flip_to_proto,
     nodes,
     numbers_to_proto,
     quota_to_proto,
-    utc,
 )
 from hai_backend.services.convert_task import wait_to_proto
 from hai_backend.services.convert_time import timestamp

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hai_backend.domain.node import Group, Node, NodeState
-from hai_backend.domain.plan import Decision, Plan, Start, Stop, Suspend, Wait, WaitReason
+from hai_backend.domain.plan import Decision, Plan, Start, Stop, Suspend, Wait
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.snapshot import (
     Ending,
@@ -73,11 +73,11 @@ class Facts:
 
     def compare(self, fresh: Board, expected: Plan) -> None:
         assert self.plan.decisions == expected.decisions
-        waits = [timeless(wait) for wait in self.board.waits()]
-        assert waits == [timeless(wait) for wait in fresh.waits()]
+        waits = [*self.board.waits()]
+        assert waits == [*fresh.waits()]
         found = {wait.task: wait for wait in waits}
         for task in self.tasks:
-            assert timeless(self.board.wait(task)) == placeless(found.get(task))
+            assert self.board.wait(task) == placeless(found.get(task))
         if expected.wake_at is not None:
             assert self.plan.wake_at is not None
             assert self.plan.wake_at <= expected.wake_at
@@ -121,12 +121,6 @@ class Facts:
                 )  # fmt: skip
             case Stop() if task:
                 self.drop(decision.task)
-
-
-def timeless(wait: Wait | None) -> Wait | None:
-    """Without the seconds until a back-off ends: they are told as of the last pass over the group."""
-    late = wait is not None and wait.why is WaitReason.BACKING_OFF
-    return replace(wait, message="") if late and wait is not None else wait
 
 
 def placeless(wait: Wait | None) -> Wait | None:

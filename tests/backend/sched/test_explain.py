@@ -84,7 +84,8 @@ def wait_of(plan: Plan, task: int) -> Wait:
         ),
         pytest.param(snap(queued(1, group="g")), "there is no node group 'g'", id="no such group"),
         pytest.param(snap(nodes(1), queued(1, 1, assigned_nodes=("q",))), "has no node q", id="no such node"),
-        pytest.param(snap(nodes(1), queued(1, not_before=NOW + 42)), "before 42 s have passed", id="backing off"),
+        pytest.param(snap(nodes(1), queued(1, not_before=NOW + 42)), "before 1970-01-12 13:47:22 UTC", id="late"),
+        pytest.param(snap(nodes(1), queued(1, not_before=1e300)), "before second 1e+300", id="beyond all calendars"),
         pytest.param(snap(nodes(1), queued(1, held=True)), "held by its user; resume it", id="held"),
         pytest.param(snap(nodes(1), queued(1, -1)), "asks for -1 nodes", id="a senseless count"),
         pytest.param(
