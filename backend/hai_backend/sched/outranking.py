@@ -30,7 +30,7 @@ def spared(waiting: Waiting, holder: Holder, policy: Policy, now: float) -> Verd
     """Whom a run is spared from, though outranked: LANE, its user's own equals; NEXT, this task only; LINE, nobody."""
     if _own_equal(holder, waiting, policy):
         return Verdict.LANE
-    return Verdict.NEXT if _takes_back(waiting, holder, policy, now) else Verdict.LINE
+    return Verdict.NEXT if now < left_alone_until(waiting, holder, policy) else Verdict.LINE
 
 
 def _own_equal(holder: Holder, waiting: Waiting, policy: Policy) -> bool:
@@ -41,7 +41,7 @@ def _own_equal(holder: Holder, waiting: Waiting, policy: Policy) -> bool:
     )
 
 
-def _takes_back(waiting: Waiting, holder: Holder, policy: Policy, now: float) -> bool:
-    """Two tasks do not bounce: who had to leave for another one leaves it alone for a slice."""
+def left_alone_until(waiting: Waiting, holder: Holder, policy: Policy) -> float:
+    """Two tasks do not bounce: who had to leave for another one leaves it alone for a slice. -inf: it had not."""
     turns = [s.at for s in waiting.task.suspensions if s.for_task == holder.task.id]
-    return bool(turns) and now - turns[-1] < slice_seconds(holder.task, policy)
+    return turns[-1] + slice_seconds(holder.task, policy) if turns else -inf

@@ -15,7 +15,7 @@ from math import inf
 from hai_backend.sched.group import Group
 from hai_backend.sched.ladder import worth_of
 from hai_backend.sched.losses import Losses, losses_of_equals, losses_of_lower
-from hai_backend.sched.outranking import spared, taken_at
+from hai_backend.sched.outranking import left_alone_until, spared, taken_at
 from hai_backend.sched.queue import Verdict, Waiting
 from hai_backend.sched.spots import Holder
 from hai_backend.sched.tally import Tally
@@ -36,6 +36,9 @@ def victims(
             return False
         verdict = spared(waiting, holder, policy, now)
         refused.add(verdict)
+        if verdict is Verdict.NEXT:
+            again = left_alone_until(waiting, holder, policy)
+            group.alarms.set_once(again, waiting.task.id, now)
         return verdict is Verdict.LINE
 
     with shares.trying() as leave:

@@ -221,3 +221,14 @@ def test_whom_a_run_is_spared_from(
 ) -> None:
     found = group(running(9, "n00", **run_facts), *FULL, queued(1, 9, **asks))
     assert spared(found.waiting[1], found.holders[9], POLICY, NOW) is expected
+
+
+def test_who_left_for_a_run_is_looked_at_again_when_a_slice_is_over() -> None:
+    """Nothing else may happen until then."""
+    left = (Suspension(NOW - 100, 9, higher=True),)
+    wants = queued(1, waiting_since=NOW, suspensions=left)
+    board = Board.of(snap(nodes(1), running(9, "n00", LOW, since=2 * SLICE), wants), POLICY)
+    plan = board.decide(NOW)
+    assert (plan.decisions, plan.wake_at) == ((), NOW - 100 + SLICE)
+    (suspend,) = board.decide(plan.wake_at).decisions
+    assert (suspend.task, suspend.for_task) == (9, 1)
