@@ -54,6 +54,7 @@ class SchedTask:
     suspensions: tuple[Suspension, ...] = ()  # of the last day, by the scheduler; oldest first
     yields: bool = False  # its program is known to save when it is asked to leave
     restart_seconds: float | None = None  # measured cost of suspending and starting again
+    lost_seconds: float = 0.0  # work of earlier runs that no checkpoint kept
 
 
 @dataclass(frozen=True, slots=True)

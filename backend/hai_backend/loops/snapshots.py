@@ -108,6 +108,7 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
         suspensions=task.progress.suspensions,
         yields=task.progress.yields,
         restart_seconds=task.progress.restart_seconds,
+        lost_seconds=task.progress.lost_seconds,
     )
 
 

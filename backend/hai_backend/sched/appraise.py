@@ -75,7 +75,8 @@ def running_worth(
     lifted = began - since(task) >= policy.patience_seconds and not task.spot
     end = began + slice_left(task, policy)
     demoted = level < run_level(task, policy) and not task.spot
-    ends = _guard_ends(task, policy, began, end if demoted else began)
+    least = max(end if demoted else began, began + _lost(task))
+    ends = _guard_ends(task, policy, began, least)
     if task.spot:
         ends = (-inf, ends[1])
     guard = Guard.ALL if now < ends[0] else Guard.EQUALS if now < ends[1] else Guard.NONE
@@ -158,6 +159,13 @@ def _guard_ends(task: SchedTask, policy: Policy, began: float, least: float) -> 
         from_all = max(from_all, min(end, forgotten))
         from_equals = max(from_equals, min(end + policy.minimum_seconds * (1 + number), forgotten))
     return from_all, max(from_equals, least)
+
+
+def _lost(task: SchedTask) -> float:
+    """Seconds that its programs have worked for nothing, a day at most: so long it is spared the next time, or equals
+    that do not save, and suspend one another, would never end.
+    """
+    return 0.0 if task.yields else min(task.lost_seconds, DAY)
 
 
 def merit_at(task: SchedTask, age: float, weight: float, history: History, policy: Policy) -> float:

@@ -58,6 +58,7 @@ tasks = st.builds(
     suspensions=st.lists(suspensions, max_size=2).map(tuple),
     yields=st.booleans(),
     restart_seconds=st.none() | numbers,
+    lost_seconds=numbers,
 )
 snapshots = st.builds(
     Snapshot,

@@ -58,8 +58,9 @@ def test_a_stored_checkpoint_of_this_run_outlasts_the_server() -> None:
 
 
 def test_what_was_measured_is_passed_on() -> None:
-    known = sched_task(with_progress(yields=True, start_seconds=2.0, suspend_seconds=3.0))
-    assert (known.yields, known.restart_seconds) == (True, 5.0)
+    progress = {"start_seconds": 2.0, "suspend_seconds": 3.0, "lost_seconds": 7.0}
+    known = sched_task(with_progress(yields=True, **progress))
+    assert (known.yields, known.restart_seconds, known.lost_seconds) == (True, 5.0, 7.0)
     fresh = sched_task(running())
     assert (fresh.yields, fresh.restart_seconds) == (False, None)
 

@@ -70,6 +70,14 @@ def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
                      id="spot is not demoted"),
         pytest.param(running(1, "a", since=1000, run_seconds=6000.0), NORMAL, Guard.NONE, 1.5984, inf,
                      id="a slice that was cut short is finished"),
+        pytest.param(running(1, "a", since=1000, lost_seconds=5000.0), NORMAL, Guard.EQUALS, 2.56, 4000,
+                     id="it has worked for nothing before"),
+        pytest.param(running(1, "a", since=1000, lost_seconds=1e6), NORMAL, Guard.EQUALS, 2.56, 5500,
+                     id="for long: its slice is over first"),
+        pytest.param(running(1, "a", since=SLICE, lost_seconds=1e6), NORMAL, Guard.EQUALS, 1.5984, DAY - SLICE,
+                     id="then protected for the rest of a day"),
+        pytest.param(running(1, "a", since=1000, lost_seconds=5000.0, yields=True), NORMAL, Guard.NONE, 2.56, 5500,
+                     id="it saves by now"),
         pytest.param(running(1, "a", run_started_at=None), NORMAL, Guard.EQUALS, 2.56, 900, id="begins now"),
         pytest.param(running(1, "a", Priority.AUTO, since=1000, priority=LOW), LOW, Guard.NONE, 2.56, 5500,
                      id="the level it asked for, when nobody noted at which it runs"),
@@ -161,6 +169,8 @@ runs = st.builds(
     run_seconds=st.floats(0.0, 1e6) | st.sampled_from([0.0, *STARTS[:30]]),
     suspensions=marks,
     restart_seconds=st.sampled_from([None, 1.0, 300.0]),
+    lost_seconds=st.floats(0.0, 2 * DAY),
+    yields=st.booleans(),
 )
 POLICIES = (Policy(daily_suspensions=3), IN_ORDER, ATTAINED)
 

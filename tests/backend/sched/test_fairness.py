@@ -99,3 +99,20 @@ def test_no_run_is_cut_before_its_minimum(
     ends = {fate.finished for fate in outcome.fates}
     cut = [stay for stay in stays if stay.until not in ends]
     assert all(stay.until - stay.began >= policy.minimum_seconds + GRACE for stay in cut)
+
+
+def test_programs_that_lose_their_work_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run of a task is twice as long as the one before; equals would else suspend one another for ever."""
+    suspend = module.World._suspend
+
+    def losing(self, life, decision):  # type: ignore[no-untyped-def]
+        left = life.left
+        suspend(self, life, decision)
+        lost = life.task.lost_seconds + left - life.left
+        life.left = left
+        self._set(life, yields=False, lost_seconds=lost)
+
+    monkeypatch.setattr(module.World, "_suspend", losing)
+    jobs = [Job(i, "train", f"u{i}", 0.0, 3 * 3600.0, 8, 1) for i in (1, 2)]
+    outcome = replay(jobs, Cluster(1), DEFAULT)
+    assert max(fate.finished for fate in outcome.fates) < 24 * 3600
