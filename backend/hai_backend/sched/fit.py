@@ -39,7 +39,11 @@ def within(pool: Pool, need: Need, grip: Grip) -> int:
     """How many ranks fit now (EMPTY), or once everybody who leaves has left (LEAVING)."""
     if need.whole:
         return pool.count(need, grip)
-    return sum(slots(spot, need, grip) for spot in pool.spots_for(need))
+    if need.only:
+        return sum(slots(spot, need, grip) for spot in pool.spots_for(need))
+    kinds = pool.kinds_for(need)
+    rooms = (kind.free if grip is Grip.EMPTY else kind.soon for kind in kinds)
+    return sum(n * ranks_in(room, need.ask) for each in rooms for room, n in each.items())
 
 
 def slots(spot: Spot, need: Need, grip: Grip, gone: Container[Holder] = ()) -> int:

@@ -16,7 +16,7 @@ def put(spot: Spot, holder: Holder) -> None:
     if spot.kind.packed:
         _shelve(spot, minus(spot.free, spot.taken_by(holder)))
         if holder.grip is not Grip.LEAVING:
-            spot.soon = minus(spot.soon, spot.taken_by(holder))
+            _free_soon(spot, minus(spot.soon, spot.taken_by(holder)))
     spot.kind.shared = spot.kind.shared or bool(spot.holders)
     spot.holders.append(holder)
     holder.spots.append(spot)
@@ -29,7 +29,7 @@ def remove(holder: Holder) -> None:
         if spot.kind.packed:
             _shelve(spot, plus(spot.free, spot.taken_by(holder)))
             if holder.grip is not Grip.LEAVING:
-                spot.soon = plus(spot.soon, spot.taken_by(holder))
+                _free_soon(spot, plus(spot.soon, spot.taken_by(holder)))
         spot.holders.remove(holder)
         regrip(spot)
     holder.spots.clear()
@@ -39,7 +39,7 @@ def leave(holder: Holder, wanted_by: int) -> None:
     """Count a run as one that leaves for `wanted_by`."""
     holder.grip, holder.wanted_by = Grip.LEAVING, wanted_by
     for spot in holder.spots:
-        spot.soon = plus(spot.soon, spot.taken_by(holder))
+        _free_soon(spot, plus(spot.soon, spot.taken_by(holder)))
         regrip(spot)
 
 
@@ -47,16 +47,33 @@ def stay(holder: Holder) -> None:
     """Undo `leave`."""
     holder.grip, holder.wanted_by = Grip.HELD, 0
     for spot in holder.spots:
-        spot.soon = minus(spot.soon, spot.taken_by(holder))
+        _free_soon(spot, minus(spot.soon, spot.taken_by(holder)))
         regrip(spot)
 
 
 def _shelve(spot: Spot, free: Amount) -> None:
     shelves = spot.kind.open
     shelves.get(spot.free[0], {}).pop(spot, None)
+    recount(spot.kind.free, spot.free, -1)
+    recount(spot.kind.free, free, 1)
     spot.free = free
     if covers(free, (0, 0, 0)) and free != spot.kind.size:
         shelves.setdefault(free[0], {})[spot] = None
+
+
+def _free_soon(spot: Spot, soon: Amount) -> None:
+    recount(spot.kind.soon, spot.soon, -1)
+    recount(spot.kind.soon, soon, 1)
+    spot.soon = soon
+
+
+def recount(rooms: dict[Amount, int], room: Amount, change: int) -> None:
+    """So many nodes more have this room; negative: fewer."""
+    number = rooms.get(room, 0) + change
+    if number:
+        rooms[room] = number
+    else:
+        del rooms[room]
 
 
 def regrip(spot: Spot) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hai_backend.domain.node import Node
 from hai_backend.sched.amounts import Amount, covers, ranks_in, size_of
-from hai_backend.sched.places import count, forget
+from hai_backend.sched.places import count, forget, recount
 from hai_backend.sched.spots import Grip, Kind, Need, Spot
 
 
@@ -31,6 +31,8 @@ class Pool:
             self._kinds_for.clear()
         spot = self.spots[node.name] = Spot(node.name, kind, node.topology, size, size)
         kind.spots[spot] = None
+        recount(kind.free, size, 1)
+        recount(kind.soon, size, 1)
         count(spot)
         return spot
 
@@ -41,6 +43,8 @@ class Pool:
             holder.spots = [other for other in holder.spots if other is not spot]
         self.open.get(spot.free[0], {}).pop(spot, None)
         forget(spot)
+        recount(spot.kind.free, spot.free, -1)
+        recount(spot.kind.soon, spot.soon, -1)
         del spot.kind.spots[spot]
         return spot
 

@@ -47,6 +47,8 @@ class Kind:
     leaving: int = 0
     leavings: dict[int, list[Spot]] = field(default_factory=dict)  # by claim and name
     spots: dict[Spot, None] = field(default_factory=dict)
+    free: dict[Amount, int] = field(default_factory=dict)  # how many nodes have so much free now
+    soon: dict[Amount, int] = field(default_factory=dict)  # once everybody who leaves has left
 
 
 @dataclass(slots=True, eq=False)

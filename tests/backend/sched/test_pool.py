@@ -6,6 +6,7 @@ import pytest
 
 from hai_backend.sched import places
 from hai_backend.sched.amounts import GB, UNLIMITED, Amount, ask_of, covers, ranks_in, size_of
+from hai_backend.sched.fit import within
 from hai_backend.sched.pool import Pool
 from hai_backend.sched.spots import SEVERAL, Grip, Holder, Need
 from hai_backend.sched.testing import node, queued
@@ -231,3 +232,21 @@ def test_for_whom_a_node_was_left_is_forgotten_once_somebody_stays() -> None:
         places.leave(leaving, wanted_by=7)
         places.remove(leaving)
         assert found.spots["a"].claim == 0
+
+
+def test_nodes_with_equal_room_are_counted_together() -> None:
+    """So a need is compared with each amount that is there, and not with each node."""
+    found = pool()
+    kind = found.spots["a"].kind
+    size, less = kind.size, (3, 8, 4 * GB)
+    assert (kind.free, kind.soon) == ({size: 2}, {size: 2})
+    run = Holder(queued(9), Grip.HELD, ask=(1, 0, 0))
+    places.put(found.spots["a"], run)
+    assert (kind.free, kind.soon) == ({size: 1, less: 1}, {size: 1, less: 1})
+    assert within(found, Need(9, whole=False, ask=(2, 0, 0), zone="A"), Grip.EMPTY) == 3
+    places.leave(run, wanted_by=1)
+    assert (kind.free, kind.soon) == ({size: 1, less: 1}, {size: 2})
+    assert within(found, Need(9, whole=False, ask=(2, 0, 0), zone="A"), Grip.LEAVING) == 4
+    places.remove(run)
+    found.close("b")
+    assert (kind.free, kind.soon) == ({size: 1}, {size: 1})
