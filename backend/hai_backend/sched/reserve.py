@@ -80,10 +80,8 @@ def reservation(group: Group, waiting: Waiting, now: float) -> Reservation:
     offers.sort(key=lambda offer: offer[:3])
     chosen = offers[: need.count]
     start = chosen[-1][0] if len(chosen) == need.count else inf
-    if (
-        start <= now
-    ):  # it was tried: some of them are guaranteed to others, or it leaves them alone for a while
-        start = inf
+    # Now: it was tried. Some of them are guaranteed to others, or it leaves them alone for a while.
+    start = inf if start <= now else start
     return Reservation(now, start, tuple(dict.fromkeys(spot for *_, spot in chosen)))
 
 
