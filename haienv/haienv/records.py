@@ -6,13 +6,13 @@ and content. backend/docs/environments.md is the contract; the server mirrors th
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from haienv.names import is_layer, is_name, variable_fault
+from haienv.toml import loads
 
 SCHEMA = 1
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -142,8 +142,8 @@ def layer_from(text: str) -> Layer:
         wanted=_texts(table, "wanted"),
         editable=_directories(table, "editable"),
         sites=_directories(table, "sites"),
-        packages=_get(table, "packages", int, 0),
-        size_bytes=_get(table, "size_bytes", int, 0),
+        packages=_count(table, "packages"),
+        size_bytes=_count(table, "size_bytes"),
         created=_moment(table, "created"),
         parents=tuple(_parent(each) for each in parents),
     )
@@ -152,7 +152,7 @@ def layer_from(text: str) -> Layer:
 def image_from(text: str) -> Image:
     """Parse `image.toml`."""
     table = _table(text)
-    sizes = (_get(table, key, int, -1) for key in ("size_bytes", "unpacked_bytes", "files"))
+    sizes = (_count(table, key) for key in ("size_bytes", "unpacked_bytes", "files"))
     return Image(_checked(table, "sha256", _is_hash), *sizes)
 
 
@@ -182,8 +182,8 @@ def _parent(table: object) -> Parent:
 
 def _table(text: str) -> dict[str, Any]:
     try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        table = loads(text)
+    except ValueError as error:
         raise Malformed(f"not TOML: {error}") from error
     schema = _get(table, "schema", int, 0)
     if schema > SCHEMA:
@@ -196,6 +196,13 @@ def _get(table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise Malformed(f"{key} is not of type {kind.__name__}")
     return value
+
+
+def _count(table: Mapping[str, Any], key: str) -> int:
+    value = _get(table, key, int, 0)
+    if not 0 <= value < 1 << 60:
+        raise Malformed(f"{key} is a number that it cannot be")
+    return cast("int", value)
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:

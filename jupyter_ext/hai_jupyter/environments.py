@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from hai.client.toml import loads
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _CURRENT = re.compile(r"\.\./(\.layers/[0-9a-f]{24})")
@@ -96,10 +97,10 @@ def _list(described: dict[str, Any], key: str) -> list[Any]:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    with suppress(OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+    with suppress(OSError, ValueError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as file:
             facts = os.fstat(file.fileno())
             if stat.S_ISREG(facts.st_mode) and facts.st_size <= _MAX_BYTES:
-                return tomllib.loads(file.read(_MAX_BYTES).decode())
+                return loads(file.read(_MAX_BYTES).decode())
     return {}

@@ -54,6 +54,10 @@ def link(path: Path) -> None:
     [
         pytest.param("visibility = [", GOOD, "", id="not TOML"),
         pytest.param("[" * 100_000, GOOD, "", id="TOML that nests"),
+        pytest.param(LABEL + f"x = {'9' * 5000}\n", GOOD, "", id="an endless number"),
+        pytest.param(LABEL + "a." * 4000 + "a = 1\n", GOOD, "", id="a key of many parts"),
+        pytest.param(LABEL, GOOD, LAYER + f"size_bytes = {'9' * 4000}\n", id="a size beyond all disks"),
+        pytest.param(LABEL, GOOD, LAYER + "packages = -1\n", id="less than no packages"),
         pytest.param("visibility = 7\n", GOOD, "", id="a wrong type"),
         pytest.param('visibility = "all"\n', GOOD, "", id="a wrong word"),
         pytest.param(LABEL + "[config]\nsearch_dirs = ['../x']\n", GOOD, "", id="a relative directory"),

@@ -80,6 +80,8 @@ def test_ipykernel_may_be_a_parents(tmp_path: Path) -> None:
         pytest.param(lambda e: relink(e, "../../bob/.layers/" + LAYER), id="another's layer"),
         pytest.param(lambda e: layer(e).write_text("x = [" * 9), id="layer does not parse"),
         pytest.param(lambda e: layer(e).write_text("python = 3"), id="wrong type"),
+        pytest.param(lambda e: add(layer(e), "x = " + "9" * 5000), id="an endless number"),
+        pytest.param(lambda e: add(layer(e), "a." * 4000 + "a = 1"), id="a key of many parts"),
         pytest.param(lambda e: layer(e).write_text("#" * 300_000), id="too large"),
         pytest.param(lambda e: (layer(e).unlink(), layer(e).symlink_to("/dev/zero")), id="a link"),
         pytest.param(lambda e: e.rename(e.with_name("-x")), id="a name that looks like an option"),
@@ -98,6 +100,10 @@ def test_nothing_there_is_nothing_listed(tmp_path: Path) -> None:
 def test_parents_of_a_wrong_type_do_no_harm(tmp_path: Path) -> None:
     make(tmp_path, "alice", "odd", more='parents = "x"\nsites = [1]\n')
     assert names(tmp_path) == ["odd[alice]"]
+
+
+def add(file: Path, line: str) -> None:
+    file.write_text(file.read_text() + line)
 
 
 def layer(environment: Path) -> Path:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import datetime
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from hai.client.toml import loads
 from hai_backend.domain.dataset import Visibility
 from hai_backend.domain.environment import LAYER, LOCK_HASH, NAME, EnvironmentName
 from hai_backend.environments.errors import Broken
@@ -131,8 +131,8 @@ def _table(text: str, file: str) -> dict[str, Any]:
 
 def _parsed(text: str, file: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        return loads(text)
+    except ValueError as error:
         raise Broken(f"{file} is not TOML: {str(error)[:200]}") from error
 
 

@@ -128,6 +128,9 @@ HOSTILE = [
     ),
     pytest.param(replaced("torch/env.toml", f"a = {'9' * 9000}"), "is not TOML", id="endless"),
     pytest.param(
+        replaced("torch/env.toml", LABEL + "a." * 4000 + "a = 1"), "many parts", id="a long key"
+    ),
+    pytest.param(
         replaced("torch/env.toml", LABEL + 'visibility = "all"'), "visibility", id="no visibility"
     ),
     pytest.param(replaced("torch/env.toml", LABEL + "group = 3"), "group is 3", id="other type"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, cast
@@ -26,6 +25,7 @@ from haienv.records import (
     value_fault,
 )
 from haienv.registry import Environment
+from haienv.toml import loads
 
 FIELDS = {"extra-search-dir": "search_dirs", "extra-search-bin-dir": "bin_dirs", "hook": "hooks"}
 VARIABLES = "extra-environment"
@@ -152,11 +152,11 @@ def edit(settings: Settings, name: str) -> int:
 
 def _edited(found: Environment, text: str) -> Config:
     try:
-        table = tomllib.loads(text)
+        table = loads(text)
         if unknown := table.keys() - {field.name for field in fields(Config)}:
             raise Malformed(f"there is no {', '.join(sorted(unknown))}")
         return config_from(table)
-    except (tomllib.TOMLDecodeError, Malformed) as error:
+    except ValueError as error:
         raise UsageError(f"{found} is as it was: {error}") from error
 
 

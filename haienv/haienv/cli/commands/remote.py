@@ -107,13 +107,12 @@ def pull(settings: Settings, /, source: str, name: str, parent: str, **options: 
 
 
 def _config(text: str) -> Any:
-    import tomllib
-
-    from haienv.records import Malformed, config_from
+    from haienv.records import config_from
+    from haienv.toml import loads
 
     try:
-        return config_from(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, Malformed) as error:
+        return config_from(loads(text))
+    except ValueError as error:
         raise UsageError(f"its configuration cannot be read: {error}") from error
 
 

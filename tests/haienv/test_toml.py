@@ -1,0 +1,58 @@
+"""What is read is what Python reads; what would cost it gigabytes is refused, however it is hidden."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hai.client.toml
+import haienv.toml
+
+BOTH = pytest.mark.parametrize("loads", [haienv.toml.loads, hai.client.toml.loads], ids=str)
+LONG = ".".join("a" * 40)
+values = st.text() | st.lists(st.text()) | st.dictionaries(st.text(), st.text())
+
+
+@BOTH
+@given(table=st.dictionaries(st.text(), values))
+def test_what_haienv_writes_is_read(
+    loads: Callable[[str], dict[str, Any]], table: dict[str, Any]
+) -> None:
+    text = tomli_w.dumps(table)
+    assert loads(text) == tomllib.loads(text) == table
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "text", ["# it's mine\nx = 1\n", f"x = '{LONG}' # {LONG}\n", 'x = "\\""\n']
+)
+def test_what_people_write_is_read(loads: Callable[[str], dict[str, Any]], text: str) -> None:
+    assert loads(text) == tomllib.loads(text)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"{LONG} = 1\n", id="a key"),
+        pytest.param(" . ".join(['"a b"', "'c'"] * 20) + " = 1\n", id="quoted"),
+        pytest.param(f"[{LONG}]\n", id="a table"),
+        pytest.param(f"x = {{ y = 'z', {LONG} = 1 }}\n", id="within a table"),
+        pytest.param(f"x = {{ y = '''\n' ''', {LONG} = 1, z = '' }}\n", id="behind several lines"),
+        pytest.param(
+            f'x = {{ y = """\n\' """, {LONG} = 1, z = \'\' }}\n', id="behind other quotes"
+        ),
+        pytest.param('"' + '\\"' * 100_000, id="a text without an end"),
+        pytest.param("x = " + "9" * 5000, id="an endless number"),
+        pytest.param("x = " + "[" * 100_000, id="nesting"),
+    ],
+)
+def test_what_costs_too_much_is_refused(loads: Callable[[str], dict[str, Any]], text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        loads(text)
