@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -139,9 +139,26 @@ def _specifier(version: str) -> str:
 
 
 def joined(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
-    """Requirements after an install: a later one of the same name replaces an earlier one."""
+    """Requirements after an install: later ones of a name replace earlier ones."""
+    return _lines({**by_name(before), **by_name(more)})
+
+
+def without(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Requirements but those of some distributions."""
+    asked = by_name(lines)
+    return _lines({name: asked[name] for name in asked if name not in names})
+
+
+def by_name(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Requirements by distribution: there may be several of one, each for other Pythons."""
     from haienv.lock import normal
     from haienv.resolve import requirement
 
-    kept = {normal(requirement(line).name): line for line in (*before, *more)}
-    return tuple(kept.values())
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        found.setdefault(normal(requirement(line).name), []).append(line)
+    return found
+
+
+def _lines(asked: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(line for lines in asked.values() for line in lines)

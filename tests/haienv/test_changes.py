@@ -24,6 +24,26 @@ def test_install_keeps_what_is_there_and_upgrade_renews_it(haienv: Any) -> None:
     assert haienv.run("one", NEWEST) == "1.0"
 
 
+def test_lines_for_several_pythons_stay_together(haienv: Any, tmp_path: Path) -> None:
+    lines = ["fast<2; python_version<'4'", "fast>=2; python_version>='4'", "plain"]
+    haienv.ok("create one --no_extend", *lines)
+    haienv.ok("install one tool")
+    assert haienv.ok("freeze one --json").json == {"fast": "1.0", "plain": "2.0", "tool": "1.0"}
+    haienv.ok("uninstall one plain")
+    assert haienv.get("one").usable.wanted == (*lines[:2], "tool")
+    (tmp_path / "r.txt").write_text("\n".join(lines[:2]).replace("2", "1.5"))
+    haienv.ok("install one --from", tmp_path / "r.txt")
+    haienv.ok("install one tool")
+    assert haienv.get("one").usable.wanted == (
+        "fast<1.5; python_version<'4'",
+        "fast>=1.5; python_version>='4'",
+        "tool",
+    )
+    assert haienv.ok("freeze one --json").json == {"fast": "1.0", "tool": "1.0"}
+    haienv.ok("uninstall one FAST")
+    assert haienv.get("one").usable.wanted == ("tool",)
+
+
 def test_uninstall_takes_what_only_it_needed(haienv: Any) -> None:
     haienv.ok("create one --no_extend app plain")
     haienv.ok("uninstall one app")

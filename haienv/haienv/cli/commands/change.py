@@ -92,11 +92,11 @@ def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **opt
 def _without(found: Environment, wanted: Sequence[str], packages: Sequence[str]) -> tuple[str, ...]:
     from haienv.installed import versions
     from haienv.lock import normal
-    from haienv.resolve import requirement
+    from haienv.wanted import by_name, without
 
-    asked = {normal(requirement(line).name): line for line in wanted}
-    for name in map(normal, packages):
-        if asked.pop(name, None) is None:
+    asked, gone = by_name(wanted), list(map(normal, packages))
+    for name in gone:
+        if name not in asked:
             below = name in versions(found.sites[1:])
             raise Refused(
                 f"{name} was not asked for in {found}",
@@ -104,7 +104,7 @@ def _without(found: Environment, wanted: Sequence[str], packages: Sequence[str])
                 if below
                 else f"it asks for: {', '.join(asked) or 'nothing'}",
             )
-    return tuple(asked.values())
+    return without(wanted, gone)
 
 
 def _as_asked(wish: Wish, options: dict[str, Any]) -> Wish:
