@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from haienv.lock import normal
 from haienv.plan import Dist
@@ -49,6 +52,17 @@ def fingerprint(sites: Iterable[Path]) -> str:
 def from_elsewhere(info: Path) -> bool:
     """True when no index has this version: installed from a path, a repository, or with a local version."""
     return "+" in info.name or (info / "direct_url.json").exists()
+
+
+def in_place(site: Path) -> dict[str, str]:
+    """Projects that lie elsewhere: their directories, by name."""
+    found: dict[str, str] = {}
+    for name, _, info in infos(site):
+        with suppress(Unreadable, ValueError, KeyError, TypeError):
+            told = json.loads(read_text(info / "direct_url.json"))
+            if told["dir_info"]["editable"]:
+                found[name] = unquote(urlsplit(told["url"]).path)
+    return found
 
 
 def metadata(info: Path) -> str:

@@ -242,7 +242,7 @@ def test_options_in_files_are_not_passed_over(haienv: Any, tmp_path: Path, text:
 
 
 def test_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
-    project = tmp_path / "proj"
+    project = tmp_path / "a pr%j"
     (project / "inplace").mkdir(parents=True)
     (project / "inplace" / "__init__.py").write_text("VERSION = 1\n")
     (project / "pyproject.toml").write_text(BUILD)
@@ -253,6 +253,11 @@ def test_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
     assert haienv("export one", tmp_path / "one.tar").code == 1
     haienv.ok("install one tool")
     assert haienv.run("one", "import inplace, tool; print(inplace.VERSION)") == "2"
+    project.rename(tmp_path / "elsewhere")  # nothing can be resolved with it any more
+    assert haienv("install one plain").code == 1
+    haienv.ok("uninstall one inplace")
+    assert haienv.ok("freeze one --json").json == {"tool": "1.0"}
+    haienv.ok("install one plain")
 
 
 BUILD = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'

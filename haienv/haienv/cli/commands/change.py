@@ -83,28 +83,30 @@ def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **opt
     uv = installer(here, options)
 
     def fewer(wish: Wish) -> Wish:
-        wanted = _without(found, wish.wanted, packages)
-        return _as_asked(replace(wish, wanted=wanted), options)
+        return _as_asked(_without(found, wish, packages), options)
 
     return _rebuild(settings, here, uv, found, fewer)
 
 
-def _without(found: Environment, wanted: Sequence[str], packages: Sequence[str]) -> tuple[str, ...]:
-    from haienv.installed import versions
+def _without(found: Environment, wish: Wish, packages: Sequence[str]) -> Wish:
+    from haienv.installed import in_place, versions
     from haienv.lock import normal
     from haienv.wanted import by_name, without
 
-    asked, gone = by_name(wanted), list(map(normal, packages))
+    asked, projects = by_name(wish.wanted), in_place(found.sites[0])
+    gone = list(map(normal, packages))
     for name in gone:
-        if name not in asked:
+        if name not in asked and name not in projects:
             below = name in versions(found.sites[1:])
             raise Refused(
                 f"{name} was not asked for in {found}",
                 "it belongs to a parent, whose packages cannot be taken out here"
                 if below
-                else f"it asks for: {', '.join(asked) or 'nothing'}",
+                else f"it asks for: {', '.join((*asked, *projects)) or 'nothing'}",
             )
-    return without(wanted, gone)
+    left = {projects.get(name) for name in gone}
+    editable = tuple(path for path in wish.editable if path not in left)
+    return replace(wish, wanted=without(wish.wanted, gone), editable=editable)
 
 
 def _as_asked(wish: Wish, options: dict[str, Any]) -> Wish:
