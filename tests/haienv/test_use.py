@@ -205,42 +205,6 @@ def test_a_kernel_runs_through_haienv(haienv: Any, make_wheel: Any, tmp_path: Pa
     assert not spec.exists()
 
 
-REQUIREMENTS = "# x\nfast==1.0  # why\n\n-r more.txt\n"
-PROJECT = '[project]\nname = "p"\ndependencies = ["fast<2"]\n'
-CONDA = """
-channels: [x]
-dependencies:
-- python={py}
-- fast=1.0=build_0
-- pip
-- pip:
-  - tool
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        pytest.param("r.txt", REQUIREMENTS, {"fast": "1.0", "tool": "1.0"}, id="requirements"),
-        pytest.param("pyproject.toml", PROJECT, {"fast": "1.0"}, id="pyproject"),
-        pytest.param("environment.yml", CONDA, {"fast": "1.0", "tool": "1.0"}, id="conda"),
-    ],
-)
-def test_what_is_wanted_may_stand_in_files(
-    haienv: Any, tmp_path: Path, name: str, text: str, expected: dict[str, str]
-) -> None:
-    (tmp_path / "more.txt").write_text("tool\n")
-    (tmp_path / name).write_text(text.replace("{py}", "{}.{}".format(*sys.version_info[:2])))
-    haienv.ok("create one --no_extend --from", tmp_path / name)
-    assert haienv.ok("freeze one --json").json == expected
-
-
-@pytest.mark.parametrize("text", ["--index-url http://x\nfast\n", "-c x.txt\n", "--pre\n"])
-def test_options_in_files_are_not_passed_over(haienv: Any, tmp_path: Path, text: str) -> None:
-    (tmp_path / "r.txt").write_text(text)
-    assert haienv("create one --no_extend --from", tmp_path / "r.txt").code == 2
-
-
 def test_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
     project = tmp_path / "a pr%j"
     (project / "inplace").mkdir(parents=True)

@@ -1,0 +1,95 @@
+"""What files ask for is understood as its makers mean it, or refused in a sentence."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haienv.errors import UsageError
+from haienv.files import read
+
+REQUIREMENTS = "# x\nfast==1.0  # why\n\n-r more.txt\n"
+PROJECT = '[project]\nname = "p"\ndependencies = ["fast<2"]\n'
+CONDA = """
+channels: [x]
+dependencies:
+- python={py}
+- fast=1.0=build_0
+- pip
+- pip:
+  - tool
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        pytest.param("r.txt", REQUIREMENTS, {"fast": "1.0", "tool": "1.0"}, id="requirements"),
+        pytest.param("pyproject.toml", PROJECT, {"fast": "1.0"}, id="pyproject"),
+        pytest.param("environment.yml", CONDA, {"fast": "1.0", "tool": "1.0"}, id="conda"),
+    ],
+)
+def test_what_is_wanted_may_stand_in_files(
+    haienv: Any, tmp_path: Path, name: str, text: str, expected: dict[str, str]
+) -> None:
+    (tmp_path / "more.txt").write_text("tool\n")
+    (tmp_path / name).write_text(text.replace("{py}", "{}.{}".format(*sys.version_info[:2])))
+    haienv.ok("create one --no_extend --from", tmp_path / name)
+    assert haienv.ok("freeze one --json").json == expected
+
+
+@pytest.mark.parametrize("text", ["--index-url http://x\nfast\n", "-c x.txt\n", "--pre\n"])
+def test_options_in_files_are_not_passed_over(haienv: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "r.txt").write_text(text)
+    assert haienv("create one --no_extend --from", tmp_path / "r.txt").code == 2
+
+
+@pytest.mark.parametrize("coding", ["utf-8-sig", "utf-16"])
+def test_what_windows_writes_is_read(tmp_path: Path, coding: str) -> None:
+    (tmp_path / "r.txt").write_bytes("fast==1.0\r\nplain\r\n".encode(coding))
+    assert read(tmp_path / "r.txt").requirements == ("fast==1.0", "plain")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("r.txt", "fast é\n", id="not UTF-8"),
+        pytest.param("r.txt", "-r r.txt\n", id="itself"),
+        pytest.param("p.toml", "[project", id="no TOML"),
+        pytest.param("p.toml", "project = 3", id="no table"),
+        pytest.param("p.toml", "[tool.other]\ndependencies = ['fast']", id="no project"),
+        pytest.param("p.toml", "[project]\ndynamic = ['dependencies']", id="computed"),
+        pytest.param("p.toml", "[project]\ndependencies = 'fast'", id="no list"),
+        pytest.param("p.toml", "[project]\ndependencies = [3]", id="no text"),
+        pytest.param("p.toml", "[project]\noptional-dependencies = 3", id="no extras"),
+        pytest.param("e.yml", "a: [", id="no YAML"),
+        pytest.param("e.yml", "!!python/object/apply:os.getcwd []", id="code"),
+        pytest.param("e.yml", "dependencies: [3]", id="a number"),
+        pytest.param("e.yml", "dependencies: [{pip: fast}]", id="no list for pip"),
+        pytest.param("e.yml", "dependencies: ['python>=a']", id="no range"),
+    ],
+)
+def test_what_is_not_understood_is_told(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError, match=name) as why:
+        read(tmp_path / name)
+    assert "\n" not in why.value.message
+
+
+@pytest.mark.parametrize(
+    ("line", "python"),
+    [
+        ("python=3.12", "3.12"),
+        ("python 3.12.*", "3.12"),
+        ("python==3.12.1", "3.12.1"),
+        ("python>=3.9", ""),
+        ("python >=3.9,<99", ""),
+        ("python>=99", ">=99"),
+    ],
+)
+def test_a_range_of_pythons_is_no_version(tmp_path: Path, line: str, python: str) -> None:
+    (tmp_path / "e.yml").write_text(f"dependencies:\n- {line}\n- pip:\n")
+    assert read(tmp_path / "e.yml").python == python
