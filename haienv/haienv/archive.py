@@ -9,22 +9,23 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from gzip import BadGzipFile
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from haienv.errors import Refused, UsageError
 from haienv.layering import OURS
-from haienv.layout import LABEL, LOCK_TEXT, RECORD, site_packages
+from haienv.layout import LABEL, LOCK_TEXT, RECORD, TELLING, site_packages
 from haienv.lock import Lock, parse
+from haienv.packing import files_of
 from haienv.records import Label, Layer, Malformed, label_from, layer_from, to_toml
 from haienv.registry import Environment
 
 _HEADS = {LABEL: 256 * 1024, RECORD: 256 * 1024, LOCK_TEXT: 16 * 1024 * 1024}
-_FILES = "site-packages/"
-_SCRIPTS = "bin/"
+_PACKAGES, _PROGRAMS, _OTHERS = "site-packages", "bin", "prefix"
+_MADE_ANEW = (*TELLING, "pyvenv.cfg")
 _MOST_BYTES = 64 * 1024**3
 
 
@@ -50,8 +51,7 @@ def write(environment: Environment, target: Path) -> None:
         with _new(beside, target.suffix) as archive:
             for name, text in _heads(environment):
                 _add_text(archive, name, text)
-            _add_tree(archive, site_packages(environment.path, layer.minor), _FILES)
-            _add_tree(archive, environment.path / "bin", _SCRIPTS)
+            _add_files(archive, environment.path, site_packages(Path(), layer.minor))
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
@@ -75,13 +75,20 @@ def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
     archive.addfile(info, io.BytesIO(text.encode()))
 
 
-def _add_tree(archive: tarfile.TarFile, folder: Path, prefix: str) -> None:
-    for path in sorted(folder.rglob("*")):
-        plain = path.is_file() and not path.is_symlink()
-        if plain and path.name not in OURS and path.suffix != ".pyc":
-            archive.add(
-                path, prefix + str(path.relative_to(folder)), recursive=False, filter=_plain
-            )
+def _add_files(archive: tarfile.TarFile, layer: Path, site: Path) -> None:
+    for inside, path in sorted(files_of(layer)):
+        if not path.is_symlink() and (name := _name(PurePath(inside), site)):
+            archive.add(path, name, recursive=False, filter=_plain)
+
+
+def _name(inside: PurePath, site: Path) -> str:
+    """What a file of a layer is called in the archive; empty: it is made anew where it is taken out."""
+    if inside.is_relative_to(site):
+        rest = str(inside.relative_to(site))
+        return "" if rest in OURS else f"{_PACKAGES}/{rest}"
+    if inside.parts[0] == _PROGRAMS:
+        return "" if inside.name in OURS else str(inside)
+    return "" if str(inside) in _MADE_ANEW else f"{_OTHERS}/{inside}"
 
 
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -131,27 +138,28 @@ def _text(path: Path, archive: tarfile.TarFile, name: str) -> str:
     return file.read().decode(errors="replace")
 
 
-def unpack(path: Path, site: Path, bin_: Path) -> None:
+def unpack(path: Path, layer: Path, site: Path) -> None:
     """Put the files of an archive into a new layer."""
+    folders = {_PACKAGES: site, _PROGRAMS: layer / "bin", _OTHERS: layer}
     with _opened(path) as archive:
         members = archive.getmembers()
         if sum(each.size for each in members) > _MOST_BYTES:
             raise Refused(f"{path} has more than {_MOST_BYTES >> 30} GiB of files")
         for member in members:
             if member.name not in _HEADS:
-                _put(path, archive, member, site, bin_)
+                _put(path, archive, member, folders)
 
 
 def _put(
-    path: Path, archive: tarfile.TarFile, info: tarfile.TarInfo, site: Path, bin_: Path
+    path: Path, archive: tarfile.TarFile, info: tarfile.TarInfo, folders: Mapping[str, Path]
 ) -> None:
-    prefix, _, rest = info.name.partition("/")
-    folder = {_FILES: site, _SCRIPTS: bin_}.get(f"{prefix}/")
+    kind, _, rest = info.name.partition("/")
     parts = rest.split("/")
     bad = not rest or "\0" in rest or any(part in ("", ".", "..") for part in parts)
-    if folder is None or bad or not info.isreg():
+    ours = kind == _OTHERS and rest in _MADE_ANEW
+    if kind not in folders or bad or ours or not info.isreg():
         raise Refused(f"{path} holds {info.name!r}, which does not belong into an environment")
-    target = folder.joinpath(*parts)
+    target = folders[kind].joinpath(*parts)
     target.parent.mkdir(parents=True, exist_ok=True)
     file = archive.extractfile(info)
     assert file is not None

@@ -64,7 +64,7 @@ def _record(info: Path, site: Path) -> Iterator[tuple[Path, str]]:
     except Unreadable:
         return
     for row in csv.reader(lines):
-        if row and not row[0].endswith(".pyc"):
+        if row and "__pycache__/" not in row[0]:
             path = Path(row[0]) if row[0].startswith("/") else (site / row[0])
             yield Path(*_without_dots(path)), row[1] if len(row) > 1 else ""
 

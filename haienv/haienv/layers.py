@@ -34,7 +34,7 @@ Tell = Callable[[Sequence[Step]], None]
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What a layer should be. `exact` pins are taken as they are, nothing is resolved; `fill` puts files into
-    site-packages and bin instead of the installer."""
+    the layer and its site-packages instead of the installer."""
 
     wanted: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ def _fill(
     site = site_packages(target, layer.minor)
     (target / LOCK_TEXT).write_text(lock.text)
     if wish.fill is not None:
-        wish.fill(site, bin_)
+        wish.fill(target, site)
     elif lock.pins:
         uv.install(python, target / LOCK_TEXT, wish.compiled)
     if wish.verify or wish.fill is not None:

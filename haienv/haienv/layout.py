@@ -17,6 +17,8 @@ USED = "used"
 """In a layer that an environment has or had; its time is when that was last known."""
 IMAGE, IMAGE_RECORD = "image.tar.zst", "image.toml"
 """In a layer that was packed for nodes: the image, and what says that it is whole."""
+TELLING = (IMAGE, IMAGE_RECORD, USED, RECORD, LOCK_TEXT, "CACHEDIR.TAG")
+"""Files that tell of a layer; the rest is what it is."""
 
 
 @dataclass(frozen=True, slots=True)

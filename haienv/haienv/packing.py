@@ -18,15 +18,13 @@ from pathlib import Path
 
 from haienv.changes import mine
 from haienv.errors import BuildFailed, Busy, Refused
-from haienv.layout import IMAGE, IMAGE_RECORD, LOCK_TEXT, RECORD, USED, Home, site_packages
+from haienv.layout import IMAGE, IMAGE_RECORD, TELLING, Home, site_packages
 from haienv.records import Image, Layer, Malformed, Parent, image_from, to_toml
 from haienv.registry import Environment, layer_at
 from haienv.safely import Unreadable, read_text
 from haienv.transaction import building, committing, replace_text
 
 _LEVEL = 6
-_NOT_IN_IT = (IMAGE, IMAGE_RECORD, USED, RECORD, LOCK_TEXT, "CACHEDIR.TAG")
-"""What tells of the layer is read where it was made; so the same packages are the same bytes anywhere."""
 _COMPILE = (
     "-P",
     "-s",
@@ -129,7 +127,7 @@ def _write(path: Path, modules: dict[str, Path], target: Path) -> tuple[int, int
     """How many files it holds, and their bytes."""
     from zstandard import ZstdCompressor
 
-    found = {**dict(_files(path)), **modules}
+    found = {**dict(files_of(path)), **modules}
     size = 0
     with target.open("xb") as file:
         with (
@@ -143,15 +141,15 @@ def _write(path: Path, modules: dict[str, Path], target: Path) -> tuple[int, int
     return len(found), size
 
 
-def _files(path: Path) -> Iterator[tuple[str, Path]]:
-    """Files and links of a layer but what is not packed, by their names in it."""
+def files_of(path: Path) -> Iterator[tuple[str, Path]]:
+    """Files and links of a layer by their names in it; not what tells of it, which differs with each place."""
     for folder, folders, names in os.walk(path):
         folders[:] = [each for each in folders if each != "__pycache__"]
         links = [each for each in folders if os.path.islink(os.path.join(folder, each))]
         for name in (*names, *links):
             each = Path(folder, name)
             inside = str(each.relative_to(path))
-            if inside not in _NOT_IN_IT and not inside.startswith("."):
+            if inside not in TELLING and not inside.startswith("."):
                 yield inside, each
 
 

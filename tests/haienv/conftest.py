@@ -11,11 +11,12 @@ import subprocess
 import sys
 import zipfile
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -128,6 +129,7 @@ def wheel(
     requires: Sequence[str] = (),
     script: str = "",
     compiled: bool = False,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """A wheel whose module tells its version and whose script tells which modules it sees."""
     info = f"{name}-{version}.dist-info"
@@ -143,6 +145,7 @@ def wheel(
         files[f"{name}/_core.cpython-311-x86_64-linux-gnu.so"] = "not really\n"
     if script:
         files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{script} = {name}:main\n"
+    files |= more
     path = place / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for file, text in files.items():

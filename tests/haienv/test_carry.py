@@ -34,6 +34,25 @@ def test_an_archive_makes_the_same_environment(haienv: Any, tmp_path: Path) -> N
     other.ok("verify two")
 
 
+def test_all_that_a_wheel_brings_travels(haienv: Any, tmp_path: Path, make_wheel: Any) -> None:
+    """A kernel's description, a header, modules without their source, and a file with a name of ours."""
+    files = ("odd-1.0.data/data/share/jupyter/k.json", "odd-1.0.data/headers/odd.h",
+             "odd-1.0.data/data/lib/libodd.so", "odd/bare.pyc", "odd/pip")  # fmt: skip
+    wheel = make_wheel("odd", "1.0", more=dict.fromkeys(files, "x"))
+    haienv.ok("create one --no_extend odd --verify --find-links", wheel.parent)
+    haienv.ok("export one", tmp_path / "one.tar")
+    haienv.ok("import", tmp_path / "one.tar", "two")
+    first, second = (
+        {
+            str(path.relative_to(haienv.get(name).path))
+            for path in haienv.get(name).path.glob("*/**/*")
+        }
+        for name in ("one", "two")
+    )
+    assert len([each for each in first if "odd" in each or "k.json" in each]) > len(files)
+    assert second == first
+
+
 def test_a_layer_finds_its_parent_by_its_lock(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     haienv.ok("create top --extend base tool")
@@ -96,13 +115,18 @@ def _lost(info: tarfile.TarInfo) -> None:
         info.name = "site-packages/fast/other.py"
 
 
+def _as_ours(info: tarfile.TarInfo) -> None:
+    if info.name.endswith("fast/__init__.py"):
+        info.name = "prefix/image.toml"
+
+
 def _no_lock(info: tarfile.TarInfo) -> None:
     if info.name == "lock.txt":
         info.name = "site-packages/lock.txt"
 
 
 @pytest.mark.parametrize(
-    "change", [_climbs, _absolute, _elsewhere, _links, _device, _lost, _no_lock]
+    "change", [_climbs, _absolute, _elsewhere, _links, _device, _lost, _as_ours, _no_lock]
 )
 def test_archives_that_escape_or_lie_are_refused(haienv: Any, tmp_path: Path, change: Any) -> None:
     haienv.ok("create one --no_extend fast==1.0")
