@@ -202,6 +202,10 @@ def configure(
         found = read(home, environment.owner, environment.name)
         if found is None:
             raise NotFound(f"{environment} was removed meanwhile")
+        if not found.text:  # its label was not read, so all that it says would be lost
+            raise Broken(
+                f"{environment} is broken: {found.fault}", f"mend {found.directory / LABEL}"
+            )
         label = replace(change(found.label), updated=now())
         check(home, label, found.layer.parents if found.layer else ())
         replace_text(found.directory / LABEL, to_toml(label))

@@ -50,6 +50,15 @@ def changes(home: Home, owner: str) -> list[Change]:
     for name in (f"{_FILE}.1", _FILE):
         with suppress(Unreadable):
             for line in read_text(home.root / owner / name, LOCK_LIMIT).splitlines():
-                with suppress(ValueError, TypeError):
-                    found.append(Change(**json.loads(line)))
+                with suppress(ValueError, TypeError, RecursionError):
+                    found.append(_change(line))
+    return found
+
+
+def _change(line: str) -> Change:
+    """Operators read lines of others. Raises ValueError, TypeError or RecursionError for what is no line of ours."""
+    found = Change(**json.loads(line))
+    texts = (found.time, found.what, found.name, found.layer, found.host)
+    if not all(isinstance(text, str) and text.isprintable() for text in texts):
+        raise ValueError("it cannot be shown")
     return found

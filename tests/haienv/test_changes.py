@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,17 @@ def test_nobody_changes_what_belongs_to_another(haienv: Any) -> None:
         assert bob(line).code == 4, line
 
 
+def test_a_label_that_cannot_be_read_is_not_overwritten(haienv: Any) -> None:
+    haienv.ok("create one --no_extend --extra-environment A=b")
+    label = haienv.get("one").directory / "env.toml"
+    label.write_text(text := label.read_text() + "[half")
+    refused = haienv("config set one description x")
+    assert (refused.code, str(label) in refused.err, label.read_text()) == (1, True, text)
+    label.write_text(text.removesuffix("[half"))
+    haienv.ok("config set one description x")
+    assert haienv.get("one").label.config.variables == {"A": "b"}
+
+
 def test_what_was_done_is_told(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     first = haienv.get("one").layer_id
@@ -165,7 +177,9 @@ def test_what_was_done_is_told(haienv: Any) -> None:
     assert haienv.ok("history two --json").json == told[-1:]
     path = haienv.home.own / ".history"
     assert path.stat().st_mode & 0o777 == 0o600
-    path.write_text("no line of ours\n" + path.read_text())
+    bad = [{**told[0], "time": 1}, {**told[0], "what": "\x1b[2J"}]
+    lines = ["no line of ours", "[" * 100_000, *map(json.dumps, bad)]
+    path.write_text("\n".join(lines) + "\n" + path.read_text())
     assert haienv.ok("history --json").json == told
 
 
