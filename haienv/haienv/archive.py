@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ def write(environment: Environment, target: Path) -> None:
             f"{environment} has projects in place: {', '.join(layer.editable)}",
             "install them as packages first",
         )
-    beside = target.with_name(f".{target.name}.part")
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with _new(beside, target.suffix) as archive:
             for name, text in _heads(environment):

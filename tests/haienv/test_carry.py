@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import re
 import sqlite3
 import subprocess
 import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from haienv.archive import write
 from haienv.olddb import read
 
 VERSIONS = "import fast, tool; print(fast.VERSION, tool.VERSION)"
@@ -136,6 +139,32 @@ def test_archives_that_escape_or_lie_are_refused(haienv: Any, tmp_path: Path, ch
     assert haienv("import", tmp_path / "bad.tar", "two").code in (1, 2)
     assert sorted(map(str, tmp_path.rglob("*"))) == before
     assert haienv.ok("list --names").out == "one\n"
+
+
+@pytest.mark.parametrize("libc", ["", " ", "glibc", "glibc 1.²", f"glibc {'9' * 5000}"])
+def test_any_word_for_the_c_library_may_come(haienv: Any, tmp_path: Path, libc: str) -> None:
+    haienv.ok("create one --no_extend fast==1.0")
+    haienv.ok("export one", tmp_path / "one.tar")
+    with tarfile.open(tmp_path / "one.tar") as old, tarfile.open(tmp_path / "two.tar", "w") as new:
+        for info in old.getmembers():
+            data = old.extractfile(info).read()  # type: ignore[union-attr]
+            if info.name == "layer.toml":
+                data = re.sub(r'libc = ".*"', f'libc = "{libc}"', data.decode()).encode()
+            info.size = len(data)
+            new.addfile(info, io.BytesIO(data))
+    result = haienv("import", tmp_path / "two.tar", "two")
+    assert (result.code == 0) == ("9" not in libc), result.err
+
+
+def test_two_that_export_to_one_file_leave_one_whole(haienv: Any, tmp_path: Path) -> None:
+    haienv.ok("create one --no_extend fast==1.0 tool")
+    environment = haienv.get("one")
+    with ThreadPoolExecutor(4) as pool:
+        writing = [pool.submit(write, environment, tmp_path / "one.tar.gz") for _ in range(4)]
+        for each in writing:
+            each.result()
+    haienv.ok("import", tmp_path / "one.tar.gz", "two")
+    assert [path.name for path in tmp_path.glob("*one*")] == ["one.tar.gz"]
 
 
 def test_what_is_no_archive_is_told(haienv: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sysconfig
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +98,7 @@ def _fits(layer: Layer) -> None:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split()[-1].split(".") if part.isdigit())
+    return tuple(map(int, re.findall(r"[0-9]{1,9}", version)))
 
 
 def _ground(here: Home, layer: Layer) -> Foundation:
