@@ -33,7 +33,7 @@ from haienv.records import MODES, Parent
 from haienv.registry import Environment, of_owner
 from haienv.removal import used_layers
 from haienv.safely import entries
-from haienv.sharing import open_layer, show, widest_of
+from haienv.sharing import is_open_as_it_should, open_layer, show
 from haienv.standing import forget, made, needed, tell
 from haienv.transaction import WAY, committing, delete, discard
 
@@ -192,7 +192,7 @@ def _modes(home: Home, own: list[Environment]) -> Iterator[Finding]:
                 str(each.directory),
                 mend=partial(show, each.directory, each.label),
             )
-        if each.layer_id and _mode(each.path) not in (-1, MODES[widest_of(home, each.layer_id)]):
+        if each.layer_id and each.path.is_dir() and not is_open_as_it_should(home, each.layer_id):
             yield Finding(
                 f"the layer of {each} is not as visible as it should be",
                 str(each.path),

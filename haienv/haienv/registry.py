@@ -138,7 +138,7 @@ def missing(home: Home, path: Path, parents: Sequence[Parent]) -> str:
     if not os.access(path / "bin" / "python", os.X_OK):
         return f"its Python {path / 'bin' / 'python'} cannot be run on this machine"
     for parent in parents:
-        if not home.layer(parent.owner, parent.layer).is_dir():
+        if not os.access(home.layer(parent.owner, parent.layer), os.R_OK | os.X_OK):
             return f"the layer of its parent {parent.name}[{parent.owner}] is gone or hidden"
     return ""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from haienv.errors import Refused, UsageError
+from haienv.errors import Denied, Refused, UsageError
 from haienv.layout import Home
 from haienv.records import MODES, VISIBILITIES, Label, Parent
 from haienv.registry import Environment, of_owner, read
+from haienv.standing import others_on
 
 
 def group_id(name: str) -> int:
@@ -26,7 +27,8 @@ def check(home: Home, label: Label, parents: tuple[Parent, ...]) -> None:
     if label.visibility == "group":
         if not label.group:
             raise UsageError("visibility group needs a group", "add --group NAME")
-        group_id(label.group)
+        if group_id(label.group) not in (os.getgid(), *os.getgroups()) and os.getuid() != 0:
+            raise Denied(f"you are not in group {label.group}", "`id -Gn` shows yours")
     for parent in parents:
         below = read(home, parent.owner, parent.name)
         if below is not None and _narrower(below.label, label):
@@ -44,13 +46,26 @@ def _narrower(parent: Label, child: Label) -> bool:
 
 
 def open_layer(home: Home, layer_id: str, *more: Label) -> None:
-    """Let those see a layer who see an environment that uses it."""
-    show(home.layer(home.user, layer_id), _widest([*_users(home, layer_id), *more]))
+    """Let those see a layer who see an environment that uses it; nobody closes it to others who stand on it."""
+    path, widest = home.layer(home.user, layer_id), _widest([*_users(home, layer_id), *more])
+    kept_open = layer_id in others_on(home) and _mode(path) > MODES[widest.visibility]
+    if not kept_open:
+        show(path, widest)
 
 
-def widest_of(home: Home, layer_id: str) -> str:
-    """The visibility that a layer should have."""
-    return _widest(_users(home, layer_id)).visibility
+def is_open_as_it_should(home: Home, layer_id: str) -> bool:
+    """Whether a layer's mode is that of the environments that use it, or wider for others who stand on it."""
+    mode, wanted = (
+        _mode(home.layer(home.user, layer_id)),
+        MODES[_widest(_users(home, layer_id)).visibility],
+    )
+    return mode == wanted or (
+        mode in MODES.values() and mode > wanted and layer_id in others_on(home)
+    )
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
 
 
 def _users(home: Home, layer_id: str) -> list[Label]:

@@ -55,6 +55,26 @@ def test_a_hidden_child_keeps_its_parent(children: tuple[Any, Any]) -> None:
     assert not layer.exists()
 
 
+def test_a_parent_that_is_hidden_stays_open_below_its_children(children: tuple[Any, Any]) -> None:
+    ann, bob = children
+    base = ann.get("base")
+    ann.ok("clone base twin")
+    told = ann.ok("config set base visibility private")
+    assert "bob extended them" in told.err
+    ann.ok("config set twin visibility private")
+    assert (base.directory.stat().st_mode & 0o777, base.path.stat().st_mode & 0o777) == (
+        0o700,
+        0o755,
+    )
+    ann.ok("doctor")
+    show(ann, "bob")
+    bob = ann.as_user("bob")
+    bob.ok("remove top --yes")
+    ann = ann.as_user("ann")
+    ann.ok("config append base tags x")
+    assert base.path.stat().st_mode & 0o777 == 0o700
+
+
 def test_an_upgrade_of_the_parent_leaves_what_others_stand_on(children: tuple[Any, Any]) -> None:
     ann, _ = children
     layer = ann.get("base").path
@@ -169,6 +189,14 @@ def test_with_real_accounts(haienv: Any, wheelhouse: Path, tmp_path: Path) -> No
     refused = run(20001, "ann", "remove", "base", "--yes")
     assert refused.returncode == 1
     assert "one of bob's" in refused.stderr
+    refused = run(20001, "ann", "config", "set", "base", "visibility", "group", "--group", "root")
+    assert (refused.returncode, "not in group root" in refused.stderr) == (4, True)
+    assert ok(20001, "ann", "list", "--names", "-u", "ann").split() == ["base", "secret"]
+    ok(20001, "ann", "doctor")
+    next(
+        path for path in (root / "ann" / ".layers").iterdir() if (path / "bin" / "tool").exists()
+    ).chmod(0o700)
+    assert "is gone or hidden" in ok(20002, "bob", "list")
     (root / "carl").mkdir()
     (root / "carl").chmod(0o777)
     os.chown(root / "carl", 20002, -1)

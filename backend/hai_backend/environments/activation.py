@@ -108,8 +108,8 @@ def _chain(called: EnvironmentName, name: str, layer: Layer) -> list[Parent]:
 
 def _place(root: Path, link: Parent) -> Path:
     place = root / link.called.owner / LAYERS / link.layer
-    if not place.is_dir():
-        raise Broken(f"{place}, which it extends, is not there")
+    if not os.access(place, os.R_OK | os.X_OK):
+        raise Broken(f"{place}, which it extends, is not there, or hidden")
     return place
 
 

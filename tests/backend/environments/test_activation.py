@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -109,3 +110,23 @@ def test_one_for_another_machine_is_told(root: Path) -> None:
     record.write_text('platform = "linux-riscv64"\n' + record.read_text())
     with pytest.raises(Broken, match=r"it is for linux-riscv64, and this node is"):
         activate(root, TORCH)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another account")
+def test_a_parent_that_is_hidden_is_told(root: Path) -> None:
+    for place in (root, *root.parents[:-2]):
+        place.chmod(place.stat().st_mode | 0o055)
+    layer_of(root, "system", "base").chmod(0o700)
+    child = os.fork()
+    if child == 0:
+        os._exit(_activated_as_another(root))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _activated_as_another(root: Path) -> int:
+    os.setuid(54321)
+    try:
+        activate(root, TORCH)
+    except Broken as error:
+        return 0 if "not there, or hidden" in str(error) else 1
+    return 2

@@ -12,6 +12,7 @@ import click
 from haienv.cli.frame import EnvGroup, Settings, environment, names, own
 from haienv.cli.view import aligned
 from haienv.errors import NotFound, UsageError
+from haienv.layout import Home
 from haienv.names import variable_fault
 from haienv.records import (
     VISIBILITIES,
@@ -170,7 +171,16 @@ def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> 
 
         settings.note("compiling its modules, for others cannot")
         compile_modules(after.path / "bin" / "python", after.sites[0])
+    if found.label.visibility != after.label.visibility != "public":
+        _tell_who_stands_on(settings, here, after)
     return _shown(settings, after.label)
+
+
+def _tell_who_stands_on(settings: Settings, here: Home, after: Environment) -> None:
+    from haienv.standing import others_on
+
+    if users := others_on(here).get(after.layer_id):
+        settings.note(f"its packages stay as open as they were: {', '.join(users)} extended them")
 
 
 def _shown(settings: Settings, label: Label) -> int:
