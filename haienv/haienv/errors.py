@@ -6,6 +6,7 @@ EnvError               exit code 1
 ├── Denied             4: the files of another user
 ├── Exists             1: the name is taken
 ├── Busy               1: somebody else changed it meanwhile
+├── NoRoom             1: the disk, or a quota of it, is full
 ├── Broken             1: its files are not what they should be
 ├── Refused            1: it would break something; --force may allow it
 ├── BuildFailed        1: the installer says no
@@ -59,6 +60,12 @@ class Busy(EnvError):
     """Somebody else changed it meanwhile."""
 
     reason = "BUSY"
+
+
+class NoRoom(EnvError):
+    """The disk, or the caller's part of it, is full."""
+
+    reason = "NO_ROOM"
 
 
 class Broken(EnvError):

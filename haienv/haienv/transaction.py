@@ -6,6 +6,7 @@ import errno
 import os
 import platform
 import secrets
+import shlex
 import shutil
 import stat
 import time
@@ -13,14 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from haienv.errors import Busy, Denied
-from haienv.layout import BUILDING, LOCK, TRASH, Home
+from haienv.errors import Busy, Denied, NoRoom
+from haienv.layout import BUILDING, CACHE, LOCK, TRASH, Home
 
 WAY = 0o711
 """Of a directory that others walk through: to what is below, by its name."""
 _PATIENCE_SECONDS = 60
 _LEASE_SECONDS = 20
 _EMPTY_SECONDS = 1
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
@@ -88,13 +90,21 @@ def committing(home: Home) -> Iterator[None]:
     _clear_empty(home.own / LOCK)
     lease = SoftFileLease(home.own / LOCK, lease_duration=_LEASE_SECONDS, timeout=_PATIENCE_SECONDS)
     try:
-        with lease:
-            yield
+        held = lease.acquire()
     except Timeout as error:
         raise Busy(
             f"somebody holds {home.own / LOCK} for a minute",
             "the file tells which process of which host",
         ) from error
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise NoRoom(
+            f"{home.own} has no room, not even for a lock: {os.strerror(error.errno)}",
+            f"wheels can be had again: rm -r {shlex.quote(str(home.own / CACHE))}; then haienv can remove and gc",
+        ) from error
+    with held:
+        yield
 
 
 def _clear_empty(path: Path) -> None:

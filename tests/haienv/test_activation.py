@@ -174,6 +174,19 @@ def test_a_mistyped_name_changes_nothing(haienv: Any, run_shell: Any, shell: str
     assert "there is no environment nothing" in done.stderr.decode()
 
 
+@pytest.mark.parametrize("shell", ["dash", "busybox"])
+def test_a_shell_that_cannot_enter_says_so(shell: str, tmp_path: Path) -> None:
+    """There the file is read with the script's own name, and without arguments."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    command = Path(sys.executable).parent / "haienv"
+    (tmp_path / "job.sh").write_text(f". '{command}' mine\necho $? going on\n")
+    words = [shell, "sh"] if shell == "busybox" else [shell]
+    done = subprocess.run([*words, tmp_path / "job.sh"], capture_output=True, text=True)
+    assert done.stdout == "2 going on\n"
+    assert "haienv run NAME -- PROGRAM" in done.stderr
+
+
 def test_a_deactivate_that_was_there_is_there_again(run_shell: Any) -> None:
     entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), {}, "[one] ")
     for shell, define in (("bash", "deactivate() { echo old; }"), ("zsh", "deactivate() { echo old; }"),

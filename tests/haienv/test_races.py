@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
+
+import pytest
 
 from haienv.cli.main import main
 from haienv.registry import everything
@@ -81,3 +84,14 @@ def test_a_lease_that_was_killed_while_it_was_made_is_cleared(haienv: Any) -> No
     (haienv.home.own / ".lock").touch()
     haienv.ok("config set one description x")
     assert not list(haienv.home.own.glob(".lock*"))
+
+
+def test_a_full_disk_is_told_with_what_helps(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    haienv.ok("create one --no_extend")
+    monkeypatch.setattr("filelock.SoftFileLease.acquire", full)
+    refused = haienv("remove one --yes --json")
+    assert (refused.code, refused.error["reason"]) == (1, "NO_ROOM")
+    assert f"rm -r '{haienv.home.own / '.cache'}'" in refused.error["hint"]
