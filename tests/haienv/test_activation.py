@@ -174,6 +174,21 @@ def test_a_mistyped_name_changes_nothing(haienv: Any, run_shell: Any, shell: str
     assert "there is no environment nothing" in done.stderr.decode()
 
 
+@pytest.mark.parametrize(("shell", "its_own"), [("bash", "UID"), ("bash", "MINE"), ("zsh", "UID"),
+                                                ("zsh", "path"), ("zsh", "status")])  # fmt: skip
+def test_what_a_shell_keeps_for_itself_stays(run_shell: Any, shell: str, its_own: str) -> None:
+    """It cannot be set, or setting it makes another user of the shell; one's own may be read-only, too."""
+    more = {its_own: "7", "OTHER": "x"}
+    entered = Activation("one", "ann", "0" * 64, "/x", ("/b",), (), more, "[one] ")
+    tell = f'echo "${its_own} $OTHER $HF_ENV_NAME"'
+    text = f"readonly MINE=1\n{tell}\n{text_for(shell, entered)}\n{tell}\ndeactivate\n{tell}\n"
+    done = run_shell(shell, text)
+    before, inside, after = done.stdout.decode().splitlines()
+    assert inside.endswith(f"{before.strip()} x one")
+    assert after == before
+    assert done.stderr.decode() == f"haienv: this shell keeps its own {its_own}\n"
+
+
 @pytest.mark.parametrize("shell", ["dash", "busybox"])
 def test_a_shell_that_cannot_enter_says_so(shell: str, tmp_path: Path) -> None:
     """There the file is read with the script's own name, and without arguments."""

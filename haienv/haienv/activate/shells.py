@@ -34,6 +34,7 @@ def _touched(activation: Activation) -> list[str]:
 _SAVE = """if [ -n "${{{v}+x}}" ]; then
   _HAIENV_OLD_{v}="${v}"
   {exported}
+    {its_own}) _HAIENV_HAD_{v}=its_own ;;
     *x*) _HAIENV_HAD_{v}=exported ;;
     *) _HAIENV_HAD_{v}=set ;;
   esac
@@ -44,13 +45,24 @@ fi
 _RESTORE = """  case "$_HAIENV_HAD_{v}" in
     exported) {v}="$_HAIENV_OLD_{v}"; export {v} ;;
     set) {v}="$_HAIENV_OLD_{v}"; {hide} {v} ;;
+    its_own) ;;
     *) unset {v} ;;
   esac
   unset _HAIENV_OLD_{v} _HAIENV_HAD_{v}
 """
+_SET = """if [ "$_HAIENV_HAD_{v}" = its_own ]; then
+  printf '%s\\n' 'haienv: this shell keeps its own {v}' >&2
+else
+  export {v}={value}
+fi
+"""
 _EXPORTED = {
     "bash": 'case "${{{v}@a}}" in',
     "zsh": 'case "${{(t){v}}}" in',  # of all words there, only export has an x
+}
+_ITS_OWN = {
+    "bash": "*r*",  # read-only, such as UID; to set one ends what is being read
+    "zsh": "*readonly*|array*|association*|integer*special*",  # to set UID there means to become another
 }
 _HIDE = {"bash": "export -n", "zsh": "typeset -g +x"}
 _OLD_DEACTIVATE = {
@@ -65,7 +77,10 @@ _LEAVE = {
 
 def _posix(shell: str, activation: Activation) -> str:
     names = [*_touched(activation), "PS1"]
-    save = "".join(_SAVE.format(v=v, exported=_EXPORTED[shell].format(v=v)) for v in names)
+    save = "".join(
+        _SAVE.format(v=v, exported=_EXPORTED[shell].format(v=v), its_own=_ITS_OWN[shell])
+        for v in names
+    )
     restore = "".join(_RESTORE.format(v=v, hide=_HIDE[shell]) for v in names)
     return (
         _LEAVE[shell]
@@ -85,7 +100,7 @@ _LAST = """  unset -f deactivate _haienv_leave
 
 
 def _enter(activation: Activation) -> str:
-    sets = "".join(f"export {n}={quoted(v)}\n" for n, v in activation.sets().items())
+    sets = "".join(_SET.format(v=n, value=quoted(v)) for n, v in activation.sets().items())
     path = quoted(":".join(activation.path))
     search = quoted(":".join(activation.search))
     lines = [f'export PATH={path}"${{PATH:+:$PATH}}"']
