@@ -141,9 +141,14 @@ class EnvironmentBuilding:
         wheels = [path for sha256 in order.wheels if (path := self._wheels.path(sha256))]
         await asyncio.to_thread(self._haienv.own, order.owner.name, uid)
         there = await self._environments.has_files(order.called)
-        used = bool(self._environments.used_by(order.called))
         async with self._haienv.place(uid, texts, wheels) as place:
-            for words in commands(order, place, there=there, used=used):
+            mark = hashlib.sha256(str(place).encode()).hexdigest()[:8] if there else ""
+            async for line in self._haienv.run(
+                order.owner.name, uid, creating(order, place, mark), place
+            ):
+                yield line
+            used = bool(self._environments.used_by(order.called))  # now: it was built for minutes
+            for words in replacing(order.called.name, mark, used=used) if there else ():
                 async for line in self._haienv.run(order.owner.name, uid, words, place):
                     yield line
 
@@ -155,23 +160,31 @@ class EnvironmentBuilding:
             await self._environments.note(replace(said, state=state, message=message[:2000]))
 
 
-def commands(order: Order, place: Path, *, there: bool, used: bool) -> list[list[str]]:
-    """What haienv is told, one after the other.
+def replacing(name: str, mark: str, *, used: bool) -> list[list[str]]:
+    """What haienv is told when the new one is whole: only now does the old one lose its name.
 
-    One that is replaced keeps its name until the new one is whole; while tasks use it, it stays under another.
+    While tasks use it, it stays under another.
     """
-    name = order.called.name
-    if not there:
-        return [_create(order, place, name)]
-    mark = hashlib.sha256(str(place).encode()).hexdigest()[:8]
-    new, old = f"{name[:50]}.new-{mark}", f"{name[:50]}.old-{mark}"
+    old = f"{name[:50]}.old-{mark}"
     away = ["rename", name, old] if used else ["remove", name, "--force", "--yes"]
-    return [_create(order, place, new), away, ["rename", new, name]]
+    return [away, ["rename", _new(name, mark), name]]
 
 
-def _create(order: Order, place: Path, name: str) -> list[str]:
-    """Each word one argument; what comes from users is never the beginning of one, but for the checked name."""
-    words = ["create", name, f"--from={place / _LOCK}", f"--py={order.python_version}"]
+def _new(name: str, mark: str) -> str:
+    return f"{name[:50]}.new-{mark}" if mark else name
+
+
+def creating(order: Order, place: Path, mark: str) -> list[str]:
+    """Each word one argument; what comes from users is never the beginning of one, but for the checked name.
+
+    `mark`: beside one of that name.
+    """
+    words = [
+        "create",
+        _new(order.called.name, mark),
+        f"--from={place / _LOCK}",
+        f"--py={order.python_version}",
+    ]
     words += [f"--find-links={place / 'wheels'}", f"--visibility={order.visibility.value.lower()}"]
     words += [f"--extend={order.parent}"] if order.parent else ["--no_extend"]
     words += [f"--group={order.user_group}"] if order.user_group else []

@@ -34,7 +34,13 @@ from hai_backend.environments.reading import Unreadable
 from hai_backend.services import environment_uses
 from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.tasks import events as ev
-from hai_backend.testing.environments import as_parent, fake_haienv, lock_of, make_environment
+from hai_backend.testing.environments import (
+    BUILDER,
+    as_parent,
+    fake_haienv,
+    lock_of,
+    make_environment,
+)
 
 C = grpc.StatusCode
 
@@ -428,6 +434,22 @@ async def test_one_that_tasks_use_stays_under_another_name_when_it_is_replaced(
     assert kept.pop("torch") == made.lock_hash != before
     ((name, lock_hash),) = kept.items()
     assert (name.startswith("torch.old-"), lock_hash) == (True, before)
+
+
+async def test_one_that_a_task_comes_to_use_while_it_is_built_again_stays_too(
+    platform: Any, tmp_path: Path
+) -> None:
+    before = make(platform, "ada", "torch")
+    os.mkfifo(tmp_path / "go")
+    wait = f"if words[0] == 'create':\n    print('begun', flush=True)\n    open({str(tmp_path / 'go')!r}).close()"
+    fake_haienv(platform.home / "haienv", f"{wait}\n{BUILDER}")
+    request = pb.BuildEnvironmentRequest(description=described(replace=True))
+    ada = await platform.caller("ada")
+    async for answer in ada.environments.BuildEnvironment(iter([request])):
+        if answer.line == "begun":
+            await submitted(platform, "ada", "torch")
+            await asyncio.to_thread((tmp_path / "go").write_text, "")
+    assert before in [e.lock_hash for e in await listed(platform, "ada")]
 
 
 async def test_a_parent_must_be_the_one_that_it_was_made_for(
