@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from haienv.errors import EnvError
+from haienv.errors import EnvError, Refused
 from haienv.layout import Home
 from haienv.registry import Environment
 
@@ -55,6 +55,15 @@ def used_by(environment: Environment) -> list[int]:
         return list(found.used_by)
 
     return _told_of(environment.root, work, [])
+
+
+def require_unused(environment: Environment) -> None:
+    """Raises Refused where unfinished tasks name an environment: they could not start again."""
+    if tasks := used_by(environment):
+        raise Refused(
+            f"{environment} is used by unfinished tasks: {', '.join(map(str, tasks))}",
+            "wait for them, stop them, or --force",
+        )
 
 
 def layers_in_use(home: Home) -> frozenset[str]:

@@ -135,6 +135,7 @@ def server_knows(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Envi
     return known.append
 
 
+@pytest.mark.parametrize("line", ["remove one --yes", "rename one two"])
 @pytest.mark.parametrize(
     ("used", "force", "code"),
     [
@@ -143,12 +144,12 @@ def server_knows(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Envi
         pytest.param([7, 9], "--force", 0, id="tasks use it, and it is forced"),
     ],
 )
-def test_what_tasks_use_is_not_removed(
-    haienv: Any, server_knows: Any, used: list[int], force: str, code: int
+def test_what_tasks_use_keeps_its_name(
+    haienv: Any, server_knows: Any, used: list[int], force: str, code: int, line: str
 ) -> None:
     haienv.ok("create one --no_extend")
     server_knows(Environment(name="one", owner="ann", used_by=used))
-    result = haienv(f"remove one --yes {force}")
+    result = haienv(f"{line} {force}")
     assert result.code == code, result.err
     assert ("7, 9" in result.err) == (code == 1)
 

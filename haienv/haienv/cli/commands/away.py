@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from haienv.cli.frame import EnvCommand, Settings, names, own, sure
 from haienv.cli.view import aligned, human
-from haienv.errors import Refused
 from haienv.layout import Home, home
-from haienv.registry import Environment
 
 
 @click.command("remove", cls=EnvCommand)
@@ -22,11 +18,13 @@ def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -
     """Remove environments. What others extend, and what unfinished tasks use, is kept."""
     from haienv.changes import mine
     from haienv.removal import remove as remove_one
+    from haienv.server import require_unused
 
     here = home()
     found = [mine(here, own(name)[1]) for name in names]
     if not force:
-        _refuse_used(found)
+        for each in found:
+            require_unused(each)
     busy = _busy_layers(here, force)
     sure(f"Remove {', '.join(map(str, found))}?", yes)
     for each in found:
@@ -34,17 +32,6 @@ def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -
     settings.answer({"removed": [str(each) for each in found]}, "")
     settings.note(f"removed {', '.join(map(str, found))}")
     return 0
-
-
-def _refuse_used(found: Sequence[Environment]) -> None:
-    from haienv.server import used_by
-
-    for each in found:
-        if tasks := used_by(each):
-            raise Refused(
-                f"{each} is used by unfinished tasks: {', '.join(map(str, tasks))}",
-                "wait for them, stop them, or --force",
-            )
 
 
 @click.command("gc", cls=EnvCommand)

@@ -202,12 +202,16 @@ def _ground(here: Home, found: Environment, python: str) -> Foundation:
 @click.command("rename", cls=EnvCommand)
 @_NAME
 @click.argument("to")
+@click.option("--force", is_flag=True, help="Even if tasks use it: they will not find it.")
 @click.pass_obj
-def rename(settings: Settings, name: str, to: str) -> int:
-    """Give an environment another name; what extends it goes on."""
+def rename(settings: Settings, name: str, to: str, force: bool) -> int:
+    """Give an environment another name; what extends it goes on. One that unfinished tasks use keeps its name."""
     from haienv import changes
+    from haienv.server import require_unused
 
     here, found = own(name)
+    if not force:
+        require_unused(changes.mine(here, found))
     made = changes.rename(here, found, to)
     settings.answer(as_dict(made), str(made))
     return 0
