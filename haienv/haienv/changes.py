@@ -12,15 +12,16 @@ from pathlib import Path
 from haienv import foundation as ground
 from haienv import standing
 from haienv.backends.uv import Uv
-from haienv.errors import Broken, Busy, Denied, Exists, NotFound
+from haienv.errors import Broken, Busy, Denied, Exists, NotFound, UsageError
 from haienv.foundation import Foundation
 from haienv.history import note
 from haienv.layers import Built, Tell, Wish, build
 from haienv.layout import CURRENT, LABEL, USED, Home
 from haienv.lock import parse
 from haienv.names import check_name
-from haienv.records import Label, to_toml
+from haienv.records import Label, Malformed, label_from, to_toml
 from haienv.registry import Environment, layer_at, missing, read
+from haienv.safely import LIMIT
 from haienv.sharing import check, open_layer, show
 from haienv.transaction import (
     building,
@@ -41,6 +42,7 @@ def create(
 ) -> Environment | None:
     """A new environment; None after a dry run."""
     _free(home, check_name(name))
+    _text(label)
     check(home, label, base.parents)
     with building(home) as work:
         built = build(home, uv, base, wish, work, tell)
@@ -66,10 +68,22 @@ def clone(home: Home, source: Environment, name: str) -> Environment:
     return _there(home, name)
 
 
+def _text(label: Label) -> str:
+    """What is written can be read again, by the server too."""
+    text = to_toml(label)
+    try:
+        label_from(text)
+    except Malformed as error:
+        raise UsageError(str(error)) from error
+    if len(text.encode()) > LIMIT:
+        raise UsageError(f"variables, directories and hooks have {LIMIT >> 10} KiB at most")
+    return text
+
+
 def _publish(home: Home, work: Path, name: str, layer_id: str, label: Label) -> None:
     made = work / "env"
     made.mkdir()
-    replace_text(made / LABEL, to_toml(label))
+    replace_text(made / LABEL, _text(label))
     (made / CURRENT).symlink_to(_link(layer_id))
     show(made, label)
     with committing(home):
@@ -208,7 +222,7 @@ def configure(
             )
         label = replace(change(found.label), updated=now())
         check(home, label, found.layer.parents if found.layer else ())
-        replace_text(found.directory / LABEL, to_toml(label))
+        replace_text(found.directory / LABEL, _text(label))
         show(found.directory, label)
         if found.layer is not None:
             open_layer(home, found.layer_id)

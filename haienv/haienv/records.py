@@ -15,6 +15,7 @@ from haienv.names import is_layer, is_name, variable_fault
 from haienv.toml import loads
 
 SCHEMA = 1
+_MOST_TEXT, _MOST_VALUE, _MOST_ITEMS = 4096, 1 << 16, 10_000
 EPOCH = datetime.fromtimestamp(0, UTC)
 Visibility = Literal["private", "group", "public"]
 VISIBILITIES: tuple[Visibility, ...] = ("private", "group", "public")
@@ -209,6 +210,8 @@ def _text(table: Mapping[str, Any], key: str) -> str:
     value = _get(table, key, str, "")
     if not value.isprintable():
         raise Malformed(f"{key} has letters that cannot be shown")
+    if len(value) > _MOST_TEXT:
+        raise Malformed(f"{key} has {len(value)} letters; {_MOST_TEXT} are read")
     return cast("str", value)
 
 
@@ -216,6 +219,10 @@ def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = _get(table, key, list, [])
     if not all(isinstance(v, str) and v.isprintable() for v in values):
         raise Malformed(f"{key} is not a list of printable texts")
+    if len(values) > _MOST_ITEMS or max(map(len, values), default=0) > _MOST_TEXT:
+        raise Malformed(
+            f"{key} has more than {_MOST_ITEMS} texts, or one of more than {_MOST_TEXT}"
+        )
     return tuple(values)
 
 
@@ -266,6 +273,8 @@ def value_fault(value: str) -> str:
     """Why a text may not be the value of a variable; empty: it may."""
     if "\n" in value or "\r" in value or "\0" in value:
         return "values of variables are single lines without NUL"
+    if len(value) > _MOST_VALUE:
+        return f"the value of a variable has at most {_MOST_VALUE} letters"
     return ""
 
 

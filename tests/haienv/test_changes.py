@@ -146,6 +146,20 @@ def test_nobody_changes_what_belongs_to_another(haienv: Any) -> None:
         assert bob(line).code == 4, line
 
 
+def test_a_label_that_could_not_be_read_again_is_not_written(haienv: Any) -> None:
+    large = ["--extra-environment", f"A={'x' * 60_000}"]
+    haienv.ok("create one --no_extend", *large)
+    label = haienv.get("one").directory / "env.toml"
+    text = label.read_text()
+    more = [f"{name}={'x' * 60_000}" for name in "BCDEF"]
+    for words in (["description", "x" * 5000], ["tags", "x" * 5000], ["extra-environment", *more],
+                  ["extra-environment", f"B={'x' * 70_000}"], ["hook", "x " * 5000]):  # fmt: skip
+        assert haienv("config set one", *words).code == 2, words[0]
+        assert label.read_text() == text
+    assert haienv("create two --no_extend --description", "x" * 5000).code == 2
+    assert haienv.ok("list --names").out == "one\n"
+
+
 def test_a_label_that_cannot_be_read_is_not_overwritten(haienv: Any) -> None:
     haienv.ok("create one --no_extend --extra-environment A=b")
     label = haienv.get("one").directory / "env.toml"

@@ -20,7 +20,7 @@ Kind = TypeVar("Kind")
 
 SCHEMA = 1
 _MOST_TEXT = 4096
-_MOST_ITEMS = 1000
+_MOST_ITEMS = 10_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PYTHON = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}[A-Za-z0-9.+-]{0,16}")
 

@@ -193,6 +193,12 @@ def test_what_is_not_as_the_layout_says_is_broken_or_not_there(
     assert listed == {"secret[bob]"} | ({"torch[ada]"} if why else set())
 
 
+def test_as_much_as_people_write_is_read(tmp_path: Path) -> None:
+    wanted = [f"p{number}" for number in range(3000)]
+    make_environment(tmp_path, "ada", "torch", facts={"wanted": wanted})
+    assert found(tmp_path).state is READY
+
+
 def test_of_a_flood_only_so_many_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
