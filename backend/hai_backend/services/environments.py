@@ -70,6 +70,8 @@ class Environments:
     async def one(self, called: EnvironmentName) -> Environment | None:
         """One, as it is now."""
         seen = await self._look(called)
+        if isinstance(seen, Environment):
+            return seen  # its files have told
         return merged(await self._record(called), seen)
 
     async def _record(self, called: EnvironmentName) -> Environment | None:

@@ -26,7 +26,7 @@ from hai.v1.environment_pb2 import (
 )
 from hai.v1.task_pb2 import Task
 from hai_backend.domain import environment as domain
-from hai_backend.domain.environment import EnvironmentState
+from hai_backend.domain.environment import EnvironmentName, EnvironmentState
 from hai_backend.domain.priority import Priority
 from hai_backend.environments import reading
 from hai_backend.environments.folders import Folder
@@ -272,6 +272,20 @@ async def test_one_that_is_used_or_extended_stays(platform: Any, expect_refusal:
     await ada.environments.DeleteEnvironment(request)
     assert not (platform.environments.root / "ada" / "base").exists()
     assert await names(platform, "ada") == []
+
+
+async def test_one_that_can_be_read_is_told_without_the_records_of_all(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for each task and each run."""
+
+    async def records(kind: object) -> list[object]:
+        raise AssertionError(f"all of {kind}")
+
+    make(platform, "ada", "torch")
+    monkeypatch.setattr(platform.store, "records", records)
+    found = await platform.environments.one(EnvironmentName("ada", "torch"))
+    assert found.state is EnvironmentState.READY
 
 
 async def test_one_whose_files_are_gone_goes_off_the_list(platform: Any) -> None:
