@@ -22,3 +22,13 @@ def test_owner_group_parent_python_lock_and_state() -> None:
     assert (told["visibility"], told["state"]) == ("GROUP vision", "READY")
     assert (told["parent"], told["python"]) == ("base[platform]", "3.11.9")
     assert told["lock"] == "0123456789ab"
+
+
+def test_one_that_cannot_be_used_says_that_first() -> None:
+    environment = pb.Environment(name="t", owner="ada", deprecated="use u", message="it is gone",
+                                 state=pb.ENVIRONMENT_STATE_BROKEN)  # fmt: skip
+    told = {column.key: column.value(environment, 0.0) for column in ENVIRONMENTS.columns}
+    assert (told["state"], told["note"]) == ("BROKEN", "it is gone")
+    environment.state, environment.message = pb.ENVIRONMENT_STATE_READY, ""
+    told = {column.key: column.value(environment, 0.0) for column in ENVIRONMENTS.columns}
+    assert (told["state"], told["note"]) == ("DEPRECATED", "use u")

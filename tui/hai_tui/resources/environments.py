@@ -27,7 +27,8 @@ def _enum(message: Any, name: str) -> str:
 
 
 def _state(environment: Environment) -> str:
-    return "DEPRECATED" if environment.deprecated else _enum(environment, "state")
+    state = _enum(environment, "state")
+    return "DEPRECATED" if environment.deprecated and state == "READY" else state
 
 
 def _seen_by(environment: Environment) -> str:
@@ -49,7 +50,7 @@ ENVIRONMENTS = View(
         Column("lock", lambda e, now: e.lock_hash[:12] or "-", folds=True),
         Column("used_by", lambda e, now: ",".join(map(str, e.used_by)) or "-", folds=True),
         Column(
-            "note", lambda e, now: e.deprecated or e.message or e.description or "-", folds=True
+            "note", lambda e, now: e.message or e.deprecated or e.description or "-", folds=True
         ),
         Column("updated", lambda e, now: local(e.update_time), wide=True),
     ),
