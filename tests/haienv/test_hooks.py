@@ -59,6 +59,20 @@ def test_what_is_no_command_is_refused(haienv: Any, line: str) -> None:
     assert haienv("config append one hook", line).code == 2
 
 
+def test_an_interruption_says_nothing_that_is_not_so(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a hook: the change is made."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("haienv.hooks.run_hooks", interrupted)
+    result = haienv("create one --no_extend")
+    assert (result.code, "nothing" in result.err) == (130, False)
+    assert haienv.get("one").ready
+
+
 def test_hooks_of_others_never_run(haienv: Any, hook: str, tmp_path: Path) -> None:
     haienv.as_user("bob").ok("create base --no_extend fast --visibility public --hook", hook)
     assert len(told(tmp_path)) == 1

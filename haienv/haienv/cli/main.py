@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
     except ModuleNotFoundError as error:
         return _report(_missing(error), arguments)
     except (KeyboardInterrupt, click.Abort):
-        print("haienv: interrupted; nothing was changed", file=sys.stderr)
+        print("haienv: interrupted; what was not done yet is as it was", file=sys.stderr)
         return 130
 
 
