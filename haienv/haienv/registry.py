@@ -214,6 +214,24 @@ def children(home: Home, owner: str, layers: frozenset[str]) -> list[Environment
     ]
 
 
+def with_lock(home: Home, lock_hash: str, meant: Reference) -> Environment | None:
+    """One that can be used and has this lock: the one that is meant, else of the caller, of the system, of others.
+
+    Locks are what their owners say, so those of others count last.
+    """
+    fit = [e for e in everything(home) if e.ready and e.layer and e.layer.lock_hash == lock_hash]
+    trust = (meant.owner, home.user, SYSTEM)
+    return min(
+        fit,
+        key=lambda e: (
+            Reference(e.name, e.owner) != meant,
+            trust.index(e.owner) if e.owner in trust else len(trust),
+            str(e),
+        ),
+        default=None,
+    )
+
+
 def parent_of(home: Home, child: Environment) -> Environment | None:
     """The label of the nearest parent as it is now."""
     if child.layer is None or not child.layer.parents:

@@ -69,6 +69,28 @@ def test_a_layer_finds_its_parent_by_its_lock(haienv: Any, tmp_path: Path) -> No
     assert "which is not here" in refused.err
 
 
+def test_a_lock_that_another_claims_is_not_taken_for_the_parents(
+    haienv: Any, tmp_path: Path
+) -> None:
+    haienv.ok("create base --no_extend fast==1.0 --visibility public")
+    haienv.ok("create top --extend base tool")
+    haienv.ok("export top", tmp_path / "top.tar")
+    lock_hash = haienv.get("base").layer.lock_hash
+    for owner in ("aaa", "zoe"):
+        other = haienv.as_user(owner)
+        other.ok("create base --no_extend plain --visibility public")
+        record = other.get("base").path / "layer.toml"
+        claimed = re.sub("lock_hash = .*", f'lock_hash = "{lock_hash}"', record.read_text())
+        record.chmod(0o644)
+        record.write_text(claimed)
+    ann = haienv.as_user("ann")
+    ann.ok("import", tmp_path / "top.tar", "again")
+    assert ann.get("again").layer.parents[0].owner == "ann"
+    ann.ok("rename base renamed")
+    ann.ok("import", tmp_path / "top.tar", "third")
+    assert ann.get("third").layer.parents[0].owner == "ann"
+
+
 def test_a_recipe_is_a_lock(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("create one --no_extend fast==1.0 tool")
     haienv.ok("export one --recipe", tmp_path / "one.txt")

@@ -22,9 +22,9 @@ from haienv.cli.frame import (
 from haienv.cli.view import as_dict
 from haienv.errors import EnvError, Refused, UsageError
 from haienv.layout import Home, home
-from haienv.names import is_name, variable_fault
+from haienv.names import Reference, is_name, variable_fault
 from haienv.records import Config, Label, Layer, path_fault, value_fault
-from haienv.registry import Environment, everything, read
+from haienv.registry import Environment, read, with_lock
 
 if TYPE_CHECKING:
     from haienv.backends.uv import Uv
@@ -111,13 +111,13 @@ def _ground(here: Home, layer: Layer) -> Foundation:
     if not layer.parents:
         return ground.on_nothing(layer.minor)
     nearest = layer.parents[0]
-    fit = [e for e in everything(here) if e.layer and e.layer.lock_hash == nearest.lock_hash]
-    if not fit:
+    parent = with_lock(here, nearest.lock_hash, Reference(nearest.name, nearest.owner))
+    if parent is None:
         raise Refused(
             f"it extends {nearest.name}[{nearest.owner}], lock {nearest.lock_hash[:12]}, which is not here",
             f"import that first: haienv export {nearest.name} there",
         )
-    return ground.on_environment(fit[0])
+    return ground.on_environment(parent)
 
 
 def _all_old(settings: Settings, here: Home, uv: Uv, path: Path) -> int:

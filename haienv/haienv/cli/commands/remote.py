@@ -23,7 +23,6 @@ from haienv.layout import Home, home
 from haienv.lock import Lock
 from haienv.names import check_name, parse_reference
 from haienv.records import VISIBILITIES, Label
-from haienv.registry import everything
 
 if TYPE_CHECKING:
     from hai.v1.environment_pb2 import Environment as Remote
@@ -118,16 +117,16 @@ def _config(text: str) -> Any:
 
 def _ground(here: Home, lock: Lock, parent: str, chosen: str) -> Foundation:
     from haienv import foundation as ground
-    from haienv.registry import find
+    from haienv.registry import find, with_lock
 
     if not lock.parent:
         return ground.on_nothing(lock.python)
     if chosen:
         return ground.on_environment(find(here, parse_reference(chosen)))
-    fit = [e for e in everything(here) if e.layer and e.layer.lock_hash == lock.parent]
-    if not fit:
+    found = with_lock(here, lock.parent, parse_reference(parent))
+    if found is None:
         raise Refused(f"it extends {parent}, which is not here", f"first: haienv pull '{parent}'")
-    return ground.on_environment(fit[0])
+    return ground.on_environment(found)
 
 
 @click.command("build", cls=EnvCommand)
