@@ -151,6 +151,12 @@ def require_here(home: Home, environment: Environment) -> None:
         )
 
 
+def require_there(environment: Environment) -> None:
+    """Under the lease: another command may have removed it, or given it another name."""
+    if not environment.directory.is_dir():
+        raise NotFound(f"{environment} was removed meanwhile", "`haienv list` shows what there is")
+
+
 def rebuild(
     home: Home,
     uv: Uv,
@@ -235,6 +241,7 @@ def rename(home: Home, environment: Environment, name: str) -> Environment:
     mine(home, environment)
     check_name(name)
     with committing(home):
+        require_there(environment)
         _free(home, name)
         if not publish(environment.directory, home.directory(home.user, name)):
             raise _taken(home, name)

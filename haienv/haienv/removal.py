@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from pathlib import Path
 
-from haienv.changes import mine
+from haienv.changes import mine, require_there
 from haienv.errors import Refused
 from haienv.history import note
 from haienv.layout import Home
@@ -29,6 +29,7 @@ def remove(
         )
     layers = {environment.layer_id, environment.label.previous} - {"", *busy}
     with committing(home):
+        require_there(environment)
         gone = [put_away(home, environment.directory)]
         note(home, "remove", environment.name)
         gone += take(home, layers)
@@ -39,8 +40,8 @@ def remove(
 def _dependants(home: Home, environment: Environment) -> list[str]:
     """Environments that extend this one; of those that are hidden from the caller, whose they are."""
     layer = environment.layer_id
-    twins = [e for e in of_owner(home, environment.owner) if e.layer_id == layer]
-    if not layer or len(twins) > 1:
+    named = {e.name for e in of_owner(home, environment.owner) if e.layer_id == layer}
+    if not layer or named - {environment.name}:
         return []
     seen = children(home, environment.owner, frozenset({layer}))
     hidden = set(others_on(home).get(layer, ())) - {each.owner for each in seen}

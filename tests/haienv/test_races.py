@@ -6,13 +6,15 @@ import errno
 import io
 import os
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, redirect_stderr, redirect_stdout
 from typing import Any
 
 import pytest
 
 from haienv.cli.main import main
+from haienv.layout import Home
 from haienv.registry import everything
+from haienv.transaction import committing
 
 
 def at_once(lines: Sequence[str]) -> list[int]:
@@ -67,9 +69,25 @@ def test_who_looks_meanwhile_sees_whole_things(haienv: Any) -> None:
     assert looks > 10
 
 
-def test_a_lease_of_a_dead_process_is_taken_over(haienv: Any) -> None:
-    from haienv.transaction import committing
+@pytest.mark.parametrize("line", ["remove one --yes", "rename one three"])
+def test_of_two_that_take_a_name_away_one_is_told(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    from haienv import changes, removal
 
+    def late(home: Home) -> AbstractContextManager[None]:
+        haienv.get("one").directory.rename(home.own / "two")
+        return committing(home)
+
+    haienv.ok("create one --no_extend")
+    for module in (changes, removal):
+        monkeypatch.setattr(module, "committing", late)
+    refused = haienv(f"{line} --json")
+    assert (refused.code, refused.error["reason"]) == (3, "NOT_FOUND")
+    assert not list(haienv.home.own.glob(".trash/*"))
+
+
+def test_a_lease_of_a_dead_process_is_taken_over(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     child = os.fork()
     if child == 0:
