@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from haienv.errors import EnvError, NotFound, Refused
 from haienv.lock import Lock, Pin, parse
+from haienv.names import SYSTEM
 from haienv.records import Label, to_toml
 from haienv.registry import Environment
 from haienv.server import ServerSays, ask
@@ -115,8 +116,13 @@ async def _parent(client: Client, parents: Sequence[tuple[str, str, str]]) -> st
             f"the cluster has no environment with the lock of {name}[{owner}] ({lock_hash[:12]})",
             f"push that first: haienv push '{name}[{owner}]'",
         )
-    best = min(fit, key=lambda e: (e.name != name, e.owner != owner, e.name))
+    trust = (owner, (await client.users.whoami()).user.name, SYSTEM)  # locks are what owners say
+    best = min(fit, key=lambda e: (_rank(e.owner, trust), e.name != name, e.owner, e.name))
     return f"{best.name}[{best.owner}]"
+
+
+def _rank(owner: str, trust: Sequence[str]) -> int:
+    return trust.index(owner) if owner in trust else len(trust)
 
 
 def without_paths(lock: Lock) -> tuple[Lock, dict[str, Path]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -53,9 +54,13 @@ def test_what_is_pushed_is_the_same_there_and_back(
     assert "haienv push 'base[ann]'" in refused.error["hint"]
     pushed = haienv.ok("push base --visibility public --json").json
     assert pushed["lock_hash"] == haienv.get("base").layer.lock_hash
+    shutil.copytree(
+        cluster.root / OWNER, cluster.root / "aaa", symlinks=True
+    )  # as if it were theirs
     haienv.ok("push top")
     there = read(cluster, OWNER, "top")
     assert there is not None
+    assert there.usable.parents[0].owner == OWNER
     program = "import fast, plain, secret; print(fast.VERSION, secret.VERSION)"
     done = subprocess.run(
         [there.path / "bin" / "python", "-c", program], capture_output=True, text=True
