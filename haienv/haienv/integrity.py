@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import os
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -63,17 +65,10 @@ def _record(info: Path, site: Path) -> Iterator[tuple[Path, str]]:
         lines = read_text(info / "RECORD", LOCK_LIMIT).splitlines()
     except Unreadable:
         return
-    for row in csv.reader(lines):
-        if row and "__pycache__/" not in row[0]:
-            path = Path(row[0]) if row[0].startswith("/") else (site / row[0])
-            yield Path(*_without_dots(path)), row[1] if len(row) > 1 else ""
-
-
-def _without_dots(path: Path) -> list[str]:
-    parts: list[str] = []
-    for part in path.parts:
-        parts.pop() if part == ".." else parts.append(part)
-    return parts
+    with suppress(csv.Error):  # what it does not name is added
+        for row in csv.reader(lines):
+            if row and "__pycache__/" not in row[0]:
+                yield Path(os.path.normpath(site / row[0])), row[1] if len(row) > 1 else ""
 
 
 def _fault(path: Path, digest: str) -> str:

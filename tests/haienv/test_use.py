@@ -141,6 +141,20 @@ def test_verify_finds_what_was_changed_lost_or_added(haienv: Any) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("line", ["/../../x,,", "../" * 90 + "x,,", "x" * 200_000, '"x'])
+def test_any_record_can_be_read(haienv: Any, line: str) -> None:
+    haienv.ok("create one --no_extend fast")
+    site = haienv.get("one").sites[0]
+    (record,) = site.glob("*.dist-info/RECORD")
+    lines = record.read_text()
+    for path in (site, record.parent):
+        path.chmod(0o755)
+    record.unlink()
+    record.write_text(f"{line}\n{lines}")
+    result = haienv("verify one --json")
+    assert (result.code, result.json != []) == (1, True)
+
+
 def test_gc_takes_what_nothing_uses_any_more(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast==1.0")
     haienv.ok("create top --extend one tool")
