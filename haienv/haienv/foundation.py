@@ -16,7 +16,7 @@ from haienv.installed import distributions, fingerprint, versions
 from haienv.layout import LAYERS, site_packages
 from haienv.names import Reference
 from haienv.plan import Dist
-from haienv.records import Parent, minor
+from haienv.records import Parent, fits, minor
 from haienv.registry import Environment
 
 _ASK = """
@@ -74,7 +74,7 @@ def on_environment(parent: Environment, python: str = "") -> Foundation:
     """On an environment of haienv, and on all that it stands on."""
     layer = parent.usable
     own = Parent(parent.name, parent.owner, parent.layer_id, layer.lock_hash)
-    if python and _is_minor(python) and minor(python) != layer.minor:
+    if python and _is_minor(python) and not fits(python, layer.python):
         raise other_minor(minor(python), layer.minor, str(parent))
     chosen = layer.interpreter if _is_trusted(layer.interpreter) else layer.minor
     return Foundation(
@@ -116,7 +116,7 @@ def on_python(python: str, wanted: str = "") -> Foundation:
     if asked.returncode:
         raise Refused(f"{found} cannot be run: {asked.stderr.strip()[-200:]}")
     base, version, sites = json.loads(asked.stdout)
-    if _is_minor(wanted) and minor(wanted) != minor(version):
+    if _is_minor(wanted) and not fits(wanted, version):
         raise other_minor(minor(wanted), minor(version), found)
     there = tuple(site for site in sites if os.path.isdir(site))
     return Foundation(base, minor(version), (), tuple(map(Path, there)), there)

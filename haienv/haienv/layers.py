@@ -24,7 +24,7 @@ from haienv.layering import pip_shim, programs_of_layer, programs_of_sites, see
 from haienv.layout import LOCK_TEXT, RECORD, Home, site_packages
 from haienv.lock import Lock, Pin
 from haienv.plan import Step, breaking, own, plan
-from haienv.records import MODES, Layer, minor, to_toml
+from haienv.records import MODES, Layer, fits, minor, to_toml
 from haienv.resolve import Resolution, resolve
 from haienv.transaction import publish, readable
 
@@ -99,7 +99,7 @@ def _made(target: Path) -> tuple[str, str]:
 
 
 def _checked(base: Foundation, python: str) -> Foundation:
-    if base.wanted_minor and minor(python) != minor(base.wanted_minor):
+    if base.wanted_minor and not fits(base.wanted_minor, python):
         if base.parents or base.outside:
             parent = base.parents[0].name if base.parents else "this Python"
             raise ground.other_minor(minor(python), base.wanted_minor, parent)

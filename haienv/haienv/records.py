@@ -101,6 +101,11 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
+def fits(wanted: str, version: str) -> bool:
+    """Whether a Python is of the wanted minor version; 3 is any of Python 3."""
+    return f"{minor(version)}.".startswith(f"{minor(wanted)}.")
+
+
 def label_from(text: str) -> Label:
     """Parse `env.toml`."""
     table = _table(text)

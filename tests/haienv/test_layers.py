@@ -78,6 +78,13 @@ def test_a_requirement_that_does_not_fit_the_parent_is_told(haienv: Any) -> None
     assert haienv.run("top", "import fast; print(fast.VERSION)") == "2.0"
 
 
+def test_a_major_version_is_any_minor_one(haienv: Any) -> None:
+    haienv.ok("create base --no_extend -p 3")
+    haienv.ok("create top --extend base -p 3")
+    major, minor = haienv.get("top").layer.minor.split(".")
+    assert haienv(f"create other --extend base -p {major}.{minor[:1]}").code == 1  # 3.1 is not 3.11
+
+
 def test_another_minor_version_is_refused(haienv: Any, other_python: str) -> None:
     haienv.ok("create base --no_extend fast")
     refused = haienv(f"create top --extend base -p {other_python}")
