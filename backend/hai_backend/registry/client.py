@@ -66,8 +66,9 @@ class RegistryClient:
 
 def _tags(host: str, body: bytes) -> list[str]:
     """What reads like a tag: it is shown on terminals."""
-    told = map(str, read_json(host, body).get("tags") or ())
-    return [tag for tag in told if _TAG.fullmatch(tag)]
+    told = read_json(host, body).get("tags")
+    tags = map(str, told if isinstance(told, list) else ())
+    return [tag for tag in tags if _TAG.fullmatch(tag)]
 
 
 def _cause(error: BaseException) -> str:

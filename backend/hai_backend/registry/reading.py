@@ -12,7 +12,7 @@ def read_json(host: str, body: bytes) -> dict[str, Any]:
     """The object in an answer. Raises Unavailable."""
     try:
         told = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise down(host, "answers with something that is not JSON") from None
     return told if isinstance(told, dict) else {}
 

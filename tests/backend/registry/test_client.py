@@ -154,7 +154,7 @@ async def test_a_registry_with_tls_gets_no_password_to_a_place_without() -> None
     assert harbor.seen == []
 
 
-@pytest.mark.parametrize("body", [b"[]", b'{"tags": null}', b"{}"])
+@pytest.mark.parametrize("body", [b"[]", b'{"tags": null}', b'{"tags": 5}', b"{}"])
 async def test_lists_of_nothing(body: bytes) -> None:
     async with running(Harbor(body=body)) as (image, registry):
         assert await RegistryClient().tags(image, registry) == ()
@@ -181,8 +181,9 @@ async def test_another_digest_than_asked_for_is_none() -> None:
             await RegistryClient().digest(other, registry)
 
 
-async def test_a_page_for_people_is_no_list() -> None:
-    async with running(Harbor(body=b"<html>")) as (image, registry):
+@pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000], ids=["html", "nesting"])
+async def test_a_page_for_people_is_no_list(body: bytes) -> None:
+    async with running(Harbor(body=body)) as (image, registry):
         with pytest.raises(Unavailable, match="not JSON"):
             await RegistryClient().tags(image, registry)
 
