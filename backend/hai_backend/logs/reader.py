@@ -7,7 +7,7 @@ across answers too. Memory is bounded by the answer's size.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,11 +24,23 @@ class Start:
     tail_lines: int = 0
     since: float | None = None
 
-    def position(self, segments: list[Segment]) -> int:
+    def positions(
+        self, runs: Sequence[tuple[int, Mapping[int, list[Segment]]]]
+    ) -> dict[tuple[int, int], int]:
+        """Of each run, oldest first, and rank; a rank's last lines are counted over all runs."""
+        at: dict[tuple[int, int], int] = {}
+        left: dict[int, int] = {}
+        for run, ranks in reversed(runs):
+            for rank, segments in ranks.items():
+                wanted = left.get(rank, self.tail_lines)
+                at[run, rank], left[rank] = self._position(segments, wanted)
+        return at
+
+    def _position(self, segments: list[Segment], lines: int) -> tuple[int, int]:
         first = segments[0].first
-        tail = files.tail_position(segments, self.tail_lines) if self.tail_lines else first
+        tail, left = files.tail_position(segments, lines) if self.tail_lines else (first, 0)
         after = first if self.since is None else files.since_position(segments, self.since)
-        return max(tail, after)
+        return max(tail, after), left
 
 
 @dataclass(slots=True)
@@ -45,9 +57,8 @@ def read(
 ) -> tuple[list[LogLine], Cursor]:
     """Complete lines after the cursor and the cursor after them; `start` places a reader that has none."""
     lines: list[LogLine] = []
-    for run, ranks in _sources(directory, cursor):
-        fresh = {} if start is None else {(run, k): start.position(s) for k, s in ranks.items()}
-        cursor = replace(cursor, positions={**cursor.positions, **fresh})
+    if start is not None:
+        cursor = replace(cursor, positions=start.positions(list(_sources(directory, cursor))))
     for run, ranks in _sources(directory, cursor):
         got, positions, done = _read_run(run, ranks, cursor.positions, limit)
         lines += got

@@ -67,8 +67,8 @@ def read(segments: Sequence[Segment], position: int, limit: int) -> tuple[int, b
     return begin, b"".join(parts)
 
 
-def tail_position(segments: Sequence[Segment], lines: int) -> int:
-    """Where the last `lines` complete lines begin; reads backwards in blocks, never the whole log."""
+def tail_position(segments: Sequence[Segment], lines: int) -> tuple[int, int]:
+    """Where the last `lines` complete lines begin, and how many of them there are not; reads backwards in blocks."""
     first, end = segments[0].first, segments[-1].end
     wanted = lines + 1  # the newline before the first line that is wanted
     while end > first:
@@ -76,10 +76,10 @@ def tail_position(segments: Sequence[Segment], lines: int) -> int:
         _, block = read(segments, begin, end - begin)
         newlines = block.count(b"\n")
         if newlines >= wanted:
-            return begin + _nth_last(block, wanted) + 1
+            return begin + _nth_last(block, wanted) + 1, 0
         wanted -= newlines
         end = begin
-    return first
+    return first, wanted - 1
 
 
 def since_position(segments: Sequence[Segment], since: float) -> int:

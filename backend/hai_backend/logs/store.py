@@ -93,7 +93,7 @@ class LogStore:
     ) -> tuple[list[LogLine], str]:
         """Complete lines after the cursor in order of time, and the cursor after them.
 
-        Without a cursor: from the beginning, from the last `tail_lines` of each rank and run, or from `since` on.
+        Without a cursor: from the beginning, from the last `tail_lines` of each rank, or from `since` on.
         An empty answer means that there is no more now. Raises Invalid for a cursor of another request.
         """
         start = None if cursor else reader.Start(tail_lines, since)

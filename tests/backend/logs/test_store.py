@@ -109,6 +109,26 @@ def test_tail_answers_the_last_lines_of_each_rank(tmp_path, count):
     assert len(everything(store, tail_lines=1)) == 2
 
 
+@pytest.mark.parametrize(
+    ("wanted", "lines"),
+    [
+        pytest.param({"tail_lines": 1, "ranks": (0,)}, ["e"], id="one is of the last run"),
+        pytest.param({"tail_lines": 2, "ranks": (0,)}, ["d", "e"], id="all that the last run has"),
+        pytest.param({"tail_lines": 3, "ranks": (0,)}, ["c", "d", "e"], id="a run is in between"),
+        pytest.param({"tail_lines": 9, "ranks": (0,)}, list("abcde"), id="more than there are"),
+        pytest.param({"tail_lines": 1}, ["z", "e"], id="a rank that the last run has not"),
+        pytest.param({"tail_lines": 1, "run": 1}, ["b", "z"], id="of one run"),
+        pytest.param({"tail_lines": 3, "since": 5.5}, ["d", "e"], id="and only since"),
+    ],
+)
+def test_tail_counts_over_all_runs(store, wanted, lines):
+    store.append(Key(run=1), 0, line(1, "a") + line(2, "b"))
+    store.append(Key(run=1, rank=1), 0, line(3, "y") + line(4, "z"))
+    store.append(Key(run=2), 0, line(5, "c") + b"incomplete")
+    store.append(Key(run=3), 0, line(6, "d") + line(7, "e"))
+    assert texts(everything(store, **wanted)) == lines
+
+
 @pytest.mark.parametrize("since", [-1, 0, 0.5, 1500, 1500.5, 2999, 3000])
 def test_since_answers_lines_from_a_time_on(tmp_path, since):
     store = LogStore(tmp_path, 1 << 30, segment_bytes=20_000)
