@@ -165,6 +165,7 @@ class UserService(UserServiceServicer):
     ) -> pb.ListTokensResponse:
         user = request.user or caller.current().name
         self._require_tokens_of(user)
+        self._directory.user(user)
         return pb.ListTokensResponse(tokens=map(token_to_proto, self._directory.tokens_of(user)))
 
     async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> user_pb2.Token:

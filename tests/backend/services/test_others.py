@@ -218,6 +218,14 @@ async def test_the_secret_of_a_token_is_told_once(platform: Any) -> None:
     assert [(t.description, t.secret) for t in listed] == [("laptop", ""), ("", "")]
 
 
+async def test_tokens_of_nobody_are_not_there(platform: Any, expect_refusal: Any) -> None:
+    root = await platform.caller("root")
+    async with expect_refusal() as why:
+        await root.users.ListTokens(upb.ListTokensRequest(user="nobody"))
+    assert why[0].code == grpc.StatusCode.NOT_FOUND
+    assert "there is no user 'nobody'" in why[0].message
+
+
 def _log(platform: Any, rank: int, *texts: str) -> None:
     data = b"".join(stamp(1_000_000.0 + i) + text.encode() + b"\n" for i, text in enumerate(texts))
     key = Key(1, 1, rank)

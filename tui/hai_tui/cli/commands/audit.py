@@ -9,6 +9,7 @@ import click
 from hai_tui.cli.command import TableCommand
 from hai_tui.cli.complete import users as complete_users
 from hai_tui.cli.human import local, moment
+from hai_tui.cli.mistyped import question_user
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import show
@@ -73,7 +74,10 @@ def audit(
     terms["code"] = terms["code"].upper()
 
     async def work(client: Client) -> int:
-        show(settings, AUDIT, await _newest(client, limit, start=start, end=end, **terms))
+        rows = await _newest(client, limit, start=start, end=end, **terms)
+        show(settings, AUDIT, rows)
+        if terms["actor"] and not rows:
+            await question_user(client, settings, terms["actor"])
         return 0
 
     return call(settings, work)

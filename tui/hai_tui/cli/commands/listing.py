@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ from hai_tui.cli.command import TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import users as complete_users
 from hai_tui.cli.human import Priority
+from hai_tui.cli.mistyped import question_filter
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show
@@ -21,6 +22,7 @@ from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+    from hai.v1.task_pb2 import Task
     from hai.v1.task_service_pb2 import ListTasksResponse
 
 _STATES = ["waiting_init", "running", "suspended", "finished"]
@@ -109,14 +111,20 @@ async def _pages(
     if options["everything"]:
         tasks = [t async for t in client.tasks.all(filter=filter, order_by=options["order_by"])]
         show(settings, TASKS, tasks, {"next_page_token": "", "total": len(tasks)})
-        return
+        return await _question(client, settings, filter, tasks)
     page = await _page(client, settings, filter, options)
     more = {"next_page_token": page.next_page_token, "total": page.total}
     show(settings, TASKS, page.tasks, more)
+    await _question(client, settings, filter, page.tasks)
     if page.next_page_token and settings.sentences:
         shown = (options["page"] - 1) * options["page_size"] + len(page.tasks)
         numbers = {"shown": shown, "total": page.total, "page": options["page"] + 1}
         note(settings, text("list.more", **numbers))
+
+
+async def _question(client: Client, settings: Settings, filter: str, tasks: Sequence[Task]) -> None:
+    if not tasks:
+        await question_filter(client, settings, filter)
 
 
 async def _page(

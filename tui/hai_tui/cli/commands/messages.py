@@ -10,6 +10,7 @@ from hai_tui.cli.account_view import until
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import users as complete_users
 from hai_tui.cli.human import deadline, local
+from hai_tui.cli.mistyped import question_user_group
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show, show_one
@@ -83,6 +84,8 @@ def send(settings: Settings, text: str, subject: str, is_group: bool, expires: s
 
     async def work(client: Client) -> int:
         show_one(settings, MESSAGES, await client.messages.create(new))
+        if is_group:
+            await question_user_group(client, settings, subject)
         return 0
 
     return call(settings, work)

@@ -11,7 +11,7 @@ from hai_tui.cli.command import HaiGroup, TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import nodes as complete_nodes
 from hai_tui.cli.failures import exit_code, tell
-from hai_tui.cli.groups import question_group
+from hai_tui.cli.mistyped import question_group
 from hai_tui.cli.node_view import (
     CHANGED_GROUP,
     GROUPS,
@@ -59,6 +59,8 @@ def nodes(settings: Settings, group: str, labels: tuple[str, ...], as_tree: bool
             click.echo(tree(found), nl=False)
         else:
             show(settings, NODES, found)
+        if group and not listed:
+            await question_group(client, settings, group)
         return 0
 
     return call(settings, work)

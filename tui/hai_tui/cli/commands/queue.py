@@ -11,6 +11,7 @@ from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.dry_run import ahead
 from hai_tui.cli.human import local, priority_name
+from hai_tui.cli.mistyped import question_group
 from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -128,7 +129,10 @@ def queue(settings: Settings, group: str) -> int:
     """The function behind the command."""
 
     async def work(client: Client) -> int:
-        show(settings, QUEUE, await client.tasks.queue(group))
+        waiting = await client.tasks.queue(group)
+        show(settings, QUEUE, waiting)
+        if group and not waiting:
+            await question_group(client, settings, group)
         return 0
 
     return call(settings, work)

@@ -10,8 +10,8 @@ from hai_tui.cli.account_view import QUOTAS
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import users as complete_users
-from hai_tui.cli.groups import question_group
 from hai_tui.cli.human import Priority, deadline
+from hai_tui.cli.mistyped import question_group, question_subject, question_user_group
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show, show_one
@@ -67,7 +67,10 @@ def list_quotas(settings: Settings, subject: str) -> int:
     """List the quotas of a user or user group, or all."""
 
     async def work(client: Client) -> int:
-        show(settings, QUOTAS, await client.users.quotas(subject))
+        found = await client.users.quotas(subject)
+        show(settings, QUOTAS, found)
+        if subject and not found:
+            await question_subject(client, settings, subject)
         return 0
 
     return call(settings, work)
@@ -90,6 +93,8 @@ def set_quota(settings: Settings, /, expires: str | None, is_group: bool, **fiel
     async def work(client: Client) -> int:
         show_one(settings, QUOTAS, await client.users.set_quota(new))
         await question_group(client, settings, new.group)
+        if is_group:
+            await question_user_group(client, settings, new.subject)
         return 0
 
     return call(settings, work)

@@ -11,6 +11,7 @@ from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import rights as complete_rights
 from hai_tui.cli.complete import users as complete_users
 from hai_tui.cli.human import deadline
+from hai_tui.cli.mistyped import question_subject, question_user_group
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show, show_one
@@ -47,7 +48,10 @@ def list_rights(settings: Settings, subject: str) -> int:
     """List what was granted to a user or user group, or to all."""
 
     async def work(client: Client) -> int:
-        show(settings, GRANTS, await client.users.rights(subject))
+        found = await client.users.rights(subject)
+        show(settings, GRANTS, found)
+        if subject and not found:
+            await question_subject(client, settings, subject)
         return 0
 
     return call(settings, work)
@@ -69,6 +73,8 @@ def grant(settings: Settings, subject: str, right: str, is_group: bool, expires:
 
     async def work(client: Client) -> int:
         show_one(settings, GRANTS, await client.users.grant(new))
+        if is_group:
+            await question_user_group(client, settings, subject)
         return 0
 
     return call(settings, work)

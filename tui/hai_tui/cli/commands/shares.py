@@ -10,6 +10,7 @@ from hai_tui.cli.account_view import SHARES
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import user_groups as complete_user_groups
+from hai_tui.cli.mistyped import question_group, question_user_group
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show, show_one
@@ -83,7 +84,12 @@ def list_shares(settings: Settings, user_group: str, group: str) -> int:
     """The function behind the command."""
 
     async def work(client: Client) -> int:
-        show(settings, SHARES, await client.users.shares(user_group, group))
+        found = await client.users.shares(user_group, group)
+        show(settings, SHARES, found)
+        if user_group and not found:
+            await question_user_group(client, settings, user_group)
+        if group and not found:
+            await question_group(client, settings, group)
         return 0
 
     return call(settings, work)
@@ -109,6 +115,7 @@ def set_share(settings: Settings, /, user_group: str, group: str, **changes: int
     async def work(client: Client) -> int:
         changed = _changed(await _find(client, user_group, group), changes)
         show_one(settings, SHARES, await client.users.set_share(changed))
+        await question_user_group(client, settings, user_group)
         return 0
 
     return call(settings, work)

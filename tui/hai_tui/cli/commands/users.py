@@ -10,6 +10,7 @@ from hai_tui.cli.account_view import USERS
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import rights as complete_rights
 from hai_tui.cli.complete import users as complete_users
+from hai_tui.cli.mistyped import question_own_groups
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import show, show_one
@@ -61,6 +62,7 @@ def create(settings: Settings, /, name: str, role: str, **fields: Any) -> int:
 
     async def work(client: Client) -> int:
         show_one(settings, USERS, await client.users.create(new))
+        await question_own_groups(client, settings, new)
         return 0
 
     return call(settings, work)
@@ -82,6 +84,8 @@ def update(settings: Settings, /, name: str, **changes: Any) -> int:
     async def work(client: Client) -> int:
         changed = _changed(await _find(client, name), changes)
         show_one(settings, USERS, await client.users.update(changed))
+        if changes["groups"]:
+            await question_own_groups(client, settings, changed)
         return 0
 
     return call(settings, work)

@@ -1,0 +1,84 @@
+"""Names of groups and users that are perhaps mistyped: only questioned, for settings may come before what they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import note
+
+if TYPE_CHECKING:
+    from hai.client.client import Client
+    from hai.v1.user_pb2 import User
+
+_NAMING = re.compile(r"(?:^|\s)(group|user)[:=](\S+)")
+
+
+async def question_group(client: Client, settings: Settings, name: str) -> None:
+    """A note when no node belongs to the group."""
+    known = [group.name for group in await client.nodes.groups() if group.nodes]
+    if name not in known:
+        meant = _meant(name, known, "`hai groups` lists those with nodes")
+        note(settings, f"no node belongs to the group {name} now: {meant}")
+
+
+async def question_user(client: Client, settings: Settings, name: str) -> None:
+    """A note when nobody has this name."""
+    known = {user.name for user in await _users(client)}
+    if known and name not in known:
+        note(settings, f"there is no user {name}: {_meant(name, known, _USERS)}")
+
+
+async def question_user_group(client: Client, settings: Settings, name: str) -> None:
+    """A note when nobody is in the user group."""
+    users = await _users(client)
+    known = {group for user in users for group in user.groups}
+    if users and name not in known:
+        note(settings, f"nobody is in the user group {name} now: {_meant(name, known, _USERS)}")
+
+
+async def question_own_groups(client: Client, settings: Settings, user: User) -> None:
+    """A note for each user group that nobody else is in, where another is called much like it."""
+    others = {group for u in await _users(client) if u.name != user.name for group in u.groups}
+    for name in user.groups:
+        near = [] if name in others else get_close_matches(name, sorted(others), n=1)
+        if near:
+            note(settings, f"nobody else is in the user group {name}: did you mean {near[0]}?")
+
+
+async def question_subject(client: Client, settings: Settings, name: str) -> None:
+    """A note when it is neither a user nor a user group of anybody."""
+    users = await _users(client)
+    known = {user.name for user in users} | {group for user in users for group in user.groups}
+    if users and name not in known:
+        note(settings, f"there is no user or user group {name}: {_meant(name, known, _USERS)}")
+
+
+async def question_filter(client: Client, settings: Settings, filter: str) -> None:
+    """A note for each node group and user of a filter of tasks that is not known."""
+    for key, values in _NAMING.findall(filter):
+        question = question_group if key == "group" else question_user
+        for name in values.replace('"', "").split(","):
+            if (key, name) != ("user", "me"):
+                await question(client, settings, name)
+
+
+_USERS = "`hai user list` shows those that there are"
+
+
+async def _users(client: Client) -> Sequence[User]:
+    """Nobody for who may not list them."""
+    from hai.client.errors import Denied
+
+    try:
+        return await client.users.list()
+    except Denied:
+        return ()
+
+
+def _meant(name: str, known: Collection[str], else_: str) -> str:
+    near = get_close_matches(name, sorted(known), n=1)
+    return f"did you mean {near[0]}?" if near else f"is it written so? {else_}"
