@@ -13,6 +13,7 @@ from hai_backend.domain.progress import Suspension
 from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.task import Task, TaskEvent
 from hai_backend.domain.words import counted, utc
+from hai_backend.sched.flip import Change
 from hai_backend.services.convert_flip import (
     flip_text,
     flip_to_proto,
@@ -140,10 +141,11 @@ def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
     """What was tried and suffices; then what may help, but changes more than one thing, or another group."""
     yield from (flip_text(flip, facts.task) for flip in facts.insight.flips)
     task = facts.task
+    released = any(flip.change is Change.RESUME for flip in facts.insight.flips)
     match wait.why:
-        case WaitReason.HELD:
+        case WaitReason.HELD if not released:
             yield f"release it: hai resume {task.id}"
-        case WaitReason.BACKING_OFF:
+        case WaitReason.BACKING_OFF if not released:
             yield f"wait {max(0.0, task.not_before - facts.now):.0f} s, or release it now: hai resume {task.id}"
         case WaitReason.OUT_OF_QUOTA:
             yield from _own_tasks(facts)

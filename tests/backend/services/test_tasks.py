@@ -185,6 +185,20 @@ async def test_why_a_task_waits(platform: Any, make_spec: Any) -> None:
     ]
 
 
+async def test_what_would_help_a_held_task_is_said_once(platform: Any, make_spec: Any) -> None:
+    ada = await platform.caller("ada")
+    await submit(ada, make_spec, "mine")
+    await ada.tasks.SuspendTask(pb.SuspendTaskRequest(id=1, hold=True))
+    platform.scheduling.found[1] = Wait(1, WaitReason.HELD, "held by its user", 0, Priority.NORMAL)
+    platform.scheduling.given = Snapshot(
+        1.0,
+        tuple(platform.cluster.nodes().values()),
+        tuple(map(sched_task, platform.ledger.unfinished().values())),
+    )
+    answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=1))
+    assert list(answer.suggestions) == ["release it: hai resume 1 (starts at once)"]
+
+
 async def test_what_others_may_not_know_is_not_there(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
