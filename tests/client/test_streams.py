@@ -12,7 +12,16 @@ from grpc import StatusCode
 from hai.client import errors
 from hai.client.client import Client
 from hai.v1.log_service_pb2 import LogLine, TailLogsResponse
-from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
+from hai.v1.task_pb2 import (
+    RUN_STATE_BUILDING,
+    RUN_STATE_RUNNING,
+    RUN_STATE_SUSPENDING,
+    TASK_STATE_FINISHED,
+    TASK_STATE_RUNNING,
+    Run,
+    RunState,
+    Task,
+)
 from hai.v1.task_service_pb2 import WatchTasksResponse
 
 
@@ -145,7 +154,7 @@ async def test_leaving_a_stream_ends_it_on_the_server(scripted) -> None:
 
 async def test_wait_returns_when_the_task_gets_there(scripted) -> None:
     async def running(request: Any, context: Any) -> Task:
-        return Task(id=7, state=TASK_STATE_RUNNING, version=40)
+        return Task(id=7, state=TASK_STATE_RUNNING, run=Run(state=RUN_STATE_RUNNING), version=40)
 
     async def ending(request: Any, context: Any) -> AsyncIterator[WatchTasksResponse]:
         yield WatchTasksResponse(tasks=[Task(id=7, state=TASK_STATE_RUNNING)], version=41)
@@ -158,6 +167,22 @@ async def test_wait_returns_when_the_task_gets_there(scripted) -> None:
         assert (await client.tasks.wait(7, "running")).state == TASK_STATE_RUNNING
     watched = scripted.calls[1][1]
     assert (watched.filter, watched.after_version) == ("id:7", 40)
+
+
+async def test_who_waits_for_it_to_run_waits_for_its_programs(scripted) -> None:
+    def task(state: RunState.ValueType) -> Task:
+        return Task(id=7, state=TASK_STATE_RUNNING, run=Run(state=state))
+
+    async def building(request: Any, context: Any) -> Task:
+        return task(RUN_STATE_BUILDING)
+
+    async def changes(request: Any, context: Any) -> AsyncIterator[WatchTasksResponse]:
+        for state in (RUN_STATE_BUILDING, RUN_STATE_RUNNING, RUN_STATE_SUSPENDING):
+            yield WatchTasksResponse(tasks=[task(state)])
+
+    scripted.unary["GetTask"], scripted.streams["WatchTasks"] = building, changes
+    async with Client(scripted.profile) as client:
+        assert (await client.tasks.wait(7, "running")).run.state == RUN_STATE_RUNNING
 
 
 async def test_wait_runs_out(scripted) -> None:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from hai.client.errors import UsageError
-from hai.v1.task_pb2 import TASK_STATE_FINISHED, Task, TaskState
+from hai.v1.task_pb2 import (
+    RUN_STATE_RUNNING,
+    TASK_STATE_FINISHED,
+    TASK_STATE_RUNNING,
+    Task,
+    TaskState,
+)
 
 _PREFIX = "TASK_STATE_"
 
@@ -19,5 +25,7 @@ def task_state(name: str) -> TaskState.ValueType:
 
 
 def reached(task: Task, state: TaskState.ValueType) -> bool:
-    """True when the task is in the state, or can never be in it again."""
+    """True when the task is in the state, or can never be in it again. It runs once its programs do."""
+    if task.state == state == TASK_STATE_RUNNING:
+        return task.run.state == RUN_STATE_RUNNING
     return task.state in (state, TASK_STATE_FINISHED)
