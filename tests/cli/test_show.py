@@ -45,7 +45,7 @@ from hai_tui.cli.messages import to_dict
 from hai_tui.cli.table import Column, plain, printable, width
 
 ON_TERMINAL = """
-import asyncio
+import asyncio, sys
 from hai.client.fake import FakeClient
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai_tui.cli.main import main
@@ -53,19 +53,25 @@ fake = FakeClient(nodes=["n0"])
 spec = TaskSpec(version=2, name="a[bold]b", spec=ProgramSpec(entrypoint="x.py"))
 asyncio.run(fake.tasks.create(spec))
 fake.start(1, ["n0"])
-main(["list"], connect=lambda profile: fake)
+main(sys.argv[1:] or ["list"], connect=lambda profile: fake)
 """
 
 
-def on_terminal(**variables: str) -> str:
+def on_terminal(line: str = "list", **variables: str) -> str:
     """What the program prints when stdout is a terminal."""
     reader, writer = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", **variables}
-    done = subprocess.run([sys.executable, "-c", ON_TERMINAL], stdout=writer, env=env, check=True)
+    command = [sys.executable, "-c", ON_TERMINAL, *line.split()]
+    done = subprocess.run(command, stdout=writer, env=env, check=True)
     os.close(writer)
     assert done.returncode == 0
     with os.fdopen(reader, "rb") as terminal:
         return terminal.read1(65536).decode()
+
+
+def plainly(printed: str) -> str:
+    """Without what makes it bold."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", printed)
 
 
 def test_terminals_get_colours_unless_refused() -> None:
@@ -120,10 +126,29 @@ def test_ctrl_c_at_a_question_ends_it_at_once(line: str) -> None:
     os.close(writer)
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        pytest.param("list", "ID NAME USER STATUS PRIORITY NODES AGE WHY", id="a list"),
+        pytest.param("list -o wide", "PRIORITY NODES GROUP RUNS", id="all that is wanted"),
+        pytest.param("list --columns id,runs,group,why", "ID RUNS GROUP WHY", id="named"),
+        pytest.param("status 1", "PRIORITY NODES GROUP RUNS", id="one thing is shown whole"),
+    ],
+)
+def test_what_matters_least_goes_where_a_list_has_no_room(line: str, told: str) -> None:
+    head = plainly(on_terminal(line, COLUMNS="60", NO_COLOR="1")).splitlines()[0]
+    assert told in " ".join(head.split())
+
+
+def test_lists_fit_a_narrow_terminal() -> None:
+    lines = plainly(on_terminal(COLUMNS="60", NO_COLOR="1")).splitlines()
+    assert [len(line) <= 60 for line in lines] == [True, True]
+
+
 @pytest.mark.parametrize("columns", ["60", "20"])
-def test_narrow_terminals_lose_no_column(columns: str) -> None:
+def test_narrow_terminals_keep_what_matters(columns: str) -> None:
     head, row = on_terminal(COLUMNS=columns, NO_COLOR="1").splitlines()[:2]
-    assert re.sub(r"\x1b\[[0-9;]*m", "", head).split()[:3] == ["ID", "NAME", "USER"]
+    assert plainly(head).split()[:3] == ["ID", "NAME", "USER"]
     assert "a[bold]b" in row
 
 

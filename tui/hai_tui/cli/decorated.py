@@ -15,6 +15,9 @@ from hai_tui.cli.table import Column, natural_widths
 _LEAST = 12
 """Narrower than this no column is folded: a name of one letter a line tells nobody anything."""
 
+_READABLE = 20
+"""Folded to less than this a cell is read with effort: other columns go first."""
+
 
 def console(settings: Settings) -> Console:
     """A console that takes no markup, so that `name[owner]` is shown as it is."""
@@ -27,13 +30,28 @@ def print_table(
     settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]]
 ) -> None:
     """Folded to the terminal; where even that finds no room, whole lines, which run over its edge."""
-    out, table = console(settings), rich_table(columns, rows, settings.headers)
-    gaps = 2 * (len(columns) - 1)
+    out = console(settings)
+    columns, rows = fitted(columns, rows, settings.headers, out.width)
+    table, gaps = rich_table(columns, rows, settings.headers), 2 * (len(columns) - 1)
     if out.width < sum(column.min_width or 0 for column in table.columns) + gaps:
         out.width = sum(natural_widths(columns, rows, settings.headers)) + gaps
     with out.capture() as printed:
         out.print(table)
     click.echo("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()), nl=False)
+
+
+def fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool, room: int
+) -> tuple[list[Column], list[list[str]]]:
+    """What a terminal so wide has room for with cells that are easily read: the columns that may go, go in turn."""
+    sizes = natural_widths(columns, rows, headers)
+    needed = [min(n, _READABLE) if c.folds else n for c, n in zip(columns, sizes, strict=True)]
+    left = list(range(len(columns)))
+    for i in sorted((i for i in left if columns[i].goes), key=lambda i: columns[i].goes):
+        if sum(needed[j] for j in left) + 2 * (len(left) - 1) <= room:
+            break
+        left.remove(i)
+    return [columns[i] for i in left], [[row[i] for i in left] for row in rows]
 
 
 def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], headers: bool) -> Table:

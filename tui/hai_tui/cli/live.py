@@ -61,7 +61,7 @@ class _Lines:
 async def _on_screen(client: Client, settings: Settings, filter: str) -> int:
     from rich.live import Live
 
-    from hai_tui.cli.decorated import console, rich_table
+    from hai_tui.cli.decorated import console, fitted, rich_table
 
     tasks: dict[int, Task] = {}
     columns = TASKS.chosen(settings.columns, settings.output == "wide")
@@ -70,5 +70,6 @@ async def _on_screen(client: Client, settings: Settings, filter: str) -> int:
             tasks |= {task.id: task for task in changes.tasks}
             newest = [tasks[id] for id in sorted(tasks, reverse=True)]
             rows = cells(columns, newest, settings.clock())
-            live.update(rich_table(columns, rows, settings.headers), refresh=True)
+            shown = fitted(columns, rows, settings.headers, live.console.width)
+            live.update(rich_table(*shown, settings.headers), refresh=True)
     return 0

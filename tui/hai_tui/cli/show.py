@@ -45,7 +45,7 @@ def show_one(settings: Settings, view: View, item: Message) -> None:
 
         dump(settings, to_dict(item))
     else:
-        show(settings, view, [item])
+        show(settings, view.whole(), [item])
 
 
 def table(settings: Settings, view: View, items: Sequence[Any]) -> None:

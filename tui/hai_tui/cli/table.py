@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -21,6 +21,7 @@ class Column:
     wide: bool = False  # only in -o wide, or when asked for by name
     right: bool = False
     folds: bool = False  # may be folded when a terminal is narrow
+    goes: int = 0  # left out where even that is too wide: the lowest first, 0 never
     style: Callable[[str], str] | None = None  # a style for a cell's text, on a terminal
 
 
@@ -34,13 +35,17 @@ class View:
     empty: str = ""  # key of the text for an empty list
 
     def chosen(self, wanted: Sequence[str], wide: bool) -> tuple[Column, ...]:
-        """The columns to show. Raises UsageError for an unknown one."""
+        """The columns to show; those that were asked for never go. Raises UsageError for an unknown one."""
         if not wanted:
-            return tuple(c for c in self.columns if wide or not c.wide)
-        known = {column.key: column for column in self.columns}
+            return self.whole().columns if wide else tuple(c for c in self.columns if not c.wide)
+        known = {column.key: column for column in self.whole().columns}
         if unknown := [key for key in wanted if key not in known]:
             raise _no_such_column(unknown[0], list(known))
         return tuple(known[key] for key in wanted)
+
+    def whole(self) -> View:
+        """The same, of which no column goes."""
+        return replace(self, columns=tuple(replace(column, goes=0) for column in self.columns))
 
 
 def cells(columns: Sequence[Column], items: Sequence[Any], now: float) -> list[list[str]]:
