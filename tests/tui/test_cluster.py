@@ -243,6 +243,33 @@ async def test_a_node_says_who_is_on_it_and_who_waits(server, drive, submit, cli
         await tui.shows("› task 2")
 
 
+@pytest.mark.parametrize(
+    ("page", "before", "after"),
+    [
+        pytest.param("node {}", "0 tasks wait in default", "1 task waits in default", id="a node"),
+        pytest.param("queue", "nothing waits", "1 in all", id="the queue"),
+    ],
+)
+async def test_a_page_asks_nothing_while_another_lies_over_it(
+    server, drive, submit, client, monkeypatch, page, before, after
+) -> None:
+    monkeypatch.setattr("hai_tui.screens.resource._LIVE_SECONDS", 0.0)
+    start = page.format((await client.nodes.list())[0].name)
+    async with drive(server.profile, start=start, size=(120, 30)) as tui:
+        await tui.shows(before)
+        asking, asked = (await tui.app.session.client()).tasks, []
+        queue = asking.queue
+        monkeypatch.setattr(asking, "queue", lambda group="": asked.append(group) or queue(group))
+        await tui.press(":", *"tasks", "enter")
+        await submit("holds", nodes=2)
+        await submit("late")
+        await tui.shows("holds", "late")
+        assert asked == []
+        await tui.press("escape")
+        await tui.shows(after, "late")
+        assert asked
+
+
 async def test_a_user_learns_which_right_is_missing(server, drive, client) -> None:
     from hai.client.profile import Profile
     from hai.v1.user_pb2 import ROLE_USER, User

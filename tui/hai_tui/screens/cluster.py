@@ -156,7 +156,7 @@ class ClusterPage(NodeSteering):
         self._soon.add(set())
 
     def _ask_use(self) -> None:
-        if self.is_current:
+        if self.on_top:
             self.fetch(lambda client: client.usage.of_nodes(), self._take_use, group="use")
 
     def _take_use(self, answer: ListNodeUsageResponse) -> None:

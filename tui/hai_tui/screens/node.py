@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -15,7 +16,9 @@ from hai_tui.cli.human import priority_name, since
 from hai_tui.cli.start_view import short
 from hai_tui.cluster.text import node_card
 from hai_tui.cluster.use import numbers
+from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import text
+from hai_tui.later import later
 from hai_tui.screens.node_actions import NodeSteering
 from hai_tui.theme import tones
 from hai_tui.widgets.columns import Cell, Column
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 USE_SECONDS = 20.0
 """Between two questions about what is used."""
+_QUEUE_SECONDS = 1.0
+"""Between two questions about the queue: on a busy cluster it changes all the time."""
 
 
 class NodePage(NodeSteering):
@@ -48,6 +53,7 @@ class NodePage(NodeSteering):
         self._version = 0
         self._rows: dict[int, Task] = {}
         self._use = ""
+        self._soon = Gathered(lambda ids: self._ask_queue(), _QUEUE_SECONDS, partial(later, self))
 
     @property
     def node(self) -> Node | None:
@@ -88,7 +94,13 @@ class NodePage(NodeSteering):
     def tasks_changed(self, ids: set[int]) -> None:
         """The queue may be another one."""
         if self._node is not None:
+            self._soon.add(ids)
+
+    def shown_again(self) -> None:
+        """It may have changed behind another page."""
+        if self._node is not None:
             self._ask_queue()
+            self._ask_use()
 
     def node_changed(self, node: Node) -> None:
         """Show it at once."""
@@ -143,7 +155,7 @@ class NodePage(NodeSteering):
 
     def _ask_use(self) -> None:
         group = self._node.group if self._node else ""
-        if self.is_current:
+        if self.on_top:
             self.fetch(lambda client: client.usage.of_nodes(group), self._take_use, group="use")
 
     def _take_use(self, answer: ListNodeUsageResponse) -> None:
@@ -153,7 +165,8 @@ class NodePage(NodeSteering):
 
     def _ask_queue(self) -> None:
         group = self._node.group if self._node else ""
-        self.fetch(lambda client: client.tasks.queue(group), self._show_queue, group="queue")
+        if self.on_top:
+            self.fetch(lambda client: client.tasks.queue(group), self._show_queue, group="queue")
 
     def _show_queue(self, queue: Sequence[Task]) -> None:
         if not self.stands:

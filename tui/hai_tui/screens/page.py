@@ -128,6 +128,11 @@ class Page(Screen[None]):
         """False before its parts have come, and from when it closes: answers may arrive that late."""
         return self.is_mounted and not goes(self) and bool(self.query("#foot"))
 
+    @property
+    def on_top(self) -> bool:
+        """False while another page lies over it. Textual's is_current counts the page right below, too."""
+        return self.app.screen_stack[-1:] == [self]
+
     def reframe(self) -> None:
         """Draw crumbs, banner and keys again."""
         if not self.stands:

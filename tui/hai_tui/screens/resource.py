@@ -91,8 +91,8 @@ class ResourcePage(Page):
             self.reload()
 
     def tasks_changed(self, ids: set[int]) -> None:
-        """A live list follows the tasks."""
-        if self.resource.live and self._loaded:
+        """A live list follows the tasks while it is seen."""
+        if self.resource.live and self._loaded and self.on_top:
             self._soon.add(ids)
 
     def reload(self) -> None:

@@ -78,7 +78,7 @@ class TaskListPage(TaskPageBase):
 
     def look_at_use(self) -> None:
         """Ask what is used, as long as a column shows it."""
-        if self.is_current and any(self.table.shows(key) for key in self._use.cells()):
+        if self.on_top and any(self.table.shows(key) for key in self._use.cells()):
             self.fetch(lambda client: client.usage.of_nodes(), self._take_use, group="use")
 
     def _take_use(self, answer: ListNodeUsageResponse) -> None:
