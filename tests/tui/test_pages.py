@@ -86,6 +86,36 @@ async def test_what_is_typed_at_once_after_a_key_that_asks_belongs_to_the_line(d
         await tui.shows("3 of 12 tasks · user:bob")
 
 
+async def test_what_a_page_asks_ends_as_soon_as_it_is_left(drive) -> None:
+    answer, late = asyncio.Event(), []
+
+    async def asks() -> None:
+        await answer.wait()
+        late.append("answer")
+
+    async with made_up(drive) as (tui, _):
+        tui.app.goto("logs 12")
+        await tui.until(lambda: tui.app.screen.entry.name == "logs")
+        tui.app.screen.run_worker(asks())
+        await tui.pilot.pause()
+        tui.app.back()
+        answer.set()
+        await tui.shows("12 tasks")
+        assert late == []
+
+
+async def test_a_log_that_closes_is_not_drawn(drive) -> None:
+    async with made_up(drive) as (tui, _):
+        tui.app.goto("logs 12")
+        await tui.until(lambda: tui.app.screen.entry.name == "logs" and tui.app.screen.panes)
+        (pane,) = tui.app.screen.panes
+        tui.app.back()
+        for _ in range(200):  # its parts go one by one meanwhile
+            pane.head()
+            await asyncio.sleep(0)
+        await tui.shows("12 tasks")
+
+
 async def test_what_comes_while_a_page_closes_is_left_out(drive) -> None:
     async with made_up(drive) as (tui, _):
         await tui.shows("12 tasks")

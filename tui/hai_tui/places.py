@@ -8,9 +8,11 @@ from functools import partial
 from typing import Any
 
 from textual.app import SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette
 from textual.markup import escape
 from textual.screen import Screen
+from textual.worker import active_worker
 
 from hai_tui.actions import Action, key_label
 from hai_tui.i18n import text
@@ -45,6 +47,14 @@ class Places(Leaving):
             return
         for _ in open_pages[same[0] + 1 :]:
             self.pop_screen()
+
+    def pop_screen(self) -> AwaitComplete:
+        """What the page still asks for ends at once: it goes part by part, and an answer would miss some of them."""
+        going = self.screen
+        for worker in self.workers:
+            if going in worker.node.ancestors_with_self and worker is not active_worker.get(None):
+                worker.cancel()
+        return super().pop_screen()
 
     def back(self) -> None:
         """Close the page on top; the last one stays."""

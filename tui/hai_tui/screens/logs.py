@@ -175,7 +175,7 @@ class LogsPage(LogMoves):
         client = await session.client()
         task = await session.insist(lambda: client.tasks.get(id))
         runs = await session.insist(lambda: client.tasks.runs(id))
-        if pane.is_mounted:
+        if pane.stands:
             pane.task_name, pane.runs = task.name, runs
             pane.head()
             pane.view.refresh()

@@ -98,6 +98,11 @@ class LogPane(Vertical):
             await self.reader.close()
 
     @property
+    def stands(self) -> bool:
+        """False from when it closes, part by part: answers may arrive that late."""
+        return self.is_mounted and bool(self.query(_Heading))
+
+    @property
     def state(self) -> str:
         """loading, following, reading, more, ended, failed."""
         reader = self.reader
@@ -177,6 +182,8 @@ class LogPane(Vertical):
 
     def head(self) -> None:
         """Draw the heading again."""
+        if not self.stands:
+            return
         heading, ranks = self.query_one(_Heading), ",".join(map(str, self.source.ranks))
         kind = "all" if not self.source.ranks else "one" if len(self.source.ranks) == 1 else "some"
         shown = text(f"logs.{kind}", ranks=ranks)
@@ -196,7 +203,7 @@ class LogPane(Vertical):
 
     def _flush(self, _: set[int]) -> None:
         pending, self._pending = self._pending, []
-        if not self.is_mounted or not self.query(_Heading):  # it goes
+        if not self.stands:
             return
         if None in pending:
             self.view.apply(None)
