@@ -49,3 +49,10 @@ def test_a_quota_of_a_group_without_nodes_is_questioned(hai) -> None:
     assert done.code == 0
     assert "no node belongs to the group visoin now: did you mean vision?" in done.err
     assert hai("quota", "set", "alice", "4", "-g", "vision").err == ""
+
+
+def test_the_last_user_group_and_right_can_be_taken_away(hai) -> None:
+    assert hai("user", "create", "ada", "--group", "vision", "--right", "ports:2").code == 0
+    done = hai("user", "update", "ada", "--group", "", "--right", "", "--json")
+    found = json.loads(done.out)
+    assert (done.code, found["groups"], found["rights"]) == (0, [], [])

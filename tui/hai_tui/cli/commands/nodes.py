@@ -122,8 +122,8 @@ the form of Kubernetes' own, and are kept beside them.
 
 \b
 Examples:
-  hai node label node-2 rack=r7 fabric=ib
-  hai node label node-2 node-3 old-
+  hai node label node2 rack=r7 fabric=ib
+  hai node label node2 node3 old-
   hai nodes -l rack=r7
 """
 

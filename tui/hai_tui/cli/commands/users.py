@@ -71,9 +71,13 @@ def create(settings: Settings, /, name: str, role: str, **fields: Any) -> int:
 @user.command("update", cls=HaiCommand)
 @click.argument("name", shell_complete=complete_users)
 @click.option("--role", type=_ROLES)
-@click.option("--group", "groups", multiple=True, help="Replaces all user groups.")
+@click.option("--group", "groups", multiple=True, help="Replaces all user groups; '': none.")
 @click.option(
-    "--right", "rights", multiple=True, shell_complete=complete_rights, help="Replaces all rights."
+    "--right",
+    "rights",
+    multiple=True,
+    shell_complete=complete_rights,
+    help="Replaces all rights; '': none.",
 )
 @click.option("--uid", type=click.IntRange(0), metavar="N", help="Unix uid of the programs.")
 @click.option("--active/--inactive", default=None, help="An inactive user's tasks are stopped.")
@@ -106,9 +110,9 @@ def _changed(user: User, changes: dict[str, Any]) -> User:
     if changes["role"]:
         user.role = Role.Value(f"ROLE_{changes['role'].upper()}")
     if changes["groups"]:
-        user.groups[:] = changes["groups"]
+        user.groups[:] = filter(None, changes["groups"])
     if changes["rights"]:
-        user.rights[:] = changes["rights"]
+        user.rights[:] = filter(None, changes["rights"])
     if changes["uid"] is not None:
         user.uid = changes["uid"]
     if changes["active"] is not None:
