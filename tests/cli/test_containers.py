@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hai.client.fake import FakeClient
+from hai.v1.task_pb2 import TASK_OUTCOME_FAILED
 from hai_tui.cli import forwarding
 from hai_tui.cli.containing import printed_by
 
@@ -44,9 +45,7 @@ def test_a_container_is_a_task_of_its_own_kind(hai: Any, fake: FakeClient) -> No
         pytest.param((), False, (0, 0, 0), id="whole nodes"),
         pytest.param((), True, (0, 2, 4), id="shared nodes"),
         pytest.param(("--gpu", "1"), True, (1, 2, 4), id="a GPU"),
-        pytest.param(
-            ("--kind", "shared", "--memory", "8"), False, (0, 2, 8), id="shared on demand"
-        ),
+        pytest.param(("--kind", "shared", "--memory", "8"), True, (0, 2, 8), id="shared on demand"),
         pytest.param(("--kind", "dedicated"), True, (0, 0, 0), id="dedicated"),
         pytest.param(("--kind", "spot"), True, (0, 0, 0), id="spot"),
     ],
@@ -60,6 +59,29 @@ def test_kinds(
     resource = spec_of(fake, 4).resource
     assert (resource.gpu, resource.cpu, resource.memory) == share
     assert resource.is_spot == ("spot" in options)
+
+
+@pytest.mark.parametrize(
+    "options", [("--gpu", "1"), ("--kind", "shared"), ("-g", "default#a", "--cpu", "2")]
+)
+def test_a_share_of_nodes_that_are_given_whole_is_refused(
+    hai: Any, options: tuple[str, ...]
+) -> None:
+    done = create(hai, *options)
+    assert done.code == 2
+    assert "nodes of group default are given whole" in done.err
+    assert "resource." not in done.err  # nobody has named such fields
+
+
+def test_a_container_that_does_not_run_says_why(hai: Any, fake: FakeClient) -> None:
+    create(hai, "lab")
+    assert "WAITING_INIT" in hai("container", "show", "lab").err
+    fake.start(4, ["n1"])
+    assert "container 4 is" not in hai("container", "show", "lab").err
+    fake.finish(4, TASK_OUTCOME_FAILED, "the workspace /gone is no directory")
+    done = hai("container", "show", "4")
+    assert "container 4 is FAILED: the workspace /gone is no directory" in done.err
+    assert "is FAILED" not in hai("container", "show", "4", "--json").err
 
 
 def test_a_dedicated_container_has_no_share(hai: Any) -> None:

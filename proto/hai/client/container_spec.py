@@ -45,11 +45,14 @@ async def container_spec(client: Client, wish: Wish) -> TaskSpec:
         raise UsageError(
             "a dedicated container has its node to itself; leave gpu, cpu and memory out"
         )
-    shared = wish.kind == "shared" or asked
-    if wish.kind is None and not asked:
-        shared = await _is_packed(client, wish.group)
     spec = _spec(wish)
-    if shared:
+    packed = await _is_packed(client, wish.group)
+    if packed is False and (asked or wish.kind == "shared"):
+        raise UsageError(
+            f"nodes of group {_name(wish.group)} are given whole; choose a group whose nodes are shared,"
+            " or leave kind shared, gpu, cpu and memory out to take a whole node"
+        )
+    if asked or wish.kind == "shared" or (wish.kind is None and packed):
         spec.resource.cpu = spec.resource.cpu or _CPUS
         spec.resource.memory = spec.resource.memory or _MEMORY_GB
     return spec
@@ -98,6 +101,11 @@ def _options(wish: Wish) -> OptionsSpec:
     return chosen
 
 
-async def _is_packed(client: Client, group: str) -> bool:
-    name = group.partition("#")[0] or "default"
-    return any(g.packed for g in await client.nodes.groups() if g.name == name)
+async def _is_packed(client: Client, group: str) -> bool | None:
+    """None: there is no such group, which is the server's to say."""
+    groups = {each.name: each.packed for each in await client.nodes.groups()}
+    return groups.get(_name(group))
+
+
+def _name(group: str) -> str:
+    return group.partition("#")[0] or "default"

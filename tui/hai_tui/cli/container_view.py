@@ -28,6 +28,14 @@ def _why(task: Task, now: float) -> str:
     return task.reason or task.waiting.message or "-"
 
 
+def standing(task: Task) -> str:
+    """How it stands and why, in one sentence; empty: it runs."""
+    word, why = status(task), task.reason or task.waiting.message
+    if word == "RUNNING":
+        return ""
+    return text("container.is", id=task.id, status=f"{word}: {why}" if why else word)
+
+
 CONTAINERS = View(
     key="containers",
     name=lambda task: str(task.id),

@@ -182,6 +182,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "it is put away at {time}; `hai container renew` gives it more",
         "将于 {time} 收起；hai container renew 可续期",
     ),
+    "container.is": ("container {id} is {status}", "容器 {id} 的状态：{status}"),
     "container.idle": ("nobody has used it for {span}", "已闲置 {span}"),
     "container.leaves": (
         "it has to leave until {until}: {notice}",

@@ -9,7 +9,7 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.commands.container_services import do, logs, restart, show_services, start, stop
 from hai_tui.cli.complete import groups as complete_groups
-from hai_tui.cli.container_view import CONTAINERS
+from hai_tui.cli.container_view import CONTAINERS, standing
 from hai_tui.cli.human import Priority, Span
 from hai_tui.cli.reference import many_tasks, one_task
 from hai_tui.cli.session import call
@@ -128,6 +128,8 @@ def show_container(settings: Settings, task: str, kind: Any) -> int:
 
     async def verb(client: Client, id: int) -> int:
         show_services(settings, await client.containers.get(id))
+        if settings.sentences and (why := standing(await client.tasks.get(id))):
+            note(settings, why)
         return 0
 
     return do(settings, task, kind, verb)
