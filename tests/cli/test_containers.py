@@ -175,3 +175,4 @@ def test_a_tunnel_into_a_task_that_waits_is_refused(hai: Any) -> None:
     assert "is not running" in done.err
     assert hai("port-forward", "3", "22").code == 1  # it is finished
     assert hai("port-forward", "1", "22", "-r", "9").code == 2
+    assert "task 1 has no service nope; it has: none" in hai("port-forward", "1", "nope").err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,15 @@ from typing import Any
 import pytest
 
 from hai.client.client import Client
-from hai.client.errors import Conflict, Denied, HaiError, Invalid, NotFound, Unauthenticated
+from hai.client.errors import (
+    Conflict,
+    Denied,
+    HaiError,
+    Invalid,
+    NotFound,
+    Unauthenticated,
+    UsageError,
+)
 from hai.client.profile import Profile
 from hai.v1.tunnel_pb2 import TerminalSize, TunnelTarget
 from hai_backend.launch import processes
@@ -19,6 +28,7 @@ from hai_backend.proxy.door import Door, passed_on_to
 from hai_backend.services.forwarding import Elsewhere
 from hai_backend.services.server import Endpoint, build_server
 from hai_backend.services.switchboard import Switchboard
+from hai_tui.cli import forwarding
 from tests.e2e.reaching import PLACES, Reach, browser
 
 BIG = 8 * 1024 * 1024
@@ -163,6 +173,40 @@ async def test_what_cannot_be_reached_is_said(
     _, answers = here.client.tunnels.open(task.id, target)
     with pytest.raises(error, match=message):
         await anext(answers)
+
+
+async def test_what_cannot_work_is_told_before_a_port_leads_there(here: Reach) -> None:
+    """Nothing listens yet; or the rank is on this machine, and the port would lead to itself for ever."""
+    task, told = await here.task(), list[str]()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        free = closed.getsockname()[1]
+
+    async def serve(forward: forwarding.Forward) -> None:
+        listening = asyncio.Event()
+        work = [
+            asyncio.ensure_future(
+                forwarding.serve(
+                    here.client,
+                    task.id,
+                    0,
+                    "127.0.0.1",
+                    [forward],
+                    lambda forward, port: listening.set(),
+                    lambda error: told.append(str(error)),
+                )
+            ),
+            asyncio.ensure_future(listening.wait()),
+        ]
+        done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+        for each in work:
+            each.cancel()
+        await done.pop()
+
+    await serve(forwarding.Forward(0, free))
+    assert told == [f"nothing listens on port {free} of rank 0 yet"]
+    with pytest.raises(UsageError, match=f"is localhost:{free} as it is"):
+        await serve(forwarding.Forward(free, free))
 
 
 async def test_others_get_nowhere(here: Reach) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.errors import HaiError
+from hai.client.errors import Conflict, HaiError, Unreachable, UsageError
 from hai.client.tunnels import PIECE_BYTES, Tunnel
 from hai.v1.tunnel_pb2 import TunnelTarget
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _FORM = re.compile(r"(?:(\d{1,5}):)?(?:(\d{1,5})|([a-z0-9](?:[a-z0-9-]*[a-z0-9])?))")
 _HIGHEST = 65535
+_TABLES = ("cat", "/proc/net/tcp", "/proc/net/tcp6")
+_LISTENS = "0A"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,55 @@ async def serve(
     failed: Callable[[HaiError], None],
 ) -> None:
     """For ever. `listening` is told of each port, `failed` of each connection that could not be. Raises OSError."""
-    servers = []
+    servers: list[asyncio.Server] = []
     try:
         for forward in forwards:
             handle = _handler(client, id, rank, forward, failed)
-            server = await asyncio.start_server(handle, address, forward.local)
-            servers.append(server)
+            servers.append(await asyncio.start_server(handle, address, forward.local))
+        try:
+            await _look(client, id, rank, list(zip(forwards, servers, strict=True)), failed)
+        except (Conflict, Unreachable) as error:
+            failed(error)
+        for forward, server in zip(forwards, servers, strict=True):
             listening(forward, server.sockets[0].getsockname()[1])
         await asyncio.Event().wait()
     finally:
         for server in servers:
             server.close()
+
+
+async def _look(
+    client: Client,
+    id: int,
+    rank: int,
+    pairs: Iterable[tuple[Forward, asyncio.Server]],
+    failed: Callable[[HaiError], None],
+) -> None:
+    """Say where nothing listens yet. Raises UsageError: a port leads to itself, as its rank is on this machine."""
+    there = await _listeners(client, id, rank)
+    ports = {port for port, _ in there}
+    for forward, server in pairs:
+        here = {os.fstat(each.fileno()).st_ino for each in server.sockets}
+        if any((forward.port, inode) in there for inode in here):
+            raise UsageError(
+                f"rank {rank} is on this machine, so its port {forward.port} is localhost:{forward.port} as it is:"
+                f" nothing listens there; for another port here, say LOCAL:{forward.port}"
+            )
+        if there and forward.port and forward.port not in ports:
+            failed(Conflict(f"nothing listens on port {forward.port} of rank {rank} yet"))
+
+
+async def _listeners(client: Client, id: int, rank: int) -> set[tuple[int, int]]:
+    """Port and inode of what listens in a rank; empty: unknown.
+
+    It is read there, not tried: some programs, debuggers for one, take a single connection.
+    """
+    tunnel, answers = client.tunnels.shell(id, _TABLES, rank=rank)
+    await tunnel.end()
+    table = b"".join([answer.data async for answer in answers]).decode(errors="replace")
+    rows = (line.split() for line in table.splitlines())
+    listening = (row for row in rows if len(row) > 9 and row[3] == _LISTENS)
+    return {(int(row[1].rpartition(":")[2], 16), int(row[9])) for row in listening}
 
 
 def _handler(

@@ -13,13 +13,16 @@ from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hai.client.client import Client
     from hai.client.errors import HaiError
     from hai_tui.cli.forwarding import Forward
 
 _HELP = """Let ports of this machine lead to ports, or services, of a rank, until Ctrl-C.
 
-While the task waits, connections fail; when it runs again they succeed again.
+While the task waits, connections fail; when it runs again they succeed again. A port on which
+nothing listens yet is told.
 Whoever can reach the local port is let in as you.
 
 \b
@@ -52,7 +55,7 @@ def port_forward(
 
     async def work(client: Client) -> int:
         id = await client.tasks.resolve(task, kind)
-        await _running(client, id, rank)
+        await _running(client, id, rank, forwards)
 
         def listening(forward: Forward, port: int) -> None:
             _say(settings, address, port, rank, forward)
@@ -63,7 +66,7 @@ def port_forward(
     return call(settings, work)
 
 
-async def _running(client: Client, id: int, rank: int) -> None:
+async def _running(client: Client, id: int, rank: int, forwards: Sequence[Forward]) -> None:
     """What can never work is said at once."""
     from hai.v1.task_pb2 import TASK_STATE_FINISHED
 
@@ -74,6 +77,11 @@ async def _running(client: Client, id: int, rank: int) -> None:
         raise click.UsageError(
             f"task {id} has no rank {rank}; its last one is {task.node_count - 1}"
         )
+    names = [service.name for service in task.spec.services]
+    for forward in forwards:
+        if forward.service and forward.service not in names:
+            known = ", ".join(names) or "none"
+            raise click.UsageError(f"task {id} has no service {forward.service}; it has: {known}")
 
 
 def _say(settings: Settings, address: str, port: int, rank: int, forward: Forward) -> None:
