@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import nbformat
 import pytest
@@ -198,6 +198,30 @@ async def test_a_log_is_read_to_its_last_line_and_goes_on_after_a_cursor(
     assert (await read_log(page, f"tasks/{id}/log?cursor={quote(cursor)}"))[0] == []
     file = await page.get(f"tasks/{id}/log.txt")
     assert len(file.text.splitlines()) == 500
+
+
+async def test_a_download_that_breaks_off_does_not_look_whole(
+    page: Page, place: Place, client: Client
+) -> None:
+    (place.root / "long.py").write_text("for i in range(300_000): print(i, 'x' * 100)\n")
+    id = (await hand_in(page, "long.py")).data["id"]
+    await client.tasks.wait(id, timeout=60)
+    url = urlsplit(place.lab.url)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    lines = (
+        f"GET {url.path}hai_jupyter/tasks/{id}/log.txt HTTP/1.1",
+        f"Host: {url.netloc}",
+        f"Authorization: token {place.lab.token}",
+        "Connection: close",
+    )
+    writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
+    assert b" 200 " in await reader.readline()
+    place.server.end()
+    try:
+        assert not (await reader.read()).endswith(b"\r\n0\r\n\r\n")
+    finally:
+        place.server.start("--port", place.profile.server.rpartition(":")[2])
+        writer.close()
 
 
 async def test_a_page_that_comes_back_gets_only_what_has_changed(

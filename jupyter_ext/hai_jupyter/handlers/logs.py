@@ -49,17 +49,21 @@ class LogFileHandler(Handler):
 
     @authenticated
     async def get(self, id: str) -> None:
-        """Written as it is read: a long log is never held as a whole."""
+        """Written as it is read: a long log is never held as a whole. One that breaks off must not look whole."""
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="task-{int(id)}.log"')
         self.set_header("X-Content-Type-Options", "nosniff")
-        ranks = _ranks(self.get_query_argument("ranks", ""))
+        ranks, begun = _ranks(self.get_query_argument("ranks", "")), False
         try:
             async with aclosing(self.client.logs.tail(int(id), ranks=ranks)) as answers:
                 async for answer in answers:
                     self.write("".join(_plain(line) for line in answer.lines))
                     await self.flush()
+                    begun = True
         except HaiError as error:
+            if begun:
+                self.log.warning("a download of the log of task %s broke off: %s", id, error)
+                return self.detach().close()
             raise HTTPError(failures.status(error), error.message) from error
         self.finish()
 
