@@ -20,7 +20,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from hai.client.client import Client
-from hai.client.errors import HaiError
+from hai.client.errors import HaiError, explained
 from hai.client.profile import load
 from hai.client.spec import apply_option, read_spec
 from hai.v1.task_pb2 import Task
@@ -109,8 +109,10 @@ def _ask(call: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
     thread.start()
     thread.join()
     [result] = box
-    if isinstance(result, HaiError):
-        raise MagicError(f"{result.message}{f' ({result.hint})' if result.hint else ''}")
+    if isinstance(result, Exception):
+        known = explained(result)
+        if isinstance(known, HaiError):
+            raise MagicError(f"{known.message}{f' ({known.hint})' if known.hint else ''}")
     if isinstance(result, BaseException):
         raise result
     return result

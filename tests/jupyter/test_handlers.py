@@ -345,6 +345,22 @@ async def test_the_form_says_what_has_changed_since_the_last_submission(
     await page.post(f"tasks/{made.data['id']}/stop", {})
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        pytest.param("containers", {"idle_timeout": 3.6e12}, "too large", id="an idle time"),
+        pytest.param("containers", {"name": "\ud83d"}, "not text", id="half of a character"),
+        pytest.param("tasks/1/priority", {"priority": 10**12}, "too large", id="a priority"),
+    ],
+)
+async def test_what_finds_no_room_in_a_message_is_told(
+    page: Page, path: str, body: Any, said: str
+) -> None:
+    answer = await page.post(path, body)
+    assert (answer.code, answer.data["reason"]) == (400, "USAGE")
+    assert said in answer.data["message"]
+
+
 async def test_what_tasks_use_just_now_is_asked_for_together(page: Page) -> None:
     assert (await page.get("usage?ids=1,2")).code == 200
     assert (await page.get("usage?ids=x")).data["violations"][0]["field"] == "ids"

@@ -70,6 +70,7 @@ def test_a_file_is_submitted_with_values_and_options(
         pytest.param("hai_status", "no-such-task", "no-such-task", id="no such task"),
         pytest.param("hai_submit", "no-such-file.py", "no-such-file.py", id="no such file"),
         pytest.param("hai_logs", "", "required", id="nothing named"),
+        pytest.param("hai_logs", "1 -n 99999999999", "too large", id="too many lines"),
     ],
 )
 def test_a_mistake_is_a_sentence(shell: Any, magic: str, line: str, said: str) -> None:

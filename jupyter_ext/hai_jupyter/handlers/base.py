@@ -12,7 +12,7 @@ from jupyter_server.base.handlers import APIHandler
 from tornado.web import authenticated
 
 from hai.client.client import Client
-from hai.client.errors import HaiError
+from hai.client.errors import HaiError, explained
 from hai_jupyter import failures
 from hai_jupyter.backend import Backend
 
@@ -57,9 +57,12 @@ def answers(method: Method) -> Callable[..., Awaitable[None]]:
     async def handle(self: Handler, *arguments: str) -> None:
         try:
             result = await method(self, *arguments)
-        except HaiError as error:
-            self.set_status(failures.status(error))
-            result = failures.body(error)
+        except Exception as error:
+            known = explained(error)
+            if not isinstance(known, HaiError):
+                raise
+            self.set_status(failures.status(known))
+            result = failures.body(known)
         self.finish(result if isinstance(result, str) else json.dumps(result))
 
     return cast(Callable[..., Awaitable[None]], handle)

@@ -21,8 +21,11 @@ stable and machine-readable: the server's ErrorInfo reason where it gave one.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
+
+_NO_ROOM = re.compile(r"Value out of range: (-?\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,14 @@ class NotGenerated(HaiError):
 
 
 def explained(error: Exception) -> Exception:
-    """The same error, or one with a sentence for a person where Python's own says nothing to them."""
+    """The same error, or one with a sentence for a person where Python's and protobuf's own say nothing to them."""
+    if isinstance(error, OverflowError):
+        return UsageError(f"a number is too large: {error}")
+    if isinstance(error, UnicodeEncodeError):
+        return UsageError(f"not text in UTF-8: {error}")
+    if isinstance(error, ValueError) and (found := _NO_ROOM.fullmatch(str(error))):
+        size = "small" if found[1].startswith("-") else "large"
+        return UsageError(f"a number is too {size}: {found[1]}")
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
     if not name.startswith("hai.v1."):
         return error

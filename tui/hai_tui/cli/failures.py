@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -21,8 +20,6 @@ from hai_tui.cli.texts import text
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
 _INTEGER = ("a valid integer range", "a whole number")  # click's words, ours
-
-_NO_ROOM = re.compile(r"Value out of range: (-?\d+)")
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFound, 3),
@@ -46,7 +43,7 @@ def exit_code(error: BaseException) -> int:
 
 def report(error: Exception, settings: Settings, arguments: Sequence[str]) -> int:
     """Say what happened and what to do; the answer is the exit code."""
-    told = _readable(error)
+    told = errors.explained(error)
     if isinstance(error, click.Abort):
         click.echo(text("interrupted"), err=True)
         return INTERRUPTED
@@ -57,17 +54,6 @@ def report(error: Exception, settings: Settings, arguments: Sequence[str]) -> in
         traceback.print_exception(error, file=sys.stderr)
     tell(told, as_json=settings.json or _asks_for_json(arguments))
     return exit_code(told)
-
-
-def _readable(error: Exception) -> Exception:
-    """protobuf's and Python's words for a number that finds no room; options check none of their own."""
-    if isinstance(error, OverflowError):
-        return click.UsageError(f"a number is too large: {error}")
-    found = _NO_ROOM.fullmatch(str(error)) if isinstance(error, ValueError) else None
-    if found is None:
-        return error
-    size = "small" if found[1].startswith("-") else "large"
-    return click.UsageError(f"a number is too {size}: {found[1]}")
 
 
 def tell(error: Exception, *, as_json: bool, subject: str = "") -> None:
