@@ -16,6 +16,7 @@ from yarl import URL
 
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task
 from hai_backend.proxy.connections import Limits
+from hai_backend.proxy.connector import PER_TASK
 from tests.e2e.reaching import Reach, origin_of, reach, signed_in
 
 STRANGERS = Limits().strangers
@@ -116,6 +117,25 @@ async def test_websockets_of_all_kinds_of_messages(here: Reach, web: aiohttp.Cli
         assert len(await socket.receive_bytes()) == 2_000_000
         await socket.send_str("bye")
         assert (await socket.receive()).data == 4001
+
+
+async def test_many_websockets_keep_no_request_waiting(
+    here: Reach, web: aiohttp.ClientSession
+) -> None:
+    """Who has many tabs open hears that there are too many, and the service still answers."""
+    task = await here.task()
+    url = await signed_in(web, here.client, task.id)
+    opened = [await web.ws_connect(f"{url}socket") for _ in range(PER_TASK)]
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await web.ws_connect(f"{url}socket")
+    assert refused.value.status == 429
+    assert (await echoed(web, f"{url}x"))["path"] == "/x"
+    await opened.pop().close()
+    while len(opened) < PER_TASK:  # the proxy notices a moment later
+        with contextlib.suppress(aiohttp.WSServerHandshakeError):
+            opened.append(await web.ws_connect(f"{url}socket"))
+    for socket in opened:
+        await socket.close()
 
 
 async def test_who_is_not_signed_in_learns_nothing(here: Reach, web: aiohttp.ClientSession) -> None:

@@ -40,10 +40,12 @@ class Requests:
         self._entrance = Entrance(rooms)
         self._waiting = Waiting(rooms)
         self._session = passing.client(TunnelConnector(rooms.tunnels))
+        self._long = passing.client(TunnelConnector(rooms.tunnels))  # websockets, which last
 
     async def close(self) -> None:
         """End the connections to services."""
         await self._session.close()
+        await self._long.close()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Whoever has no session is answered alike, whether the task exists or not."""
@@ -111,9 +113,12 @@ class Requests:
         self, request: web.Request, passage: passing.Passage, place: Place, session: str
     ) -> web.StreamResponse:
         if passing.is_websocket(request):
-            return await passing.pass_websocket(
-                self._session, passage, lambda opened: self._sockets.open(opened, place, session)
-            )
+            with self._sockets.wanted(str(passage.url.host)) as free:
+                if not free:
+                    return page(request, "full", 429)
+                return await passing.pass_websocket(
+                    self._long, passage, lambda opened: self._sockets.open(opened, place, session)
+                )
         fresh = self._entrance.renewed(place, session)
         return await passing.pass_on(self._session, passage, fresh, self._body_seconds)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiohttp import web
 
 from hai_backend.proxy.addresses import Place
+from hai_backend.proxy.connector import PER_TASK
 from hai_backend.proxy.passing import SESSION_ENDED
 from hai_backend.proxy.rooms import Rooms
 
@@ -22,6 +24,16 @@ class Sockets:
         self._r = rooms
         self._open: dict[web.WebSocketResponse, tuple[Place, str]] = {}
         self._closing: set[asyncio.Task[bool]] = set()
+        self._wanted: Counter[str] = Counter()
+
+    @contextmanager
+    def wanted(self, host: str) -> Iterator[bool]:
+        """One more into a service, while the block runs. False: it has all that it may have, and none ends soon."""
+        self._wanted[host] += 1
+        try:
+            yield self._wanted[host] <= PER_TASK
+        finally:
+            self._wanted -= Counter([host])  # no trace is left of what has none
 
     @contextmanager
     def open(self, opened: web.WebSocketResponse, place: Place, session: str) -> Iterator[None]:
