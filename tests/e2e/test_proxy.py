@@ -188,8 +188,18 @@ async def test_sessions_end_with_the_token_and_with_sight(
             await eve.containers.open(task.id)
         await directory.update_user(type(admin)("bob", directory.user("bob").role, ("lab",)))
         assert await status(web, url) == 200
-        for token in directory.tokens_of("bob"):
-            await directory.revoke_token(token.id)
+        async with (
+            web.get(f"{url}large?pieces=1000") as file,
+            web.get(f"{url}.hai/events?service=x") as news,
+        ):
+            await file.content.readexactly(65536)
+            await _event(news)
+            for token in directory.tokens_of("bob"):
+                await directory.revoke_token(token.id)
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await file.read()
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await news.read()
         assert await status(web, url) == 401
 
 

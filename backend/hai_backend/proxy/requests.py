@@ -78,7 +78,8 @@ class Requests:
             return await self._shown(request, place, visitor, task, service, session)
         if place.path == f"/{OURS}/events":
             wanted = request.query.get("service") or service
-            return await self._waiting.events(request, place, visitor, wanted)
+            with self._sockets.answering(place, session):
+                return await self._waiting.events(request, place, visitor, wanted)
         return page(request, "nothing", 404)
 
     async def _shown(
@@ -120,7 +121,8 @@ class Requests:
                     self._long, passage, lambda opened: self._sockets.open(opened, place, session)
                 )
         fresh = self._entrance.renewed(place, session)
-        return await passing.pass_on(self._session, passage, fresh, self._body_seconds)
+        with self._sockets.answering(place, session):
+            return await passing.pass_on(self._session, passage, fresh, self._body_seconds)
 
 
 def _path(request: web.Request, place: Place, task: Task, service: str) -> str:

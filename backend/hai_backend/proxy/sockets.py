@@ -1,4 +1,4 @@
-"""Websockets that are open. They outlive requests by hours, so each ends with its session or the server."""
+"""Websockets and answers that last. They may go on for hours, so each ends with its session or the server."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Sockets:
     def __init__(self, rooms: Rooms) -> None:
         self._r = rooms
         self._open: dict[web.WebSocketResponse, tuple[Place, str]] = {}
+        self._answers: dict[asyncio.Task[object], tuple[Place, str]] = {}
         self._closing: set[asyncio.Task[bool]] = set()
         self._wanted: Counter[str] = Counter()
 
@@ -44,13 +45,30 @@ class Sockets:
         finally:
             del self._open[opened]
 
+    @contextmanager
+    def answering(self, place: Place, session: str) -> Iterator[None]:
+        """The block gives an answer, which may have no end: a stream of events, a large file."""
+        work = asyncio.current_task()
+        assert work is not None
+        self._answers[work] = (place, session)
+        try:
+            yield
+        finally:
+            del self._answers[work]
+
     def check(self) -> None:
         """Who may do what has changed: those of whoever may not be here any more end."""
-        for opened, (place, session) in list(self._open.items()):
-            task = self._r.ledger.unfinished().get(place.task_id)
-            visitor = self._r.sessions.visitor(place.task_id, session)
-            if visitor is None or task is None or not self._r.access.sees(visitor, task):
+        for opened, whose in list(self._open.items()):
+            if not self._admitted(*whose):
                 self._end(opened, SESSION_ENDED, "signed out")
+        for work, whose in list(self._answers.items()):
+            if not self._admitted(*whose):
+                work.cancel()
+
+    def _admitted(self, place: Place, session: str) -> bool:
+        task = self._r.ledger.unfinished().get(place.task_id)
+        visitor = self._r.sessions.visitor(place.task_id, session)
+        return visitor is not None and task is not None and self._r.access.sees(visitor, task)
 
     async def close(self, seconds: float) -> None:
         """End all; browsers come back by themselves."""
