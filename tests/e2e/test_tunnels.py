@@ -75,6 +75,13 @@ async def test_a_command_runs_in_the_programs_surroundings(here: Reach) -> None:
     assert (out, error, code) == (f"{task.id} 0\n{scratch}\n".encode(), b"oops\n", 7)
 
 
+async def test_a_shell_finds_the_programs_of_the_environment(here: Reach) -> None:
+    """/etc/profile sets PATH anew, which a shell as at a login reads."""
+    task = await here.task()
+    path, _, _ = await run(here, task.id, "sh", "-c", 'echo "$PATH"')
+    assert (await run(here, task.id, stdin=b'echo "$PATH"\n'))[0] == path
+
+
 async def test_bytes_pass_unchanged_and_all_of_them(here: Reach) -> None:
     task = await here.task()
     data = bytes(range(256)) * (BIG // 256)

@@ -61,7 +61,7 @@ def _jupyter(
         server.socket.unlink(missing_ok=True)
 
     return Command(
-        argv=server.argv(),
+        argv=server.argv(variables),
         cwd=workspace,
         variables=server.variables(variables),
         connect=lambda: far.to_socket(server.socket),

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from hai_backend.agent.program import usual_shell
 from hai_backend.launch.rank_dirs import LAB_SOCKET
 from hai_backend.launch.short_socket import short
 
@@ -36,8 +37,8 @@ class Server:
         self._base_url = base_url or "/"
         self.socket = short(directory / LAB_SOCKET)
 
-    def argv(self) -> tuple[str, ...]:
-        """Its command. No secret is in it: there is none."""
+    def argv(self, variables: Mapping[str, str]) -> tuple[str, ...]:
+        """Its command. No secret is in it: there is none. By itself Jupyter takes shells as at a login."""
         settings = {
             "ServerApp.sock": self.socket,
             "ServerApp.sock_mode": "0600",
@@ -46,6 +47,7 @@ class Server:
             "ServerApp.allow_remote_access": True,  # the proxy says which hosts there are
             "ServerApp.open_browser": False,
             "ServerApp.quit_button": False,
+            "ServerApp.terminado_settings": {"shell_command": [usual_shell(variables)]},
             "ServerApp.allow_root": os.getuid() == 0,
             "IdentityProvider.token": "",
             "PasswordIdentityProvider.hashed_password": "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,14 @@ def start(
     output.program_has_it()
     processes.remember(directory.program_pid, child.pid)
     return Program(child, output, directory)
+
+
+def usual_shell(variables: Mapping[str, str]) -> str:
+    """Of who works here. Not for a login: /etc/profile would set PATH anew, without the programs of the environment."""
+    path = variables.get("PATH", os.defpath)
+    wanted = (variables.get("SHELL", ""), "bash", "sh")
+    found = (name and shutil.which(name, path=path) for name in wanted)
+    return next((name for name in found if name), "/bin/sh")
 
 
 def bound_to_us(argv: Sequence[str]) -> tuple[str, ...]:

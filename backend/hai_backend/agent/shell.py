@@ -17,7 +17,7 @@ from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import tunnel_pb2
 from hai_backend.agent.descriptor import Descriptor
 from hai_backend.agent.far import Unreachable
-from hai_backend.agent.program import bound_to_us
+from hai_backend.agent.program import bound_to_us, usual_shell
 from hai_backend.agent.reaper import Child, Reaper
 
 _HANG_UP_SECONDS = 1.0
@@ -109,18 +109,11 @@ def start(
     asked: tunnel_pb2.ShellTarget, cwd: Path, variables: Mapping[str, str], reaper: Reaper
 ) -> Shell:
     """Raises Unreachable when there is no such command."""
-    argv = tuple(asked.command) or _login_shell(variables)
+    argv = tuple(asked.command) or (usual_shell(variables),)
     _check(argv, cwd, variables)
     if asked.HasField("terminal"):
         return _on_terminal(argv, asked, cwd, variables, reaper)
     return _on_pipes(argv, cwd, variables, reaper)
-
-
-def _login_shell(variables: Mapping[str, str]) -> tuple[str, ...]:
-    path = variables.get("PATH", os.defpath)
-    wanted = (variables.get("SHELL", ""), "bash", "sh")
-    found = (name and shutil.which(name, path=path) for name in wanted)
-    return (next((name for name in found if name), "/bin/sh"), "-l")
 
 
 def _check(argv: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> None:

@@ -72,6 +72,6 @@ class Tunnels:
         terminal: TerminalSize | None = None,
         term: str = "",
     ) -> tuple[Tunnel, AsyncGenerator[OpenTunnelResponse, None]]:
-        """A command in a rank (empty: a login shell), on a terminal of this size or on pipes."""
+        """A command in a rank (empty: the user's shell), on a terminal of this size or on pipes."""
         shell = ShellTarget(command=command, terminal=terminal, term=term)
         return self.open(id, TunnelTarget(shell=shell), rank=rank)

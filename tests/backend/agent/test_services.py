@@ -143,7 +143,8 @@ def test_how_long_nobody_has_worked(kernels: Any, terminals: Any, expected: floa
 
 def test_lab_is_started_without_any_secret(tmp_path: Path) -> None:
     server = jupyter.Server(tmp_path, tmp_path, "/t/5/main/")
-    argv = server.argv()
+    argv = server.argv({"SHELL": "/bin/sh"})
+    assert "--ServerApp.terminado_settings={'shell_command': ['/bin/sh']}" in argv
     assert "--ServerApp.base_url=/t/5/main/" in argv
     assert "--IdentityProvider.token=" in argv
     assert f"--ServerApp.sock={server.socket}" in argv
