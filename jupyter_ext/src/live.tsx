@@ -4,7 +4,7 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { Context, useBoard, useLoaded, useNow } from './ui/context';
-import { Status, Verbs } from './ui/parts';
+import { Status, TaskLink, Verbs } from './ui/parts';
 import { lasting } from './model/words';
 
 export const MIME = 'application/vnd.hai.task+json';
@@ -41,9 +41,7 @@ function Card(props: { context: Context; id: number }): JSX.Element {
   return (
     <div className="hai-card">
       <div className="hai-row-head">
-        <a className="hai-name" onClick={() => context.shell.openTask(id)}>
-          {row.name}
-        </a>
+        <TaskLink context={context} row={row} />
         <Verbs task={row} context={context} words />
         <Status task={row} context={context} />
       </div>

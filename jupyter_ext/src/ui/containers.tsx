@@ -6,7 +6,7 @@ import { TaskRow } from '../model/types';
 import { lasting, span, verbs } from '../model/words';
 import { Create } from './container_form';
 import { Context, useBoard, useLoaded, useNow } from './context';
-import { Empty, Failed, Status, steer } from './parts';
+import { Empty, Failed, Status, steer, TaskLink } from './parts';
 import { Reach } from './reach';
 
 const SOON = 2; // seconds until a service that starts is asked again
@@ -63,9 +63,7 @@ function Card(props: { context: Context; row: TaskRow; mine: boolean }): JSX.Ele
   return (
     <div className="hai-card hai-container">
       <div className="hai-pair">
-        <a className="hai-name" title={row.name} onClick={() => context.shell.openTask(row.id)}>
-          {row.name}
-        </a>
+        <TaskLink context={context} row={row} />
         <Status task={row} context={context} />
       </div>
       <div className="hai-dim">

@@ -15,6 +15,26 @@ export function Status(props: { task: TaskRow; context: Context }): JSX.Element 
   );
 }
 
+/** The name of a task, which opens its page; with the keyboard too, and in another tab as any link. */
+export function TaskLink(props: { row: TaskRow; context: Context }): JSX.Element {
+  const { row, context } = props;
+  return (
+    <a
+      className="hai-name"
+      title={row.name}
+      href={`?hai-task=${row.id}`}
+      onClick={event => {
+        if (!event.ctrlKey && !event.metaKey && !event.shiftKey) {
+          event.preventDefault();
+          context.shell.openTask(row.id);
+        }
+      }}
+    >
+      {row.name}
+    </a>
+  );
+}
+
 const MARKS: Record<string, string> = { stop: '■', suspend: '‖', resume: '▶' };
 const LABELS: Record<string, string> = { stop: 'Stop', suspend: 'Suspend', resume: 'Resume' };
 

@@ -180,6 +180,8 @@ async def test_a_magic_shows_a_task_that_goes_on_living(
     await card.get_by_role("button", name="Stop").click()
     await page.locator(".jp-Dialog .jp-mod-accept").click()
     await expect(card).to_contain_text("STOPPED")
+    await card.get_by_role("link", name="lives on").press("Enter")  # with the keyboard alone
+    await expect(page.locator(".hai-page-head:visible h2")).to_contain_text("lives on")
 
 
 async def test_where_no_websocket_gets_through_the_page_asks_again_and_again(
