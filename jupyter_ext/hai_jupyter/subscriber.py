@@ -58,6 +58,14 @@ class Subscriber:
         facts["version"] = 0 if self._new_tasks else self._version
         return self._frame(ids, names, facts)
 
+    async def next_within(self, seconds: float) -> str:
+        """The next frame, or an empty one after so long: who hears nothing at all takes the connection for dead."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.next()
+        except TimeoutError:
+            return self._frame((), (), {"version": 0})
+
     def _frame(self, ids: Iterable[int], names: Iterable[str], facts: Mapping[str, Any]) -> str:
         rows = ",".join(self._tasks[id] for id in ids if id in self._tasks)
         cells = ",".join(self._nodes[name] for name in names if name in self._nodes)

@@ -10,7 +10,7 @@ import { Lab, PLUGIN, lab, optional, requires } from './lab';
 import { factory } from './live';
 import { Board } from './model/board';
 import { Drafts } from './model/drafts';
-import { Feed } from './model/feed';
+import { CHECK_SECONDS, Feed } from './model/feed';
 import { language, readOptions } from './options';
 import { Pages } from './pages';
 import { shellOf } from './shell';
@@ -42,6 +42,7 @@ async function activate(lab: Lab): Promise<void> {
   const board = new Board();
   const feed = new Feed(board, api.surroundings());
   feed.start(); // first of all: its answer comes while Lab is still loading
+  window.setInterval(() => feed.check(), CHECK_SECONDS * 1000);
   const options = await readOptions(lab.registry);
   const say = await language(options, lab.translator);
   const failures = new Failures();

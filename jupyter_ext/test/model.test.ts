@@ -153,6 +153,22 @@ test('where no websocket gets through it asks again and again, and tries sockets
   assert.equal(feed.state, 'lost');
 });
 
+test('a connection on which nothing is heard is given up', () => {
+  const { sockets, waits, feed } = world();
+  feed.start();
+  sockets[0]!.onopen!({});
+  feed.check();
+  feed.check();
+  sockets[0]!.onmessage!({ data: JSON.stringify(frame({ board: 'x', version: 9 })) });
+  feed.check();
+  feed.check();
+  assert.deepEqual([feed.state, sockets[0]!.closed], ['live', false]);
+  feed.check();
+  assert.deepEqual([feed.state, sockets[0]!.closed], ['lost', true]);
+  waits[0]![1]();
+  assert.equal(sockets[1]!.query, 'board=x&after=9');
+});
+
 test('a closed feed stays closed', () => {
   const { sockets, waits, feed } = world();
   feed.start();

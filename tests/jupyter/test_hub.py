@@ -185,6 +185,16 @@ async def test_changes_that_a_slow_page_has_not_taken_are_folded() -> None:
     assert [row["version"] for row in frame["tasks"]] == [4999]
 
 
+async def test_a_page_hears_that_the_server_lives_when_nothing_happens() -> None:
+    board = Board(100)
+    with board.page() as page:
+        board.put_tasks([task(1, 7)], 7)
+        assert json.loads(await page.next_within(60))["version"] == 7
+        assert json.loads(await page.next_within(0)) == {"tasks": [], "nodes": [], "version": 0}
+        board.put_tasks([task(1, 8)], 8)
+        assert json.loads(await page.next_within(60))["tasks"][0]["version"] == 8
+
+
 async def test_many_rows_come_in_parts_the_last_of_which_has_the_version() -> None:
     board = Board(10_000)
     board.put_tasks([task(i, i) for i in range(1, 1201)], 1200)

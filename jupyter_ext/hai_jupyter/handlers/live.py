@@ -14,6 +14,7 @@ from hai_jupyter.backend import Backend
 from hai_jupyter.handlers.base import RESOURCE, Handler, answers
 
 POLL_SECONDS = 20.0
+ALIVE_SECONDS = 15.0  # less than CHECK_SECONDS of feed.ts
 
 
 class Socket(WebSocketMixin, WebSocketHandler, JupyterHandler):
@@ -67,7 +68,7 @@ class EventsSocket(Socket):
         board, after = _position(self)
         with self.backend.hub.page(board, after) as page:
             while True:
-                await self.write_message(await page.next())
+                await self.write_message(await page.next_within(ALIVE_SECONDS))
 
 
 class StateHandler(Handler):

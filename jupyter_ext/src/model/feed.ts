@@ -27,6 +27,10 @@ const FIRST_WAIT = 0.25;
 const LONGEST_WAIT = 10;
 const SOCKETS_BEFORE_POLLING = 3;
 const POLLS_BEFORE_SOCKET = 10;
+const QUIET_CHECKS = 2;
+
+/** How often `check` is to be called; the server says something at least as often. */
+export const CHECK_SECONDS = 20;
 
 export class Feed {
   state: FeedState = 'connecting';
@@ -35,6 +39,7 @@ export class Feed {
   private wait = FIRST_WAIT;
   private refused = 0;
   private closed = false;
+  private checks = 0; // since something was heard
 
   constructor(
     private board: Board,
@@ -53,6 +58,18 @@ export class Feed {
     this.socket?.close();
   }
 
+  /** Give up a connection on which nothing was heard for long: it is dead, though nobody has said so (sleep, a firewall). */
+  check(): void {
+    this.checks += 1;
+    const socket = this.socket;
+    if (socket && this.checks > QUIET_CHECKS) {
+      const gone = socket.onclose;
+      socket.onopen = socket.onmessage = socket.onclose = null;
+      socket.close();
+      gone?.({});
+    }
+  }
+
   private query(): string {
     return `board=${encodeURIComponent(this.board.id)}&after=${this.board.version}`;
   }
@@ -61,6 +78,7 @@ export class Feed {
     const socket = this.outside.socket(this.query());
     let opened = false;
     this.socket = socket;
+    this.checks = 0;
     socket.onopen = () => {
       opened = true;
       this.refused = 0;
@@ -68,6 +86,7 @@ export class Feed {
     };
     socket.onmessage = event => {
       this.wait = FIRST_WAIT;
+      this.checks = 0;
       this.board.apply(JSON.parse(event.data) as Frame);
     };
     socket.onclose = () => this.lost(opened);
