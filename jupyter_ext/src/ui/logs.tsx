@@ -103,11 +103,11 @@ function useTail(context: Context, id: number, rank: string): Tail {
       socket = context.api.socket(`tasks/${id}/log?ranks=${rank}&cursor=${encodeURIComponent(cursor)}`);
       socket.onmessage = event => {
         const frame = JSON.parse(event.data);
-        wait = FIRST_WAIT;
         if (frame.error) {
           problem = frame.error.message;
           return;
         }
+        wait = FIRST_WAIT;
         ended = frame.end ?? false;
         cursor = frame.cursor || cursor;
         lines.add(frame.lines as LogRow[]);

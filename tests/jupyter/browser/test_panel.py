@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from pathlib import Path
 
 from playwright.async_api import Page, WebSocketRoute, expect
@@ -35,6 +37,29 @@ async def test_logs_and_charts_are_loaded_when_they_are_looked_at(
     await page.locator(".hai-page").get_by_role("tab", name="Charts").click()
     await expect(page.locator(".hai-life").first).to_be_visible()
     assert await loaded(page) & {"logs", "charts", "zh"} == {"logs", "charts"}
+
+
+async def test_a_log_that_cannot_be_had_is_asked_for_ever_more_seldom(
+    page: Page, lab: Place, client: Client
+) -> None:
+    asked: list[float] = []
+    enough = asyncio.Event()
+
+    async def refuse(route: WebSocketRoute) -> None:
+        asked.append(time.monotonic())
+        route.send('{"error": {"message": "no server answers"}}')
+        await route.close()
+        if len(asked) == 5:
+            enough.set()
+
+    await page.route_web_socket(re.compile(r"/log\?"), refuse)
+    await open_lab(page, lab)
+    made = await client.tasks.create(task("refused", "sleep 300"))
+    await row(page, "refused").locator(".hai-name").click()
+    await page.locator(".hai-page").get_by_role("tab", name="Logs").click()
+    await asyncio.wait_for(enough.wait(), 60)
+    assert asked[4] - asked[3] > 1.5  # seconds: 0.25 after the first, twice as long after each
+    await client.tasks.stop(made.id)
 
 
 async def test_several_tasks_are_tagged_and_stopped_at_once(page: Page, client: Client) -> None:
