@@ -56,12 +56,17 @@ def forecast(
     past = past_of(snapshot, policy, group)
     if reason := _thin(past):
         return {number: Forecast(reason=reason) for number in wanted}
-    found = {t.id: t for t in past.snapshot.tasks if t.standing is Standing.QUEUED and not t.held}
+    found = {t.id: t for t in past.snapshot.tasks if _competes(t, snapshot)}
     able = [number for number in wanted if number in found]
     starts = _starts(past, able, effort)
     given = {number: _given(past, found[number], starts[number]) for number in able}
     absent = Forecast(reason="the task does not wait for nodes")
     return {number: given.get(number, absent) for number in wanted}
+
+
+def _competes(task: SchedTask, snapshot: Snapshot) -> bool:
+    active = task.user not in snapshot.inactive_users
+    return task.standing is Standing.QUEUED and not task.held and active
 
 
 def _thin(past: Past) -> str:

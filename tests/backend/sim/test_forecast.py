@@ -101,6 +101,11 @@ def test_one_set_of_futures_answers_for_all() -> None:
             id="held",
         ),
         pytest.param(
+            replace(BUSY, inactive_users=frozenset({"ada"})),
+            "the task does not wait for nodes",
+            id="its user is not active",
+        ),
+        pytest.param(
             replace(BUSY, tasks=(BUSY.tasks[0], task(2, node_count=9))),
             "in nearly all of 19 futures it starts later than a prediction looks ahead",
             id="larger than the group",
