@@ -68,13 +68,15 @@ class Forecasting:
 
     async def _ready(self, groups: Iterable[str]) -> None:
         """Wait until these are fresh, but not for long."""
-        oldest = self._clock.now() - _KEPT
         for group in groups:
-            made = self._made.get(group)
-            if group not in self._making and (made is None or made.at < oldest):
+            if group not in self._making and not self._is_fresh(self._made.get(group)):
                 self._making[group] = self._work.run(self._make(group))
         if making := [self._making[group] for group in groups if group in self._making]:
             await asyncio.wait(making, timeout=_PATIENCE)
+
+    def _is_fresh(self, made: _Made | None) -> bool:
+        """One from the future was made before the clock was set back."""
+        return made is not None and 0 <= self._clock.now() - made.at <= _KEPT
 
     async def _make(self, group: str) -> None:
         try:

@@ -29,7 +29,9 @@ class PriorityPace:
     def check(self, identity: Identity, task_id: int) -> None:
         """Raise Exhausted, saying when to try again."""
         left = self._changed.get(task_id, -math.inf) + limits.PRIORITY_SECONDS - self._clock.now()
-        if left > 0 and not identity.operates:
+        if (
+            0 < left <= limits.PRIORITY_SECONDS and not identity.operates
+        ):  # else the clock was set back
             raise Exhausted(
                 f"the priority of task {task_id} was changed less than {limits.PRIORITY_SECONDS:g} s ago; "
                 f"try again in {left:.1f} s",

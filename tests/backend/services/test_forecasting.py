@@ -77,7 +77,7 @@ async def test_moments_or_a_reason(work: Work) -> None:
 async def test_one_is_kept_for_half_a_minute(work: Work) -> None:
     clock = ManualClock()
     starts = forecasting(clock).starts
-    for seconds, computed in ((0.0, 1), (29.0, 1), (2.0, 2)):
+    for seconds, computed in ((0.0, 1), (29.0, 1), (2.0, 2), (-60.0, 3)):  # set back at last
         clock.advance(seconds)
         await starts([(1, "g"), (2, "g")])
         assert len(work.asked) == computed
