@@ -137,8 +137,8 @@ def _limits_of_shares(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterato
 
 def _parts(snapshot: Snapshot, plan: Plan, policy: Policy) -> Iterator[str]:
     """Equals of other user groups leave a user group what is guaranteed to it, once all is carried out."""
-    tasks, waits = _tasks(snapshot), {wait.task: wait for wait in _of(plan, Wait)}
-    promised = {s.for_task for s in _of(plan, Suspend) if s.for_task in waits}
+    tasks, waits = _tasks(snapshot), _of(plan, Wait)
+    promised = {w.task for w in waits if w.why is WaitReason.WAITING_FOR_PREEMPTED}
     suspends = [s for s in _of(plan, Suspend) if _whole(snapshot, tasks[s.task])]
     for row in snapshot.shares:
         own = [t for t in snapshot.tasks if t.group == row.group and t.user in row.users]

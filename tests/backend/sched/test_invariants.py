@@ -137,6 +137,8 @@ PARTS = [
     case(snap(PACKED, nodes(2, gpus=2), share("u v", limit=0), queued(1, user="v", gpu=1)), start(1, "n01"),
          id="a part above a limit"),
     # guaranteed parts
+    case(parts(queued(2, user="u")), suspend(9, 1, higher=False), promised(1), promised(2),
+         id="its own task is promised nodes that others leave"),
     case(parts(), suspend(9, 1, higher=False), promised(1), says="user group u is left 1 nodes of 2 for equals",
          id="less than is guaranteed"),
     case(parts(guaranteed=1), suspend(9, 1, higher=False), promised(1), id="what is guaranteed is left"),
