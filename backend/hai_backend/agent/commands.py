@@ -11,9 +11,9 @@ from hai.task import env
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent import far, jupyter
 from hai_backend.agent.far import CannotServe, Connection, Unreachable
+from hai_backend.domain.spec import JUPYTER
 
 _LOCAL = "local"
-JUPYTER = "jupyter"
 
 
 async def _never_known() -> float | None:

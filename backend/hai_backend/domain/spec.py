@@ -11,6 +11,9 @@ from enum import StrEnum
 
 from hai_backend.domain.priority import Priority
 
+JUPYTER, SSH = "jupyter", "ssh"
+"""Services that are built in; only the server's proxy leads to the first."""
+
 
 class TaskType(StrEnum):
     TRAINING = "training"

@@ -14,12 +14,12 @@ from hai_backend.domain.mount import Mount
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared import SharedDirectory
-from hai_backend.domain.spec import ServiceType
+from hai_backend.domain.spec import JUPYTER, ServiceType
 from hai_backend.domain.task import Rank, Task
 from hai_backend.domain.user import User
-from hai_backend.sched.amounts import GB
 
-_PROXIED = "jupyter"
+
+_GB = 1 << 30
 _CAPABILITY = "cap:"
 _GROUP = "gid:"
 
@@ -139,7 +139,7 @@ def _resources(task: Task, rank: Rank, node: Node | None, terms: Terms) -> RankR
     node = node or Node(rank.node)
     if terms.packed and (asked.gpu or asked.cpu or asked.memory):
         mig = node.mig if asked.gpu else ""
-        return RankResources(asked.gpu, mig, asked.cpu, asked.memory * GB)
+        return RankResources(asked.gpu, mig, asked.cpu, asked.memory * _GB)
     gpus = 0 if node.gpus_simulated else node.gpus
     return RankResources(gpus, node.mig, node.cpus, node.memory_bytes, rdma=1, whole=True)
 
@@ -149,5 +149,5 @@ def _services(task: Task, node_ports: Mapping[str, int]) -> tuple[ServiceRequest
     return tuple(
         ServiceRequest(s.name, s.type, s.port, node_ports.get(s.name, 0), s.rewrite_uri)
         for s in task.spec.services
-        if s.type is not ServiceType.LOCAL and s.name != _PROXIED
+        if s.type is not ServiceType.LOCAL and s.name != JUPYTER
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.domain.shared import checkpoints_of, container_of
-from hai_backend.domain.spec import ServiceSpec, TaskType
+from hai_backend.domain.spec import JUPYTER, ServiceSpec, TaskType
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import RankKey
 from hai_backend.loops import program
 from hai_backend.services.agent_ports import AgentPorts
-from hai_backend.services.containers import JUPYTER, is_main
+from hai_backend.services.containers import is_main
 
 
 async def welcome(ports: AgentPorts, key: RankKey, *, started: bool) -> pb.AttachResponse:

@@ -8,12 +8,10 @@ from typing import Protocol
 from hai.v1 import container_pb2 as pb
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.errors import Conflict, NotFound
-from hai_backend.domain.spec import ServiceSpec, ServiceType
+from hai_backend.domain.spec import JUPYTER, ServiceSpec, ServiceType
 from hai_backend.domain.task import RunState, Task, TaskState
 from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.services.convert_time import timestamp
-
-JUPYTER = "jupyter"
 
 
 class Browsers(Protocol):

@@ -29,9 +29,8 @@ class PriorityPace:
     def check(self, identity: Identity, task_id: int) -> None:
         """Raise Exhausted, saying when to try again."""
         left = self._changed.get(task_id, -math.inf) + limits.PRIORITY_SECONDS - self._clock.now()
-        if (
-            0 < left <= limits.PRIORITY_SECONDS and not identity.operates
-        ):  # else the clock was set back
+        was_set_back = left > limits.PRIORITY_SECONDS
+        if left > 0 and not was_set_back and not identity.operates:
             raise Exhausted(
                 f"the priority of task {task_id} was changed less than {limits.PRIORITY_SECONDS:g} s ago; "
                 f"try again in {left:.1f} s",

@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Sequence
 
 from hai.v1 import task_spec_pb2 as pb
-from hai_backend.domain.spec import ServiceSpec, ServiceType
+from hai_backend.domain.spec import JUPYTER, SSH, ServiceSpec, ServiceType
 from hai_backend.services import limits
 from hai_backend.services.rules import LABEL, Rules
 from hai_backend.services.validate_fit import SubmitContext
 
 _BUILT_IN = {
-    "jupyter": ServiceSpec("jupyter", ServiceType.HTTP, 8888),
-    "ssh": ServiceSpec("ssh", ServiceType.TCP, 22),
+    JUPYTER: ServiceSpec(JUPYTER, ServiceType.HTTP, 8888),
+    SSH: ServiceSpec(SSH, ServiceType.TCP, 22),
 }
 _TYPES = frozenset(kind.value for kind in ServiceType)
 
