@@ -38,6 +38,7 @@ class Rank:
         self.heard: list[pb.AttachRequest] = []
         self.welcome = pb.AgentWelcome(argv=["true"])
         self.refuse: tuple[grpc.StatusCode, str] | None = None
+        self.refused = 0  # times
         self.records_exit = True
         self._changed = asyncio.Condition()
         self._stream: asyncio.Queue[pb.AttachResponse | None] = asyncio.Queue()
@@ -62,6 +63,15 @@ class Rank:
         async with self._changed:
             self.heard.append(request)
             self._changed.notify_all()
+
+    async def turn_away(self) -> None:
+        async with self._changed:
+            self.refused += 1
+            self._changed.notify_all()
+
+    async def until_refused(self, times: int) -> None:
+        async with self._changed:
+            await asyncio.wait_for(self._changed.wait_for(lambda: self.refused >= times), 20)
 
     def said(self, kind: str) -> list[Any]:
         """Messages of one kind so far."""
@@ -109,6 +119,7 @@ class Server(rpc.AgentServiceServicer):
         key = RankKey(hello.task_id, hello.run, hello.rank)
         rank = self.ranks[key]
         if rank.refuse is not None:
+            await rank.turn_away()
             await context.abort_with_status(_refusal(*rank.refuse))
         stream = rank.opened(hello)
         reader = asyncio.ensure_future(self._read(key, rank, requests, stream))

@@ -226,7 +226,7 @@ async def test_another_refusal_is_no_reason_to_end(agents, server):
     await rank.until("started")
     rank.refuse = (grpc.StatusCode.FAILED_PRECONDITION, "STARTING")
     rank.cut()
-    await asyncio.sleep(0.5)
+    await rank.until_refused(2)  # after the first it came again
     rank.refuse = None
     await rank.until("hello", 2)
     assert rank.hellos[-1].started
