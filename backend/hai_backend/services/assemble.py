@@ -24,7 +24,7 @@ from hai_backend.services.artifacts import Artifacts
 from hai_backend.services.audit_service import AuditService
 from hai_backend.services.capacity import Capacity
 from hai_backend.services.container_service import ContainerRooms, ContainerService
-from hai_backend.services.containers import Browsers, NoBrowsers
+from hai_backend.services.containers import Browsers
 from hai_backend.services.dataset_service import DatasetService
 from hai_backend.services.environment_building import EnvironmentBuilding
 from hai_backend.services.environment_choice import EnvironmentChoice
@@ -66,10 +66,6 @@ from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import Goodput
 
 
-async def _nothing_to_remove(task_id: int) -> None:
-    """Of a server without launchers."""
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything below the services. `observe` is told of each call: method, code, seconds."""
@@ -88,14 +84,14 @@ class Parts:
     haienv: Haienv
     wheels: Path
     pins: WorkspacePins
-    agents: AgentServiceServicer | None = None
-    hub: Hub = field(default_factory=Hub)
-    tunnels: Tunnels | None = None
-    board: ServiceBoard | None = None
-    browsers: Browsers = field(default_factory=NoBrowsers)
-    forecasting: Forecasting | None = None
+    agents: AgentServiceServicer
+    hub: Hub
+    tunnels: Tunnels
+    board: ServiceBoard
+    browsers: Browsers
+    forecasting: Forecasting
+    remove_container: Callable[[int], Awaitable[None]]
     containers: ContainerTerms = field(default_factory=ContainerTerms)
-    remove_container: Callable[[int], Awaitable[None]] = _nothing_to_remove
     policy: Policy = field(default_factory=Policy)
     name: str = "local"
     launcher: str = "process"
@@ -175,8 +171,7 @@ def servicers(parts: Parts) -> Servicers:
 
 
 def _tunnel_rooms(parts: Parts, access: TaskAccess) -> TunnelRooms:
-    tunnels = parts.tunnels or Tunnels(parts.hub)
-    return TunnelRooms(tunnels, access, parts.directory, parts.clock, parts.store.add_audit)
+    return TunnelRooms(parts.tunnels, access, parts.directory, parts.clock, parts.store.add_audit)
 
 
 def _container_rooms(parts: Parts, access: TaskAccess) -> ContainerRooms:
@@ -184,7 +179,7 @@ def _container_rooms(parts: Parts, access: TaskAccess) -> ContainerRooms:
         ledger=parts.ledger,
         access=access,
         hub=parts.hub,
-        board=parts.board or ServiceBoard(parts.clock),
+        board=parts.board,
         browsers=parts.browsers,
         clock=parts.clock,
         remove=parts.remove_container,
@@ -228,5 +223,5 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskRooms:
         clock=parts.clock,
         goodput=parts.goodput,
         foresight=Foresight(parts.scheduling, parts.policy, parts.clock),
-        forecasting=parts.forecasting or Forecasting(parts.scheduling, parts.policy, parts.clock),
+        forecasting=parts.forecasting,
     )

@@ -83,7 +83,7 @@ class Servicers:
     tunnels: tunnel_service_pb2_grpc.TunnelServiceServicer
     containers: container_service_pb2_grpc.ContainerServiceServicer
     watches: watch_service_pb2_grpc.WatchServiceServicer
-    agents: agent_service_pb2_grpc.AgentServiceServicer | None = None
+    agents: agent_service_pb2_grpc.AgentServiceServicer
 
 
 class Listening:
@@ -180,10 +180,8 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
     ]
     found = _Found()
     for register, servicer in rows:
-        if servicer is not None:
-            register(servicer, found)
-    if _PUSH in found.handlers:
-        found.handlers[_PUSH] = read_by_hand(found.handlers[_PUSH])
+        register(servicer, found)
+    found.handlers[_PUSH] = read_by_hand(found.handlers[_PUSH])
     return found.handlers
 
 

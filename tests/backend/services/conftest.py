@@ -54,12 +54,15 @@ from hai_backend.loops.performing import Performer
 from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.loops.usage import Usage
+from hai_backend.sched.policy import Policy
 from hai_backend.services import watching
 from hai_backend.services.agent_ports import AgentPorts
 from hai_backend.services.agent_service import AgentService
 from hai_backend.services.assemble import Parts, serve
+from hai_backend.services.containers import NoBrowsers
 from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.services.environments import Environments
+from hai_backend.services.forecasting import Forecasting
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint, Listening
 from hai_backend.services.workspace_pins import WorkspacePins
@@ -191,11 +194,17 @@ class Platform:
             hub=self.hub,
             tunnels=self.tunnels,
             board=self.board,
+            browsers=NoBrowsers(),
+            forecasting=Forecasting(self.scheduling, Policy(), self.clock),
+            remove_container=self._nothing_to_remove,
             registries=self.registries,
             image_check=self.image_check,
             launcher_images=frozenset({"default", "of-the-launcher"}),
             observe=lambda method, code, seconds: self.calls.append((method, code)),
         )
+
+    async def _nothing_to_remove(self, task_id: int) -> None:
+        """There is no launcher here."""
 
     def _agent_ports(self) -> AgentPorts:
         return AgentPorts(
