@@ -18,7 +18,6 @@ from hai_backend.domain.spec import JUPYTER, ServiceType
 from hai_backend.domain.task import Rank, Task
 from hai_backend.domain.user import User
 
-
 _GB = 1 << 30
 _CAPABILITY = "cap:"
 _GROUP = "gid:"
