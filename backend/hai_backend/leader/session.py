@@ -42,10 +42,12 @@ _LOOK = f"""
            {_NOW} AS now
       FROM leader"""
 # One statement: a server that is paused between lock and row would hold the one without showing in the other.
+# FOR UPDATE waits for writes of the leader before; the plain UPDATE of a renewal does not wait for its own.
 _TAKE = f"""
-    WITH tried AS MATERIALIZED (SELECT pg_try_advisory_lock({_LOCK}) AS mine)
+    WITH tried AS MATERIALIZED (SELECT pg_try_advisory_lock({_LOCK}) AS mine),
+         held AS MATERIALIZED (SELECT leader.id FROM leader, tried WHERE tried.mine FOR UPDATE OF leader)
     UPDATE leader SET epoch = epoch + 1, address = $1, backend = pg_backend_pid(), renewed_at = {_NOW}
-      FROM tried WHERE tried.mine RETURNING epoch"""
+      FROM held WHERE leader.id = held.id RETURNING epoch"""
 _RENEW = f"""
     UPDATE leader SET renewed_at = {_NOW} WHERE epoch = $1 AND backend = pg_backend_pid() RETURNING epoch"""
 _RESIGN = "UPDATE leader SET address = '' WHERE epoch = $1 AND backend = pg_backend_pid()"

@@ -3,7 +3,8 @@
 The counters' row is read with a lock before anything else, which makes writers of several servers wait for one
 another on PostgreSQL; SQLite has one writer anyway. Hence versions become visible in the order of their numbers.
 With it the row `leader` is locked and its epoch compared, in the same statement: whoever leads next raises the epoch
-under that lock, so a write of an earlier leader is either committed before, or refused.
+under a lock that excludes this one, so a write of an earlier leader is either committed before, or refused. The
+leader's own renewal of that row does not wait for it: a slow write deposes nobody.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ _COUNTED = update(META).values(
     {column: bindparam(new) for column, new in zip(META.columns, _NEW, strict=True)}
 )
 _COUNTERS = select(META).with_for_update()
-_COUNTERS_AND_EPOCH = select(META, LEADER.c.epoch).where(META.c.id == LEADER.c.id).with_for_update()
+_COUNTERS_AND_EPOCH = (
+    select(META, LEADER.c.epoch)
+    .where(META.c.id == LEADER.c.id)
+    .with_for_update(of=META)
+    .suffix_with("FOR KEY SHARE OF leader", dialect="postgresql")
+)
 
 Runs = dict[int, tuple[int, Run]]
 """By task: the run as this server last wrote it, and the revision of that write. Ended runs are forgotten."""

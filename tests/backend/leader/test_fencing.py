@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
 from hai_backend.domain.errors import Deposed, HaiError, Unavailable
-from hai_backend.leader.session import connected
+from hai_backend.leader.session import _TAKE, connected
 from hai_backend.store.commands import Do
 from hai_backend.store.connect import open_store
 from hai_backend.store.postgres import PostgresDatabase
@@ -62,6 +63,41 @@ async def test_taking_over_waits_for_the_write_that_is_under_way(url: str) -> No
     await asyncio.gather(*writes)
     assert known == set(done)
     await asyncio.gather(store.close(), next_leader.close())
+
+
+async def test_a_leader_renews_while_a_write_of_its_own_lasts(url: str) -> None:
+    """A commit may take long, as on a disk that stalls: that is no reason to have another leader."""
+    holding = await asyncpg.connect(url)
+    await holding.execute("SELECT pg_advisory_lock(1)")
+    async with connected(url, lambda: None) as session:
+        database = PostgresDatabase(make_url(url), await session.take("x:1"))
+        await database.open()
+        lasting = text("SELECT pg_advisory_xact_lock(1)")
+        write = database.write(Do(lambda transaction: transaction.connection.execute(lasting)))
+        writing = asyncio.ensure_future(write)
+        waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 1 AND NOT granted"
+        while not await holding.fetchval(waits):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert await session.renew(1)
+        await holding.close()
+        await writing
+        await database.close()
+
+
+async def test_a_write_that_meets_the_next_leader_on_its_way_is_refused(url: str) -> None:
+    database = PostgresDatabase(make_url(url), await take(url))
+    await database.open()
+    taking = await asyncpg.connect(url)
+    async with taking.transaction():
+        await taking.fetchrow(_TAKE, "y:1")
+        writing = asyncio.ensure_future(database.write(Do(lambda transaction: None)))
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        other = await asyncpg.connect(url)
+        while not await other.fetchval(waits):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    with pytest.raises(Deposed, match="epoch 2; this one led in 1"):
+        await writing
+    await asyncio.gather(taking.close(), other.close(), database.close())
 
 
 async def test_a_leader_that_is_paused_within_a_write_does_not_hold_up_the_next(url: str) -> None:
