@@ -64,6 +64,7 @@ class Watching:
         """Nodes first: what is said of pods counts by the state of their nodes."""
         await self._first(self._nodes.run(), self._nodes.listed)
         await self._first(self._pods.run(), self._pods.listed)
+        self._warnings.listed.set()  # nobody waits for it: what is wrong with its first list passes, too
         self._loops.append(asyncio.ensure_future(self._warnings.run()))
 
     async def close(self) -> None:

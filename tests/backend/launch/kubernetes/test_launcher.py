@@ -216,6 +216,14 @@ def test_a_cluster_that_refuses_the_first_lists_is_told_in_words(resource: str) 
 
 
 @story
+async def test_warnings_are_listed_again_when_their_first_list_is_refused() -> None:
+    async with there() as it:
+        rule = it.cluster.faults.add(Answer(403), verb="list", resource="events", times=1)
+        await it.watch()
+        await it.until(lambda: rule.seen > 1)
+
+
+@story
 async def test_a_silent_stream_is_given_up() -> None:
     async with there() as it:
         one = await it.watch(replace(OPTIONS, relist_seconds=10_000.0))
