@@ -32,7 +32,11 @@ _READERS = 4
 _SETTINGS = {"application_name": "hai-server", "jit": "off", "statement_timeout": "60s"}
 # A server that is paused within a transaction must not keep its locks: the next leader waits for them.
 _WRITER_SETTINGS = {**_SETTINGS, "idle_in_transaction_session_timeout": "2s"}
-_NO_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
+# An index on a large table takes minutes, and so does waiting for another server that makes it.
+_MIGRATING_SETTINGS = {**_SETTINGS, "statement_timeout": "0"}
+# Whoever waits for a table stops all that come later: never for as long as a dump takes.
+_NOT_LONG = text("SET LOCAL lock_timeout = '30s'")
+_COMMAND_SECONDS = 60.0
 _STATEMENTS = 500  # kept prepared for each connection: inserts of 1 to 64 rows into some tables
 _CLOSE_SECONDS = 2.0  # a database that cannot be reached does not hold up the end
 _MIGRATION_LOCK = 0x686169  # "hai": two servers that start together migrate one after the other
@@ -42,6 +46,7 @@ class PostgresDatabase:
     """The database at `url`, whose tables are created when missing. Writes belong to `epoch` (see transaction.py)."""
 
     def __init__(self, url: URL, epoch: int | None = None) -> None:
+        self._url = url
         self._where = url.render_as_string(hide_password=True)
         self._epoch = epoch
         self._writer = _engine(url, 1, "READ COMMITTED", _WRITER_SETTINGS)
@@ -53,14 +58,16 @@ class PostgresDatabase:
         self._confirming = Shared(self._check_epoch)
 
     async def open(self) -> None:
+        migrating = _engine(self._url, 1, "READ COMMITTED", _MIGRATING_SETTINGS, None)
         try:
-            async with self._writer.begin() as connection:
-                await connection.execute(_NO_TIMEOUT)
+            async with migrating.begin() as connection:
                 await connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+                await connection.execute(_NOT_LONG)
                 await connection.run_sync(upgrade)
         except Exception as error:
-            await self._writer.dispose()
             raise translated(error, self._where, "opening") from error
+        finally:
+            await migrating.dispose()
         self._task = asyncio.create_task(self._work(), name="store-writer")
 
     async def close(self) -> None:
@@ -151,7 +158,13 @@ class PostgresDatabase:
         return transaction, apply(transaction, commands)
 
 
-def _engine(url: URL, connections: int, isolation: Any, settings: Mapping[str, str]) -> AsyncEngine:
+def _engine(
+    url: URL,
+    connections: int,
+    isolation: Any,
+    settings: Mapping[str, str],
+    command_seconds: float | None = _COMMAND_SECONDS,
+) -> AsyncEngine:
     engine = create_async_engine(
         url.set(drivername="postgresql+asyncpg"),
         isolation_level=isolation,
@@ -160,7 +173,7 @@ def _engine(url: URL, connections: int, isolation: Any, settings: Mapping[str, s
         pool_timeout=30,
         connect_args={
             "timeout": 10,
-            "command_timeout": 60,
+            "command_timeout": command_seconds,
             "server_settings": dict(settings),
             "prepared_statement_cache_size": _STATEMENTS,
         },

@@ -76,3 +76,21 @@ async def test_two_servers_on_one_database_allot_each_version_once(postgres_url:
     )
     assert sorted(type(a).__name__ for a in again) == ["Conflict", "Task"]
     await asyncio.gather(*(store.close() for store in stores))
+
+
+SEEN = """
+    CREATE TABLE seen (statements text, locks text);
+    CREATE FUNCTION see() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO seen VALUES (current_setting('statement_timeout'), current_setting('lock_timeout'));
+    END $$;
+    CREATE EVENT TRIGGER see ON ddl_command_end EXECUTE FUNCTION see()"""
+
+
+async def test_a_migration_may_last_but_waits_for_no_lock_for_ever(postgres_url: str) -> None:
+    admin = await asyncpg.connect(postgres_url)
+    await admin.execute(SEEN)
+    store = open_store(postgres_url)
+    await store.open()
+    assert await admin.fetch("SELECT DISTINCT statements, locks FROM seen") == [("0", "30s")]
+    await admin.close()
+    await store.close()
