@@ -48,8 +48,8 @@ def _narrower(parent: Label, child: Label) -> bool:
 def open_layer(home: Home, layer_id: str, *more: Label) -> None:
     """Let those see a layer who see an environment that uses it; nobody closes it to others who stand on it."""
     path, widest = home.layer(home.user, layer_id), _widest([*_users(home, layer_id), *more])
-    kept_open = layer_id in others_on(home) and _mode(path) > MODES[widest.visibility]
-    if not kept_open:
+    narrower = _mode(path) > MODES[widest.visibility]
+    if not (narrower and layer_id in others_on(home)):
         show(path, widest)
 
 
