@@ -49,7 +49,7 @@ def check_name(text: str, what: str = "environment") -> str:
     """The name itself, or UsageError."""
     if not is_name(text):
         raise UsageError(
-            f"{text!r} cannot name an {what}" if what[0] in "aeiou" else f"{text!r} is no {what}",
+            f"{text!r} is no name of {'an environment' if what == 'environment' else f'a {what}'}",
             "letters, digits, dots, dashes and underscores, 63 at most, not beginning with . or -",
         )
     return text
