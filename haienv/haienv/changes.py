@@ -169,10 +169,12 @@ def rebuild(
     layer = mine(home, environment).usable
     before = parse(environment.lock())
     pins = before.pins if before else ()
-    ground_is_new = base is not None
-    wish = change(Wish(layer.wanted, layer.editable, pins, new_ground=ground_is_new))
+    old = ground.on_layer(environment)
+    anew, base = base is not None, base or old
+    moved = (base.parents, base.python) != (old.parents, old.python)
+    wish = change(Wish(layer.wanted, layer.editable, pins, new_ground=moved, judged_anew=anew))
     with building(home) as work:
-        built = build(home, uv, base or ground.on_layer(environment), wish, work, tell)
+        built = build(home, uv, base, wish, work, tell)
         if built is not None:
             switch(home, environment, built.layer_id)
     return built

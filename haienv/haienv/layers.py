@@ -45,7 +45,8 @@ class Wish:
     compiled: bool = False
     verify: bool = False  # compare the files with their records before the layer counts
     dry_run: bool = False
-    new_ground: bool = False  # the parent is another, so what hides its packages is judged anew
+    new_ground: bool = False  # the parent or the Python is another, so all is installed
+    judged_anew: bool = False  # what hides packages of the parent, although it did so before
     fill: Callable[[Path, Path], None] | None = None
 
 
@@ -66,8 +67,10 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     base = _checked(base, python)
     found = _resolution(uv, base, wish, work, target)
     before = {} if wish.new_ground else {pin.name: pin.version for pin in wish.before}
-    steps = plan(before, found.versions, base.dists(found.versions))
-    _refuse_breaking(steps, wish.force)
+    below = base.dists(found.versions)
+    steps = plan(before, found.versions, below)
+    judged = plan({}, found.versions, below) if wish.judged_anew else steps
+    _refuse_breaking(judged, wish.force)
     mine = own(steps)
     pins = tuple(pin for pin in found.pins if pin.name in mine)
     lock = Lock(minor(python), pins, base.parent_hash, base.sites_hash)

@@ -25,6 +25,17 @@ def test_install_keeps_what_is_there_and_upgrade_renews_it(haienv: Any) -> None:
     assert haienv.run("one", NEWEST) == "1.0"
 
 
+def test_upgrade_tells_what_it_changes(haienv: Any) -> None:
+    haienv.ok("create base --no_extend tool fast==1.0")
+    haienv.ok("create top --extend base plain==1.0")
+    assert haienv.ok("upgrade base").out == haienv.ok("upgrade top").out == "nothing to change\n"
+    haienv.ok("install base 'fast>=1'")
+    assert haienv.ok("upgrade base --dry-run").out == "replace  fast 1.0 -> 2.0\n"
+    haienv.ok("upgrade base")
+    plan = haienv.ok("upgrade top --json").json["plan"]  # on other ground everything is judged anew
+    assert [(step["action"], step["name"]) for step in plan] == [("install", "plain")]
+
+
 def test_lines_for_several_pythons_stay_together(haienv: Any, tmp_path: Path) -> None:
     lines = ["fast<2; python_version<'4'", "fast>=2; python_version>='4'", "plain"]
     haienv.ok("create one --no_extend", *lines)
