@@ -278,6 +278,8 @@ def value_fault(value: str) -> str:
     """Why a text may not be the value of a variable; empty: it may."""
     if "\n" in value or "\r" in value or "\0" in value:
         return "values of variables are single lines without NUL"
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        return "values of variables are text in UTF-8"
     if len(value) > _MOST_VALUE:
         return f"the value of a variable has at most {_MOST_VALUE} letters"
     return ""

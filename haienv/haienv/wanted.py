@@ -9,6 +9,7 @@ from pathlib import Path
 from haienv.errors import Refused, UsageError
 from haienv.foundation import Foundation
 from haienv.lock import Lock, Pin
+from haienv.records import path_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ def gather(asked: Wanted, sources: Sequence[str], extras: Sequence[str]) -> Want
 def _checked(asked: Wanted) -> Wanted:
     from haienv.resolve import requirement
 
+    if faults := [fault for path in asked.editable if (fault := path_fault(path))]:
+        raise UsageError("; ".join(faults))
     if asked.lock is None:
         for line in asked.requirements:
             requirement(line)

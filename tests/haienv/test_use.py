@@ -219,6 +219,16 @@ def test_a_kernel_runs_through_haienv(haienv: Any, make_wheel: Any, tmp_path: Pa
     assert not spec.exists()
 
 
+@pytest.mark.parametrize("words", [("create two --no_extend -e", "a:b"), ("install one -e", "\udcff"),
+                                   ("config append one extra-environment", "A=\udcff")])  # fmt: skip
+def test_what_no_record_can_hold_is_refused(haienv: Any, words: tuple[str, str]) -> None:
+    """A colon would be two directories; bytes that are no UTF-8 come from the shell like this."""
+    haienv.ok("create one --no_extend")
+    assert haienv(*words).code == 2
+    assert haienv.ok("list --names").out == "one\n"
+    assert haienv.get("one").ready
+
+
 def test_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
     project = tmp_path / "a pr%j"
     (project / "inplace").mkdir(parents=True)
