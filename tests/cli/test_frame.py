@@ -105,6 +105,9 @@ def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(["priority", "1"], "2", ["2"], id="more ids"),
         pytest.param(["list", "--output"], "n", ["name"], id="values of an option"),
         pytest.param(["group", "update", "g"], "sta", ["staying="], id="settings"),
+        pytest.param(["list", "--profile"], "l", ["lab"], id="profiles"),
+        pytest.param(["token", "create", "--holder"], "a", ["alice"], id="holders of tokens"),
+        pytest.param(["right", "grant", "alice"], "w", ["workspace_gb:"], id="rights"),
         pytest.param(
             ["group", "update", "g"], "ranking=a", ["ranking=attained"], id="values of a setting"
         ),
@@ -112,6 +115,7 @@ def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_completion(words, incomplete, expected, fake, monkeypatch) -> None:
+    profiles.save(Profile("lab", "host:1"))
     fake.world.ports[30022] = Port(node_port=30022, user="alice")
     model = Artifact(name="m", version="1", user_group="vision")
     fake.world.artifacts["vision", "m", "1"] = model

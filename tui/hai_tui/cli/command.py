@@ -26,6 +26,12 @@ def _names(value: str) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in value.split(",") if name.strip())
 
 
+def _profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+    from hai_tui.cli.complete import profiles  # not before a Tab: every command comes by here
+
+    return profiles(ctx, param, incomplete)
+
+
 def _option(*names: str, **attrs: Any) -> click.Option:
     return click.Option(names, expose_value=False, **attrs)
 
@@ -37,7 +43,13 @@ COMMON = (
     _option(
         "--no-color", is_flag=True, callback=_sets("color", lambda _: False), help="No colours."
     ),
-    _option("--profile", metavar="NAME", callback=_sets("profile"), help="Which server to use."),
+    _option(
+        "--profile",
+        metavar="NAME",
+        callback=_sets("profile"),
+        shell_complete=_profiles,
+        help="Which server to use.",
+    ),
     _option("--debug", is_flag=True, callback=_sets("debug"), help="Show a trace of errors."),
 )
 """Taken by every command."""

@@ -173,6 +173,7 @@ def registries(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 _RIGHTS = (
     *("assign_nodes", "manage_tasks", "manage_nodes", "manage_users", "manage_quotas"),
     *("manage_tokens", "manage_storage", "manage_images", "image:", "ports:", "custom_service:"),
+    "workspace_gb:",
     *("cap:", "gid:", "privileged", "host_ipc", "host_pid", "host_network"),
 )
 

@@ -53,7 +53,12 @@ def list_tokens(settings: Settings, user: str) -> int:
 @click.option(
     "--scope", type=click.Choice(["all", "read", "submit"]), default="all", show_default=True
 )
-@click.option("--holder", default="", help="Who gets it, to act as the user. Default: the user.")
+@click.option(
+    "--holder",
+    default="",
+    shell_complete=complete_users,
+    help="Who gets it, to act as the user. Default: the user.",
+)
 @click.option("--description", default="", help="What it is for.")
 @click.option("--expires", metavar="TIME", help="30d, or 2026-12-31. Default: never.")
 @click.pass_obj
