@@ -38,6 +38,8 @@ def changed(**fields: object) -> Goodput:
     ("goodput", "line", "says"),
     [
         pytest.param(KNOWN, 0, f"{SHARE}, 40s of work were lost", id="share"),
+        pytest.param(changed(held_seconds=0.66, lost_seconds=0, interruptions=0), 0,
+                     "goodput 50.0% of 0.66s: starting and leaving took 10s", id="less than a second"),
         pytest.param(KNOWN, 1, "checkpoints: 3, the last one 1m ago, 0.012s each, one in 30s of work", id="saves"),
         pytest.param(KNOWN, 2, f"{ADVICE} (it loses work every 1m30s)", id="its own losses"),
         pytest.param(changed(basis="group"), 2,

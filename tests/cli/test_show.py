@@ -43,6 +43,7 @@ from hai.v1.task_spec_pb2 import TaskSpec
 from hai_tui.cli import human
 from hai_tui.cli.messages import to_dict
 from hai_tui.cli.table import Column, plain, printable, width
+from hai_tui.cli.task_view import RANKS
 
 ON_TERMINAL = """
 import asyncio, sys
@@ -382,3 +383,19 @@ def test_watch_in_a_pipe_prints_a_line_per_change(hai, fake) -> None:
     fake.world.tasks[1].state = 2
     lines = hai("list", "--watch", "--json").out.splitlines()
     assert [json.loads(line)["id"] for line in lines] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning", "told"),
+    [
+        pytest.param(2, "exit code 2", "2", id="a number says itself"),
+        pytest.param(127, "exit code 127: not found", "127 (not found)", id="and what it means"),
+        pytest.param(137, "killed by SIGKILL", "137 (killed by SIGKILL)", id="a signal"),
+        pytest.param(0, "succeeded", "0", id="success"),
+        pytest.param(None, "its node was lost", "its node was lost", id="none"),
+    ],
+)
+def test_an_exit_code_is_said_once(code: int | None, meaning: str, told: str) -> None:
+    rank = task_pb2.Rank(exit_code=code, exit_meaning=meaning)
+    (column,) = (column for column in RANKS.columns if column.key == "exit")
+    assert column.value(rank, 0.0) == told

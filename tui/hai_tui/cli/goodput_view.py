@@ -31,7 +31,7 @@ def _share(goodput: Goodput) -> str:
     parts = [f"starting and leaving took {_short(goodput.overhead_seconds)}"]
     if goodput.interruptions or goodput.lost_seconds >= 1:
         parts.append(f"{span(goodput.lost_seconds)} of work were lost")
-    return f"goodput {goodput.share:.1%} of {span(goodput.held_seconds)}: {', '.join(parts)}"
+    return f"goodput {goodput.share:.1%} of {_short(goodput.held_seconds)}: {', '.join(parts)}"
 
 
 def _checkpoints(goodput: Goodput, now: float) -> str:

@@ -110,8 +110,8 @@ QUEUE = View(
 def _exit(rank: Rank, now: float) -> str:
     if not rank.HasField("exit_code"):
         return rank.exit_meaning or "-"
-    meaning = f" ({rank.exit_meaning})" if rank.exit_code and rank.exit_meaning else ""
-    return f"{rank.exit_code}{meaning}"
+    said = rank.exit_meaning.removeprefix(f"exit code {rank.exit_code}").removeprefix(": ")
+    return f"{rank.exit_code} ({said})" if rank.exit_code and said else str(rank.exit_code)
 
 
 def _rank_state(rank: Rank, now: float) -> str:
