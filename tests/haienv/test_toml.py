@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 import hai.client.toml
 import haienv.toml
 
-BOTH = pytest.mark.parametrize("loads", [haienv.toml.loads, hai.client.toml.loads], ids=str)
+BOTH = pytest.mark.parametrize(
+    "loads", [haienv.toml.loads, hai.client.toml.loads], ids=["haienv", "client"]
+)
 LONG = ".".join("a" * 40)
 values = st.text() | st.lists(st.text()) | st.dictionaries(st.text(), st.text())
 
