@@ -5,6 +5,8 @@ Who gets into a container has its token: operators, and those with whom it is sh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Task, TaskState
@@ -35,6 +37,14 @@ async def delete(directory: Directory, task: Task) -> None:
     begin = f"dev container {task.id}, run "
     for token in directory.tokens_of(task.user):
         if token.scope is TokenScope.CONTAINER and token.description.startswith(begin):
+            await directory.delete_token(token.id)
+
+
+async def sweep(directory: Directory, unfinished: Iterable[Task]) -> None:
+    """At a server's start: those of runs that are over. The one before may have been killed before it deleted them."""
+    runs = {_name(task) for task in unfinished if task.state is TaskState.RUNNING}
+    for token in directory.tokens_with(TokenScope.CONTAINER):
+        if token.description not in runs:
             await directory.delete_token(token.id)
 
 

@@ -248,6 +248,10 @@ class Directory:
         """Those that act as a user or that the user holds, newest first."""
         return self._tokens.of(user)
 
+    def tokens_with(self, scope: TokenScope) -> tuple[Token, ...]:
+        """Those of a scope that were not revoked."""
+        return tuple(token for token in self._tokens.unrevoked() if token.scope is scope)
+
     def token(self, token_id: int) -> Token:
         """One token. Raises NotFound."""
         return self._tokens.get(token_id)

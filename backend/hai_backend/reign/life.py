@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from hai_backend.auth import container_tokens
 from hai_backend.config import Settings
 from hai_backend.home import first_admin
 from hai_backend.launch.base import Launcher
@@ -35,6 +36,7 @@ class Reign(Rooms):
         await self._listed(self.work.run(self.launching.run()))
         await first_admin(self.settings, self.directory, self.clock.now())
         await self.store.skip_task_ids(self.launching.newest)
+        await container_tokens.sweep(self.directory, self.ledger.unfinished().values())
 
     def govern(self) -> None:
         """Let the loops run."""

@@ -10,7 +10,7 @@ from hai_backend.auth import container_tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.errors import Unauthenticated
 from hai_backend.domain.spec import TaskType
-from hai_backend.domain.task import Task
+from hai_backend.domain.task import Task, TaskState
 from hai_backend.domain.user import TokenScope, User
 from hai_backend.store.memory import MemoryStore
 from hai_backend.testing import a_task
@@ -51,3 +51,15 @@ async def test_other_tokens_stay_whatever_they_are_called(directory: Directory) 
         (TokenScope.ALL, called),
         (TokenScope.CONTAINER, "dev container 11, run 0"),
     ]
+
+
+async def test_what_a_killed_server_left_is_swept(directory: Directory) -> None:
+    """It was killed between the end of a run and the deletion of its token."""
+    begun = replace(lab(1), state=TaskState.RUNNING)
+    secrets = [await container_tokens.make(directory, task, NOW) for task in (begun, lab(2))]
+    own = (await directory.create_token("ada", TokenScope.ALL, NOW))[1]
+    await container_tokens.sweep(directory, [begun, lab(2)])
+    assert directory.identify(secrets[0], NOW).user.name == "ada"
+    assert directory.identify(own, NOW).user.name == "ada"
+    with pytest.raises(Unauthenticated):
+        directory.identify(secrets[1], NOW)
