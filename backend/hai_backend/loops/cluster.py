@@ -122,7 +122,8 @@ class Cluster:
         """Take a node out of scheduling and suspend what runs there. Raises NotFound."""
         node = await self.set_cordoned(name, True, reason or "drained", by)
         assert self.suspend_on is not None
-        await self.suspend_on(name, f"node {name} is being drained by {by}")
+        why = f": {reason}" if reason else ""
+        await self.suspend_on(name, f"node {name} is being drained by {by}{why}")
         return node
 
     async def save_group(self, group: Group) -> None:

@@ -178,6 +178,9 @@ async def test_draining_a_node_suspends_what_runs_there_and_keeps_it_free(world:
     node = run.ranks[0].node
     drained = await world.cluster.drain(node, "new disk", "op")
     assert (drained.cordoned, drained.reason) == (True, "new disk (op)")
+    run = world.ledger.unfinished()[task_id].run
+    assert run is not None
+    assert run.reason.endswith(f"node {node} is being drained by op: new disk")
     await world.ledger.apply(task_id, ev.Yielded(1, 0))
     await world.leave(task_id)
     await world.scheduling.once()
