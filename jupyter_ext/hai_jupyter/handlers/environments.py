@@ -5,6 +5,7 @@ The page runs it in a terminal of Jupyter's, where its output is seen and it can
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import sys
@@ -29,7 +30,8 @@ class EnvironmentsHandler(Handler):
     @answers
     async def get(self) -> Any:
         """By owner and name; `kernel` says whether Jupyter can run it here, where that can be seen."""
-        kernels = {(e.owner, e.name): e.has_kernel for e in ready(self.backend.environments)}
+        found = await asyncio.to_thread(lambda: list(ready(self.backend.environments)))
+        kernels = {(e.owner, e.name): e.has_kernel for e in found}
         return [
             {**_plain(one), "kernel": kernels.get((one.owner, one.name))}
             for one in await self.client.environments.list()

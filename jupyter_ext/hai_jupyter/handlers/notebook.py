@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,7 @@ _CLASHES = ("", "overwrite", "rename")
 
 
 class NotebookHandler(Handler):
-    """Reads the path of a notebook that the page names."""
+    """Reads the path of a notebook that the page names. Storage may be slow: Jupyter's loop does not wait for it."""
 
     def notebook(self) -> tuple[Path, bytes, Any]:
         """Where it is, its bytes, and what they say."""
@@ -44,6 +45,9 @@ class ScriptHandler(NotebookHandler):
     @answers
     async def post(self) -> Any:
         """Its path; or what first has to be decided: `specials` that are no Python, or the file that `exists`."""
+        return await asyncio.to_thread(self._written)
+
+    def _written(self) -> Any:
         path, _, notebook = self.notebook()
         choice, clash = self.choice("specials", _CHOICES), self.choice("clash", _CLASHES)
         found = scripts.specials(notebook)
@@ -65,6 +69,9 @@ class ClearHandler(NotebookHandler):
     @answers
     async def post(self) -> Any:
         """The copy's path, and how large the notebook was and is."""
+        return await asyncio.to_thread(self._cleared)
+
+    def _cleared(self) -> Any:
         path, before, notebook = self.notebook()
         stamp = time.strftime("%Y%m%d-%H%M%S")
         copy = _free(path.with_name(f"{path.stem}.{stamp}.bak.ipynb"))
