@@ -41,8 +41,14 @@ class NodeService(NodeServiceServicer):
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
     ) -> pb.ListNodesResponse:
-        found = ((n.name, n) for n in self._nodes(request.group) if n.name > request.page_token)
-        nodes, token = paging.page(found, request.page_size)
+        self._board.refresh()
+        sees = self._sees()
+        keyed = (
+            (entry.node.name, entry_to_proto(version, entry, sees))
+            for version, entry in self._board.nodes(request.group)
+            if entry.node.name > request.page_token
+        )
+        nodes, token = paging.page(keyed, request.page_size)
         return pb.ListNodesResponse(nodes=nodes, next_page_token=token)
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> node_pb2.Node:
@@ -101,7 +107,7 @@ class NodeService(NodeServiceServicer):
         async for part in dump(self._scheduling, anonymous=request.anonymous):
             yield pb.GetSnapshotResponse(data=part)
 
-    def _nodes(self, group: str, after: int = 0) -> list[node_pb2.Node]:
+    def _nodes(self, group: str, after: int) -> list[node_pb2.Node]:
         self._board.refresh()
         sees = self._sees()
         return [
