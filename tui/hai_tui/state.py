@@ -6,15 +6,13 @@ apps may be open: each writes only what was changed in it.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hai.client.profile import config_path
+from hai.client.profile import config_path, replace_file
 
 VERSION = 1
 
@@ -73,7 +71,7 @@ class State:
         data = tomli_w.dumps({**values, "version": VERSION}).encode()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(self.path, data)
+            replace_file(self.path, data)
         except OSError as error:
             return f"{self.path}: {error.strerror}"
         return ""
@@ -86,15 +84,3 @@ def _merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 def _of_both(before: Any, new: Any) -> Any:
     return before | new if isinstance(before, dict) and isinstance(new, dict) else new
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """As a whole, or nothing is left of it. Raises OSError."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -184,7 +184,7 @@ def _write(document: _Document) -> None:
     text = tomli_w.dumps({"current": document.current, "profiles": tables})
     path = config_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace_file(path, text.encode())
+    replace_file(path, text.encode())
 
 
 def _table(profile: Profile) -> dict[str, str | bool]:
@@ -196,7 +196,8 @@ def _table(profile: Profile) -> dict[str, str | bool]:
     return table
 
 
-def _replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
+    """As a whole, for its owner only; what fails leaves what was there, and nothing beside it. Raises OSError."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 from birth
     try:
         with os.fdopen(handle, "wb") as file:
