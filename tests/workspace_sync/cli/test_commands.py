@@ -87,6 +87,26 @@ def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
     assert Path("data/x").read_text() == "two"
 
 
+def test_versions_are_restored_by_their_names_from_where_one_stands(shell, monkeypatch) -> None:
+    Path("d").mkdir()
+    Path("d/x").write_text("one")
+    shell("push")
+    Path("d/x").write_text("two")
+    Path("top").write_text("new")
+    shell("push")
+    monkeypatch.chdir("d")
+    assert shell("restore", "-r", "1", "x")[1].startswith("revision 3: d/x as in revision 1")
+    assert Path("x").read_text() == "one"
+    assert shell("restore", "x", "--local")[:2] == (0, "d/x is back\n")
+    assert Path("x").read_text() == "two"
+    shell("push")
+    shell("restore", "-r", "1", ".")
+    assert (Path("x").read_text(), Path("../top").exists()) == ("one", True)
+    assert shell("restore", "-r", "1", "..")[0] == 0
+    assert not Path("../top").exists()
+    assert shell("restore", "../..", "-r", "1")[0] == 2
+
+
 def test_status_and_list_tell_where_things_stand(shell) -> None:
     Path("a").write_text("1")
     code, out, _ = shell("status", "-o", "json")

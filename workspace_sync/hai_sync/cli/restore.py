@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.opening import with_session
+from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.telling import Progress, event, tell_report
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.place import find
+from hai_sync.place import Place, find
 from hai_sync.session.restoring import restore_here
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
@@ -36,13 +36,15 @@ def restore(
     """
     if (revision is None) == (stamp is None):
         raise click.UsageError("say -r REVISION, or --local")
+    place = find()
+    names = list(dict.fromkeys(relative(place, path) for path in paths))
     as_json = options["as_json"] or options["output"] == "json"
     if stamp is not None:
-        return _restore_here(paths, stamp, as_json)
+        return _restore_here(place, names, stamp, as_json)
 
     async def work(session: Session) -> tuple[int, Report | None]:
         async with session.remote.lease("restore") as token:
-            made = await session.remote.restore(revision or 0, paths, token)
+            made = await session.remote.restore(revision or 0, _chosen(names), token)
         if no_pull:
             return made.number, None
         rules = Rules(Mode.PULL)
@@ -52,17 +54,21 @@ def restore(
     if as_json:
         event("restored", revision=number, of=revision)
     else:
-        what = ", ".join(paths) if paths else "everything"
+        what = ", ".join(_chosen(names)) or "everything"
         click.echo(f"revision {number}: {what} as in revision {revision}")
     return tell_report(report, as_json, quiet=False) if report else 0
 
 
-def _restore_here(paths: tuple[str, ...], stamp: str, as_json: bool) -> int:
-    if not paths:
+def _chosen(names: list[str]) -> list[str]:
+    """Of the cluster: the workspace itself is everything, for which no paths are named."""
+    return [] if "" in names else names
+
+
+def _restore_here(place: Place, names: list[str], stamp: str, as_json: bool) -> int:
+    if not _chosen(names):
         raise click.UsageError("name the paths; `haiworkspace snapshots --local` lists them")
-    names = [path.rstrip("/") for path in paths]
     waits = partial(Progress(as_json, quiet=False).stage, "wait", 0, 0)
-    asyncio.run(restore_here(find(), names, stamp, waits))
+    asyncio.run(restore_here(place, names, stamp, waits))
     for path in names:
         if as_json:
             event("restored", path=path)
