@@ -301,17 +301,23 @@ def test_orphans_stay(kube: Kube) -> None:
     body = kube.idle("a")
     body["metadata"] |= owned_by(owner)
     kube.create(body)
+    collect_one_more(kube, "b")  # whoever collects that has seen the other, too
     kube.core.delete_namespaced_config_map("owner", kube.namespace, propagation_policy="Orphan")
     kube.until("a", lambda pod: not pod.metadata.owner_references)
 
 
-def test_what_is_born_to_a_dead_owner_goes(kube: Kube) -> None:
-    owner = kube.core.create_namespaced_config_map(kube.namespace, config_map("owner"))
-    kube.core.delete_namespaced_config_map("owner", kube.namespace)
-    body = kube.idle("a")
+def collect_one_more(kube: Kube, name: str) -> None:
+    """A pod whose owner is dead comes, and goes."""
+    owner = kube.core.create_namespaced_config_map(kube.namespace, config_map("dead"))
+    kube.core.delete_namespaced_config_map("dead", kube.namespace)
+    body = kube.idle(name)
     body["metadata"] |= owned_by(owner)
     kube.create(body)
-    kube.gone("a")
+    kube.gone(name)
+
+
+def test_what_is_born_to_a_dead_owner_goes(kube: Kube) -> None:
+    collect_one_more(kube, "a")
 
 
 def test_a_collection_is_deleted_by_its_labels(kube: Kube) -> None:
