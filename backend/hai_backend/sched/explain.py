@@ -116,10 +116,14 @@ def not_enough(pool: Pool, need: Need, level: Priority, group: str) -> str:
     rest = len(spots) - empty - leaving - lower
     where = f"{group}#{need.zone}" if need.zone else group
     room = "" if need.whole else f", with room for {sum(_now(pool, need))} of {need.count} now"
-    return (
-        f"needs {wanted(need)}; of those that suit in {where}, {empty} free, {leaving} being left, "
-        f"{lower} held below {name} but too few, {rest} held at {name} or above or promised{room}"
-    )
+    kept = {
+        "free": empty,
+        "being left": leaving,
+        f"held below {name} but too few": lower,
+        f"held at {name} or above or promised": rest,
+    }
+    found = ", ".join(f"{count} {how}" for how, count in kept.items() if count)
+    return f"needs {wanted(need)}; of {len(spots)} that suit in {where}, {found}{room}"
 
 
 def _below(spot: Spot, level: Priority) -> bool:

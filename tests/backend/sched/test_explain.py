@@ -25,14 +25,14 @@ def wait_of(plan: Plan, task: int) -> Wait:
         pytest.param(
             snap(nodes(8), leaving(7, "n00 n01"), running(8, "n02 n03 n04", HIGH),
                  running(9, "n05", LOW), queued(1, 6)),
-            "needs 6 nodes; of those that suit in default, 2 free, 2 being left, "
+            "needs 6 nodes; of 8 that suit in default, 2 free, 2 being left, "
             "1 held below NORMAL but too few, 3 held at NORMAL or above or promised",
             id="nodes by who keeps them",
         ),
         pytest.param(
             snap(node("a", zone="A"), node("b"), running(9, "a"), queued(1, zone="A")),
-            "of those that suit in default#A, 0 free, 0 being left, 0 held below NORMAL but too few, 1 held",
-            id="only nodes of the zone",
+            "of 1 that suit in default#A, 1 held at NORMAL or above or promised",
+            id="only nodes of the zone, and nothing that is not",
         ),
         pytest.param(
             snap(PACKED, nodes(2, gpus=8), running(9, "n00 n01", gpu=5), queued(1, 4, gpu=3)),
