@@ -13,6 +13,7 @@ import { isChinese, speaker } from '../src/model/language';
 import { Lines, pieces, search } from '../src/model/lines';
 import { fill, news } from '../src/model/news';
 import { bars, runningShare } from '../src/model/spans';
+import { expected } from '../src/model/start';
 import { Frame, LogRow, TaskRow } from '../src/model/types';
 import { pages, picture } from '../src/model/usage';
 import { reveal, seen } from '../src/model/window';
@@ -341,6 +342,17 @@ test('a language is a table; what it lacks stays English', () => {
   const say = speaker({ Stop: '停止' });
   assert.deepEqual([say('Stop'), say('Go {n}', { n: 1 })], ['停止', 'Go 1']);
   assert.deepEqual(['zh_CN', 'zh-TW', 'en'].map(isChinese), [true, true, false]);
+});
+
+test('a predicted start is told as far as it is known, or why it is not', () => {
+  const say = speaker({});
+  const [p10, p50, p90] = ['2026-01-01T00:00:00Z', '2026-01-02T00:00:00Z', '2026-01-03T00:00:00Z'];
+  const [from, when, to] = [p10, p50, p90].map(moment => new Date(moment).toLocaleString());
+  assert.equal(expected(say, { p10, p50, p90 }), `It will probably start at ${when} (between ${from} and ${to}).`);
+  assert.equal(expected(say, { p10, p50 }), `It will probably start at ${when}, or much later (not before ${from}).`);
+  assert.equal(expected(say, { p10 }), `It will probably not start before ${from}.`);
+  assert.equal(expected(say, { reason: 'history is thin' }), 'No predicted start: history is thin.');
+  assert.equal(expected(say, {}), '');
 });
 
 test('a begun form is kept until it is handed in, and never one of another file', () => {

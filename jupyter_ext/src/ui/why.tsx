@@ -1,6 +1,7 @@
 /** Why a task waits: as the scheduler says it. */
 import * as React from 'react';
 
+import { expected } from '../model/start';
 import { Context } from './context';
 
 /** The reason with its numbers, when it will probably start, and what would change that. */
@@ -11,24 +12,12 @@ export function Why(props: { context: Context; why: any }): JSX.Element {
     <section className="hai-card hai-why-card">
       <h3>{context.say('Why it waits')}</h3>
       {why.waiting?.queue_place && <p>{context.say('Place {n} in the queue.', { n: why.waiting.queue_place })}</p>}
-      {start && <p>{expected(context, start)}</p>}
+      {start && <p>{expected(context.say, start)}</p>}
       <Sentences title={context.say('In the way')} all={why.constraints} />
       <Sentences title={context.say('What would help')} all={why.suggestions} />
       <Sentences title={context.say('Suspended before')} all={why.history} />
     </section>
   );
-}
-
-function expected(context: Context, start: any): string {
-  const time = (text: string) => new Date(text).toLocaleString();
-  if (start.p50) {
-    return context.say('It will probably start at {when} (between {from} and {to}).', {
-      when: time(start.p50),
-      from: start.p10 ? time(start.p10) : '–',
-      to: start.p90 ? time(start.p90) : '–'
-    });
-  }
-  return start.reason ?? '';
 }
 
 function Sentences(props: { title: string; all?: string[] }): JSX.Element | null {
