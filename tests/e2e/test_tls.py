@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,10 @@ from hai.client.errors import Unreachable, Untrusted
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.process import sweep
+from hai_backend.services.server import tls_context
+from hai_backend.store.connect import open_store
 from hai_backend.testing.here import pod_table
 from hai_backend.testing.pods import pods_as_processes
 from hai_backend.testing.server import RunningServer, ServerProcess, running_server
@@ -171,6 +175,26 @@ def _list(profile: Profile, directory: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+async def test_a_database_whose_certificate_is_not_trusted_is_not_used(
+    ours: Authority, theirs: Authority, tmp_path: Path
+) -> None:
+    signed = ours.sign("database", HERE)
+    context = tls_context(signed["tls_cert"], signed["tls_key"])
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)  # "may we speak TLS?"
+        writer.write(b"S")
+        with suppress(ConnectionError, ssl.SSLError):
+            await writer.start_tls(context)
+
+    database = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = database.sockets[0].getsockname()[1]
+    url = f"postgresql://127.0.0.1:{port}/hai?sslmode=verify-full&sslrootcert={theirs.file}"
+    with pytest.raises(Unavailable, match="certificate verify failed"):
+        await open_store(url).open()
+    database.close()
 
 
 async def test_an_agent_that_does_not_trust_the_server_starts_nothing_and_says_so(

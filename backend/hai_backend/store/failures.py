@@ -27,7 +27,8 @@ def translated(error: Exception, where: str, doing: str) -> HaiError:
     cause = _cause(error)
     if isinstance(error, IntegrityError):
         return Conflict(f"{doing} {where} met another row with the same key: {cause}")
-    if isinstance(error, DataError | ValueError | OverflowError):
+    refused = isinstance(error, ValueError) and not isinstance(error, OSError)  # as a certificate
+    if refused or isinstance(error, DataError | OverflowError):
         return Invalid((Violation("value", f"cannot be stored in {where}: {cause}"),))
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         lost = "the connection was lost, so it may have been done or not; trying again is safe"

@@ -166,12 +166,13 @@ def _engine(
     command_seconds: float | None = _COMMAND_SECONDS,
 ) -> AsyncEngine:
     engine = create_async_engine(
-        url.set(drivername="postgresql+asyncpg"),
+        "postgresql+asyncpg://",
         isolation_level=isolation,
         pool_size=connections,
         max_overflow=0,
         pool_timeout=30,
         connect_args={
+            "dsn": url.set(drivername="postgresql").render_as_string(hide_password=False),
             "timeout": 10,
             "command_timeout": command_seconds,
             "server_settings": dict(settings),

@@ -6,11 +6,13 @@ import asyncio
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
+from sqlalchemy import make_url
 
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import ProgramSpec, TaskSpec
 from hai_backend.domain.task import Task, TaskState
+from hai_backend.leader.session import connected
 from hai_backend.store.connect import open_store
 
 pytestmark = pytest.mark.postgres
@@ -76,6 +78,21 @@ async def test_two_servers_on_one_database_allot_each_version_once(postgres_url:
     )
     assert sorted(type(a).__name__ for a in again) == ["Conflict", "Task"]
     await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_an_address_says_more_in_the_words_of_postgresql(postgres_url: str) -> None:
+    more = {"sslmode": "prefer", "application_name": "x", "options": "-c search_path=ours"}
+    url = make_url(postgres_url).update_query_dict(more).render_as_string(hide_password=False)
+    admin = await asyncpg.connect(postgres_url)
+    await admin.execute("CREATE SCHEMA ours")
+    store = open_store(url)
+    await store.open()
+    assert (await store.create_task(task("a"), [])).id == 1
+    async with connected(url, lambda: None) as session:
+        assert await session.take("x:1") == 1
+    assert await admin.fetchval("SELECT epoch FROM ours.leader") == 1
+    await admin.close()
+    await store.close()
 
 
 SEEN = """
