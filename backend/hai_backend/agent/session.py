@@ -30,6 +30,7 @@ _OUR_PACE = 0.8 + 0.4 * (os.getpid() % 97) / 97  # not all agents at one moment
 _SILENT_SECONDS = 30.0  # log was sent and nothing acknowledged: the stream is dead
 _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # our own back-off counts, not one shared by address
+    ("grpc.enable_http_proxy", 0),  # http_proxy is for what programs load
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
 )

@@ -257,6 +257,16 @@ async def test_a_lost_server_changes_nothing_and_no_line_is_lost_or_doubled(agen
     assert all(hello.started for hello in rank.hellos[1:])
 
 
+async def test_a_proxy_for_programs_does_not_stand_between_agent_and_server(
+    agents, server, monkeypatch
+):
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    rank, _ = await agents.start(["bash", "-c", "echo $http_proxy"])
+    await rank.until("exited")
+    assert server.lines() == ["http://127.0.0.1:9"]
+
+
 async def test_of_several_servers_any_will_do(agents, server):
     server.write_address("127.0.0.1:1")
     rank, _ = await agents.start(["sleep", "99"])

@@ -124,9 +124,10 @@ def health(*arguments: str) -> int:
 
 
 @pytest.mark.e2e
-async def test_the_probe_tells_who_serves(tmp_path: Path) -> None:
+async def test_the_probe_tells_who_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import asyncio
 
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # as docker sets it in its containers
     async with running_server(tmp_path / "home", nodes=1) as server:
         address = server.profile.server
         assert await asyncio.to_thread(health, address) == 0
