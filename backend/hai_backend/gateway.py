@@ -15,7 +15,14 @@ from hai_backend.home import HTTP_PORT, last_port
 from hai_backend.proxy.addresses import Addresses, addresses_of
 from hai_backend.proxy.door import Door, Receive, nobody, passed_on_to
 from hai_backend.services.forwarding import Elsewhere
-from hai_backend.services.server import LOOPBACK, Endpoint, Listening, build_server, tls_context
+from hai_backend.services.server import (
+    LOOPBACK,
+    Endpoint,
+    Listening,
+    build_server,
+    check_authority,
+    tls_context,
+)
 
 _EVERYWHERE = ("0.0.0.0", "[::]", "")
 
@@ -25,6 +32,8 @@ def open_gateway(settings: Settings, switchboard: aio.ServerInterceptor) -> List
 
     Raises Invalid for bad settings, Unavailable when the address is taken.
     """
+    if settings.authority:
+        check_authority(settings.authority)
     host, _, port = settings.listen.rpartition(":")
     last = last_port(settings.home) if port == "0" else ""
     if last:

@@ -245,15 +245,25 @@ def test_flags_name_files_as_seen_from_where_they_are_typed(
         server.end()
 
 
-@pytest.mark.parametrize("wrong", ["tls_cert", "tls_key"])
-def test_a_server_says_which_files_are_wrong(ours: Authority, tmp_path: Path, wrong: str) -> None:
-    good, other = ours.sign("server", HERE), ours.sign("other", HERE)
-    settings = {**good, wrong: other[wrong]}
+@pytest.mark.parametrize(
+    ("wrong", "file", "said"),
+    [
+        pytest.param("tls_cert", "other.crt", r"is no certificate of the key in .*mismatch", id="certificate"),
+        pytest.param("tls_key", "other.key", r"is no certificate of the key in .*mismatch", id="key"),
+        pytest.param("tls_ca", "server.key", r"no certificate \(PEM\) in .*server\.key", id="no authority"),
+        pytest.param("tls_ca", "ca.crt", r"cannot read .*ca\.crt: No such file", id="no file"),
+    ],
+)  # fmt: skip
+def test_a_server_says_which_files_are_wrong(
+    ours: Authority, tmp_path: Path, wrong: str, file: str, said: str
+) -> None:
+    ours.sign("other", HERE)
+    settings = {**ours.sign("server", HERE), wrong: str(tmp_path / file)}
     home = tmp_path / "home"
     home.mkdir()
     (home / "hai.toml").write_text("".join(f'{k} = "{v}"\n' for k, v in settings.items()))
     server = ServerProcess(home)
-    with pytest.raises(RuntimeError, match=r"is no certificate of the key in .*mismatch"):
+    with pytest.raises(RuntimeError, match=said):
         server.start()
     assert server.process is not None
     assert server.process.wait(10) == 2

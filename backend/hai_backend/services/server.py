@@ -227,6 +227,15 @@ def tls_context(cert: str, key: str) -> ssl.SSLContext:
     return context
 
 
+def check_authority(file: str) -> None:
+    """Raises Invalid when no server could be checked with it."""
+    _read(file)
+    try:
+        ssl.create_default_context(cafile=file)
+    except ssl.SSLError as error:
+        raise _invalid("tls_ca", f"there is no certificate (PEM) in {file}") from error
+
+
 def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
