@@ -119,7 +119,8 @@ async def test_a_bare_call_checks_the_server_too(
 
     async with running_server(tmp_path / "home", nodes=0, **ours.sign("server", HERE)) as server:
         address = server.profile.server
-        assert await asyncio.to_thread(ask, address, ours.file) == [b"\x08\x01"]  # SERVING
+        for trusted in (ours.file, tmp_path / "server.crt"):
+            assert await asyncio.to_thread(ask, address, trusted) == [b"\x08\x01"]  # SERVING
         with pytest.raises(OSError, match="certificate verify failed"):
             await asyncio.to_thread(ask, address, theirs.file)
 

@@ -148,6 +148,8 @@ def _connected(server: str, ca: str | None, seconds: float) -> socket.socket:
     import ssl
 
     context = ssl.create_default_context(cafile=ca or None)
+    # as gRPC: `ca` may be the server's certificate itself, or what stands between it and its authority
+    context.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST | ssl.VERIFY_X509_PARTIAL_CHAIN
     context.set_alpn_protocols(["h2"])
     return context.wrap_socket(plain, server_hostname=host)  # which closes it where that fails
 
