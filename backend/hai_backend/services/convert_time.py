@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+END_OF_TIME = 253_402_300_799  # what a Timestamp can hold
+
 
 def timestamp(moment: float | None) -> Timestamp | None:
     """To microseconds; None stays unset."""

@@ -8,7 +8,7 @@ from hai.v1.user_service_pb2 import CreateTokenRequest
 from hai_backend.domain import right as right_rules
 from hai_backend.domain.right import Grant
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
-from hai_backend.services.convert_time import moment, timestamp
+from hai_backend.services.convert_time import END_OF_TIME, moment, timestamp
 from hai_backend.services.rules import NAME, USER_NAME, Rules
 from hai_backend.services.validate import level
 
@@ -20,7 +20,6 @@ _USER_RULE = "1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit"
 NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
 _NODES = 1_000_000
 _WEIGHT = 10_000
-_END_OF_TIME = 253_402_300_799  # what a Timestamp can hold
 
 
 def user_to_proto(user: User) -> pb.User:
@@ -151,7 +150,7 @@ def expiry(
     at = moment(message.expire_time)
     if at <= now:
         rules.add(field, "lies in the past by the server's clock; check yours")
-    if at > _END_OF_TIME:
+    if at > END_OF_TIME:
         rules.add(field, "lies after the year 9999; leave it out for no end")
     return at
 

@@ -13,7 +13,7 @@ from hai_backend.domain.usage import LEVELS, MINUTE, RankUse, Window, begin, ran
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.usage import Usage
 from hai_backend.services import caller, limits
-from hai_backend.services.convert_time import moment, timestamp
+from hai_backend.services.convert_time import END_OF_TIME, moment, timestamp
 from hai_backend.services.convert_usage import cluster_points, rank_usage, summed
 from hai_backend.services.node_usage import node_usage
 from hai_backend.services.ports import Cluster, Ledger
@@ -25,6 +25,7 @@ from hai_backend.store.base import Store
 _RECENT_SECONDS = LEVELS[0].keep_seconds or 0
 _USUAL_POINTS = 100
 _FEWEST_POINTS = 2
+_LONGEST_STEP = 2**31 - 1  # of step_seconds
 
 
 class UsageService(UsageServiceServicer):
@@ -103,15 +104,28 @@ def _window(
     rules = Rules()
     if request.points:
         rules.number("points", request.points, _FEWEST_POINTS, limits.USAGE_POINTS)
-    end = moment(request.end_time) if request.HasField("end_time") else end
+    end = _moment("end_time", request, rules) if request.HasField("end_time") else end
     if request.HasField("start_time"):
-        start = moment(request.start_time)
+        start = _moment("start_time", request, rules)
     elif start > end:
         start = end - _RECENT_SECONDS
     if start > end:
         rules.add("start_time", "is after end_time; the other way round?")
     rules.check()
-    return window(start, end, min(request.points or _USUAL_POINTS, most), now)
+    found = window(start, end, min(request.points or _USUAL_POINTS, most), now)
+    if found.step > _LONGEST_STEP:
+        rules.add("start_time", "is too long before end_time for so few points")
+    rules.check()
+    return found
+
+
+def _moment(
+    field: str, request: pb.ListTaskUsageRequest | pb.ListClusterUsageRequest, rules: Rules
+) -> float:
+    at = moment(getattr(request, field))
+    if not 0 <= at <= END_OF_TIME:
+        rules.add(field, "must lie in the years 1970 to 9999")
+    return at
 
 
 def _within(one: RankUse, ranks: Collection[int], asked: Window) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from hai.v1 import audit_service_pb2 as audit
 from hai.v1 import usage_service_pb2 as pb
@@ -126,6 +127,27 @@ async def test_what_makes_no_sense_is_refused(
     async with expect_refusal() as why:
         await asked(ada, task, start_time=timestamp(NOW + 9), end_time=timestamp(NOW))
     assert why[0].violations[0][0] == "start_time"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "wrong"),
+    [
+        pytest.param(0, 253_402_300_799, ["start_time"], id="steps longer than the answer can say"),
+        pytest.param(-(2**63), 0, ["start_time"], id="before all time"),
+        pytest.param(2**63 - 1, 2**63 - 1, ["end_time", "start_time"], id="after all time"),
+    ],
+)
+async def test_periods_that_no_series_can_cover_are_refused(
+    ada: Any, make_spec: Any, expect_refusal: Any, start: int, end: int, wrong: list[str]
+) -> None:
+    task = await a_task(ada, make_spec)
+    period = {"start_time": Timestamp(seconds=start), "end_time": Timestamp(seconds=end)}
+    async with expect_refusal() as why:
+        await asked(ada, task, points=2, **period)
+    assert [field for field, _ in why[0].violations] == wrong
+    async with expect_refusal() as why:
+        await ada.usage.ListClusterUsage(pb.ListClusterUsageRequest(points=2, **period))
+    assert [field for field, _ in why[0].violations] == wrong
 
 
 async def test_what_is_used_on_nodes_just_now(platform: Any, ada: Any, make_spec: Any) -> None:
