@@ -120,7 +120,7 @@ class Gate:
             self._admit(method, rule, identity)
             _require_message(request)
             work, finish = inner(request, context), rule is not None and rule.mutates
-            answer = await self._limited(work, finish=finish)
+            answer = await self._limited(self._finished(method, work) if finish else work)
             code = "OK"
         except aio.AbortError:
             code = _code_name(context)
@@ -190,21 +190,25 @@ class Gate:
             self._admission.call(identity.name)
             caller.enter(identity)
 
-    async def _limited(self, work: Coroutine[Any, Any, Any], *, finish: bool) -> Any:
-        """A caller who hangs up must not stop a change half way: it goes on and its result is dropped."""
+    async def _limited(self, work: Coroutine[Any, Any, Any]) -> Any:
         seconds = self._limits.call_seconds
         try:
             async with asyncio.timeout(seconds) as timer:
-                return await (asyncio.shield(self._going_on(work)) if finish else work)
+                return await work
         except TimeoutError:
             if not timer.expired():
                 raise
         raise errors.Expired(f"the call took longer than {seconds:g} s; it may still take effect")
 
-    def _going_on(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    async def _finished(self, method: str, work: Coroutine[Any, Any, Any]) -> Any:
+        """A caller who hangs up must not stop a change half way: it goes on and its result is dropped."""
         task = self._begun(asyncio.create_task(work))
         task.add_done_callback(self._running.discard)
-        return task
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(lambda task: _drop(method, task))
+            raise
 
     def _begun(self, task: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
         assert task is not None
@@ -235,6 +239,12 @@ class Gate:
             what=what,
             code=code,
         )
+
+
+def _drop(method: str, task: asyncio.Task[Any]) -> None:
+    """Nobody waits for it any more; what we did not expect still is for the log."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        errors.status_of(error, method)
 
 
 def _is_recorded(rule: Rule | None, code: str, request: Any, identity: Identity) -> bool:

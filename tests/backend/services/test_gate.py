@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from structlog.testing import capture_logs
 
-from hai.v1 import server_service_pb2, user_service_pb2, workspace_service_pb2
+from hai.v1 import server_service_pb2, user_pb2, user_service_pb2, workspace_service_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.errors import Exhausted, Invalid, Unavailable
 from hai_backend.domain.user import Role, TokenScope, User
@@ -204,6 +206,42 @@ async def test_a_change_goes_on_when_its_caller_hangs_up(
     for _ in range(10):
         await asyncio.sleep(0)
     assert platform.directory.user("zoe").name == "zoe"
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [
+        pytest.param(Unavailable("the disk is full"), [], id="what happens is dropped"),
+        pytest.param(RuntimeError("a mistake of ours"), ["call failed"], id="an incident is not"),
+    ],
+)
+async def test_what_became_of_a_change_whose_caller_hung_up(
+    platform: Any, monkeypatch: pytest.MonkeyPatch, fails: Exception, told: list[str]
+) -> None:
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    unheard: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, why: unheard.append(why))
+
+    async def failing(user: User) -> None:
+        reached.set()
+        await go_on.wait()
+        raise fails
+
+    monkeypatch.setattr(platform.store, "save_user", failing)
+    root = await platform.caller("root")
+    user = user_pb2.User(name="zoe", role=user_pb2.ROLE_USER, active=True)
+    call = root.users.CreateUser(user_service_pb2.CreateUserRequest(user=user))
+    await reached.wait()
+    call.cancel()
+    while not platform.calls:  # noqa: ASYNC110 - counted once the server knows that nobody waits
+        await asyncio.sleep(0)
+    with capture_logs() as logs:
+        go_on.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+    gc.collect()
+    assert [line["event"] for line in logs] == told
+    assert unheard == []
 
 
 async def test_calls_are_counted_by_method_and_code(platform: Any, expect_refusal: Any) -> None:
