@@ -8,6 +8,7 @@ from hai.v1.user_service_pb2 import CreateTokenRequest
 from hai_backend.domain import right as right_rules
 from hai_backend.domain.right import Grant
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
+from hai_backend.services import limits
 from hai_backend.services.convert_time import END_OF_TIME, moment, timestamp
 from hai_backend.services.rules import NAME, USER_NAME, Rules
 from hai_backend.services.validate import level
@@ -41,9 +42,9 @@ def user_from_proto(message: pb.User, now: float) -> User:
     rules.matching("user.name", message.name, USER_NAME, _USER_RULE)
     if message.role not in _ROLES_BY_NUMBER:
         rules.add("user.role", "must be USER, OPERATOR or ADMIN")
-    for i, group in enumerate(message.groups):
+    for i, group in enumerate(rules.few("user.groups", message.groups, limits.USER_GROUPS)):
         rules.matching(f"user.groups[{i}]", group, NAME, NAME_RULE)
-    for i, right in enumerate(message.rights):
+    for i, right in enumerate(rules.few("user.rights", message.rights, limits.RIGHTS)):
         _check_right(f"user.rights[{i}]", right, rules)
     rules.number("user.uid", message.uid, 0, 2**31 - 1)
     rules.check()

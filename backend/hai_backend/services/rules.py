@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
@@ -12,10 +12,12 @@ from typing import TypeVar
 from hai_backend.domain.errors import Invalid, Violation
 
 Choice = TypeVar("Choice", bound=StrEnum)
+Kept = TypeVar("Kept")
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 USER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+_COMPARED = 200  # names; to compare thousands takes seconds, in which the server does nothing else
 # Also what turns the direction of text on a screen: a name could look like another one.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -64,6 +66,13 @@ class Rules:
             self.add(field, f"{_shown(value)} must be {wanted}")
         return value
 
+    def few(self, field: str, values: Sequence[Kept], most: int) -> Sequence[Kept]:
+        """What shall be looked at one by one: nothing, when there is too much of it."""
+        if len(values) <= most:
+            return values
+        self.add(field, f"has {len(values)} entries; at most {most} are allowed")
+        return ()
+
     def number(self, field: str, value: int, least: int, most: int) -> int:
         """A whole number within limits."""
         if not least <= value <= most:
@@ -88,8 +97,9 @@ class Rules:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean …?`, or nothing."""
-    found = get_close_matches(word[:64], list(known), n=1)
+    """`; did you mean …?`, or nothing; of very many names none."""
+    names = list(known)
+    found = get_close_matches(word[:64], names, n=1) if len(names) <= _COMPARED else []
     return f"; did you mean {found[0]}?" if found else ""
 
 

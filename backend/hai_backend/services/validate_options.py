@@ -122,21 +122,20 @@ def _assigned(
             f"names {counted(len(names), 'node')}, but resource.node_count is {resource.node_count}",
         )
     if (group := context.capacity.get(resource.group)) is not None:
-        for i, name in enumerate(names):
-            _assigned_node(f"{field}[{i}]", name, group, resource.zone, rules)
+        _in_group(names, group, resource.zone, rules)
     return tuple(names)
 
 
-def _assigned_node(path: str, name: str, group: GroupCapacity, zone: str, rules: Rules) -> None:
-    node = group.nodes.get(name)
-    if node is None:
-        rules.add(
-            path,
-            f"group {group.name} has no node {name[:64]!r}{nearest(name, group.nodes)}",
-            "NO_SUCH_NODE",
-        )
-    elif zone and node.zone != zone:
-        rules.add(path, f"node {name} is not in zone {zone}", "NO_SUCH_NODE")
+def _in_group(names: Sequence[str], group: GroupCapacity, zone: str, rules: Rules) -> None:
+    unknown = next((name for name in names if name not in group.nodes), "")
+    meant = nearest(unknown, group.nodes)
+    for i, name in enumerate(names):
+        node, path = group.nodes.get(name), f"options.assigned_nodes[{i}]"
+        if node is None:
+            hint = meant if name == unknown else ""
+            rules.add(path, f"group {group.name} has no node {name[:64]!r}{hint}", "NO_SUCH_NODE")
+        elif zone and node.zone != zone:
+            rules.add(path, f"node {name} is not in zone {zone}", "NO_SUCH_NODE")
 
 
 _CHECKS: dict[str, Check] = {

@@ -181,6 +181,11 @@ async def test_quotas_with_their_use(platform: Any) -> None:
         pytest.param(
             user_pb2.User(name="x", role=1, groups=["ok", "a b"]), {"user.groups[1]"}, id="group"
         ),
+        pytest.param(
+            user_pb2.User(name="x", role=1, groups=["a b"] * 1001, rights=["no"] * 1001),
+            {"user.groups", "user.rights"},
+            id="too many",
+        ),
     ],
 )
 async def test_users_are_checked(

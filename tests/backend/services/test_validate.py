@@ -333,6 +333,18 @@ def test_built_in_services_and_permitted_ones() -> None:
     assert "lacks the right custom_service:http:80" in broken(spec(text))["services[2]"]
 
 
+def test_a_command_that_is_too_long_is_not_read() -> None:
+    script = '"' + "x" * limits.COMMAND_CHARS
+    with pytest.raises(Invalid) as caught:
+        validate(
+            spec(f"services {{ {SERVICE} startup_script: '{script}' }}"),
+            context(("custom_service:http:80",)),
+        )
+    assert [v.message for v in caught.value.violations] == [
+        "has 2048 characters; at most 2047 are allowed"
+    ]
+
+
 def test_roles_give_the_number_of_nodes() -> None:
     made = validate(spec('roles { name: "m" count: 1 } roles { name: "w" count: 3 }'), context())
     assert made.resource.node_count == 4
@@ -348,6 +360,21 @@ def test_assigned_nodes_must_exist_in_group_and_zone_and_number() -> None:
     assert "options.assigned_nodes" in found
     found = broken(spec('resource { group: "default#a" } options { assigned_nodes: "n3" }'), able)
     assert found == {"options.assigned_nodes[0]": "node n3 is not in zone a"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hint"),
+    [pytest.param(200, "; did you mean n199?", id="few"), pytest.param(201, "", id="many")],
+)
+def test_what_was_meant_is_told_where_that_takes_no_time(nodes: int, hint: str) -> None:
+    group = GroupCapacity("default", False, [Node(f"n{i}", gpus=8) for i in range(nodes)])
+    judge = SubmitContext("ada", {"default": group}, lambda right: True)
+    names = 'assigned_nodes: "x199" assigned_nodes: "x198"'
+    found = broken(spec(f"resource {{ node_count: 2 }} options {{ {names} }}"), judge)
+    assert found == {
+        "options.assigned_nodes[0]": f"group default has no node 'x199'{hint}",
+        "options.assigned_nodes[1]": "group default has no node 'x198'",
+    }
 
 
 ROWS = (QuotaRow("ada", "default", Priority.HIGH, 2), QuotaRow("ada", "default", Priority.AUTO, 3))
