@@ -35,8 +35,8 @@ class Directory:
     ) -> None:
         self._store = store
         self.checking: list[Callable[[], None]] = []  # what lets people stay: some may not any more
-        # who is told of what is new and may expire
-        self.expiring: Callable[[], None] = lambda: None
+        # who is told when something new expires
+        self.expiring: Callable[[float | None], None] = lambda moment: None
         self._changed = changed  # who may run how much has changed: the scheduler looks again
         self._users: dict[str, User] = {}
         self._quotas = QuotaBook(self._users)
@@ -57,7 +57,6 @@ class Directory:
         for token in await self._store.tokens():
             self._tokens.put(token)
         self._outdate()
-        self.expiring()
 
     def _outdate(self) -> None:
         for book in (self._quotas, self._shares, self._grants):
@@ -164,7 +163,8 @@ class Directory:
         async with self._writing:
             await self._store.save_record(grant)
             self._grants.put(grant)
-        self.expiring()
+        self.check()
+        self.expiring(grant.expires_at)
         return grant
 
     async def revoke(self, subject: str, subject_is_group: bool, right: str) -> None:
@@ -280,7 +280,7 @@ class Directory:
         )
         async with self._writing:
             made = self._tokens.put(await self._store.create_token(new))
-        self.expiring()
+        self.expiring(made.expires_at)
         return made, secret
 
     async def revoke_token(self, token_id: int) -> Token:

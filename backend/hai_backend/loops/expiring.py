@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from hai_backend.loops.clock import Clock
@@ -19,14 +20,23 @@ class Expiring:
         self._clock = clock
         self._next_expiry = next_expiry
         self._check = check
+        self._next = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
-        """Now, and when the next one expires; call it whenever there is something new that may expire."""
-        self.close()
+        """Now, and when the next one expires."""
         self._check()
-        now = self._clock.now()
-        later = self._next_expiry(now) - now + 0.001  # what has expired, has expired
+        self._wait(self._next_expiry(self._clock.now()))
+
+    def hear(self, moment: float | None) -> None:
+        """There is something new that expires then; None: never."""
+        if moment is not None and moment < self._next:
+            self._wait(moment)
+
+    def _wait(self, moment: float) -> None:
+        self.close()
+        self._next = moment
+        later = moment - self._clock.now() + 0.001  # what has expired, has expired
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(min(later, _LONGEST), self.look)
 

@@ -27,6 +27,7 @@ class Reign(Rooms):
         """Open the store, and learn all that it and the launcher know."""
         await self.store.open()
         await self.directory.load()
+        self.expiring.look()
         await self.cluster.load()
         await self.ledger.load()
         self.interruptions.load(self.ledger.unfinished().values())

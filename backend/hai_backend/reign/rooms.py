@@ -70,7 +70,7 @@ class Rooms:
         self.standings = measuring.Standings(tools.metrics)
         self.directory = directory = Directory(store, changed=self._ring)
         self.expiring = Expiring(self.clock, directory.next_expiry, directory.check)
-        directory.expiring = self.expiring.look
+        directory.expiring = self.expiring.hear
         self.hub = Hub()
         self.tunnels = Tunnels(self.hub)
         directory.checking.append(self.tunnels.check)

@@ -48,7 +48,7 @@ class Stay:
         self.streams = Closing()
         self.directory.checking.append(self.streams.check)
         self.expiring = Expiring(clock, self.directory.next_expiry, self.directory.check)
-        self.directory.expiring = self.expiring.look
+        self.directory.expiring = self.expiring.hear
 
     async def stream(self, seconds: float | None = None) -> asyncio.Task[Any]:
         """Of somebody whose token is good for so long."""
@@ -112,6 +112,23 @@ def test_a_right_for_a_time_is_looked_at_when_it_ends() -> None:
         return loop.time() - began
 
     assert run_virtually(story()) == pytest.approx(HOUR, abs=0.01)
+
+
+def test_a_new_token_does_not_make_all_be_looked_at() -> None:
+    async def story() -> tuple[int, int]:
+        stay, looks = Stay(LoopTimers()), list[bool]()
+        await stay.directory.create_user(User("ada"))
+        stay.directory.checking.append(lambda: looks.append(True))
+        for until in (None, 3 * HOUR, HOUR, 2 * HOUR):
+            now = stay.clock.now()
+            expires = None if until is None else now + until
+            await stay.directory.create_token("ada", TokenScope.ALL, now, expires_at=expires)
+        before = len(looks)
+        await asyncio.sleep(HOUR + 1)
+        stay.expiring.close()
+        return before, len(looks)
+
+    assert run_virtually(story()) == (0, 1)
 
 
 async def test_a_server_sends_those_out_whose_token_expires(tmp_path: Path) -> None:
