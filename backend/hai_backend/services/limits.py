@@ -39,6 +39,7 @@ QUEUE_TASKS = 2000  # in one answer of ListQueue
 UNFINISHED_TASKS = 10_000
 PRIORITY_SECONDS = 10.0  # between two changes of one task's priority by its user
 BUNDLE_BYTES = 1024 * 1024  # one message of a stream
+NODES_BYTES = 64 * 1024  # the same, of nodes: to make so many takes the server a few milliseconds
 LOG_SECONDS = 0.1  # between two answers to who follows a log
 LOG_PAGE_BYTES = 256 * 1024  # a page of a log that is read towards its beginning
 USAGE_POINTS = 500  # of one series

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from hai.v1 import node_pb2
 from hai.v1 import node_service_pb2 as pb
@@ -64,11 +64,13 @@ class NodeService(NodeServiceServicer):
             if upto < sent:  # a version of another server: begin anew
                 sent = 0
                 continue
-            *parts, last = by_size(nodes)
-            for part in parts:
+            parts = by_size(nodes, limits.NODES_BYTES)
+            part = next(parts)
+            for following in parts:
                 yield pb.WatchNodesResponse(nodes=part, version=sent)
-            if last or first:
-                yield pb.WatchNodesResponse(nodes=last, version=upto)
+                part = following
+            if part or first:
+                yield pb.WatchNodesResponse(nodes=part, version=upto)
             sent, first = upto, False
             await self._board.beyond(sent)
 
@@ -107,13 +109,11 @@ class NodeService(NodeServiceServicer):
         async for part in dump(self._scheduling, anonymous=request.anonymous):
             yield pb.GetSnapshotResponse(data=part)
 
-    def _nodes(self, group: str, after: int) -> list[node_pb2.Node]:
+    def _nodes(self, group: str, after: int) -> Iterator[node_pb2.Node]:
+        """As they are now; each becomes a message when it is asked for."""
         self._board.refresh()
-        sees = self._sees()
-        return [
-            entry_to_proto(version, entry, sees)
-            for version, entry in self._board.nodes(group, after)
-        ]
+        sees, found = self._sees(), self._board.nodes(group, after)
+        return (entry_to_proto(version, entry, sees) for version, entry in found)
 
     def _one(self, name: str) -> node_pb2.Node:
         self._board.refresh()

@@ -62,6 +62,19 @@ async def test_a_watch_sees_nodes_and_tenants_change_and_resumes(platform: Any) 
     again.cancel()
 
 
+async def test_many_nodes_come_in_parts_of_a_moment_each(platform: Any) -> None:
+    names = [f"n{i}" for i in range(3000)]
+    await platform.cluster.seen([Node(name, gpus=8) for name in names])
+    ada = await platform.caller("ada")
+    watch = ada.nodes.WatchNodes(npb.WatchNodesRequest())
+    parts = [await watch.read()]
+    while not parts[-1].version:  # who is cut off before begins anew
+        parts.append(await watch.read())
+    watch.cancel()
+    assert [n.name for part in parts for n in part.nodes] == sorted(names)
+    assert max(part.ByteSize() for part in parts) <= 70_000
+
+
 async def test_who_watches_nodes_does_not_count_them_with_each_change_of_a_task(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
