@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hai_backend.domain.node import Node
 
 Amount = tuple[int, int, int]
@@ -51,3 +53,9 @@ def ranks_in(have: Amount, ask: Amount) -> int:
     if memory:
         most = min(most, have[2] // memory)
     return max(0, most)
+
+
+def ranks_among(rooms: Mapping[Amount, int], ask: Amount) -> int:
+    """How many fit into many rooms, of which each is there so many times; most have too few GPUs."""
+    least = ask[0] or -UNLIMITED
+    return sum(n * ranks_in(room, ask) for room, n in rooms.items() if room[0] >= least)

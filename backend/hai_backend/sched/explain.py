@@ -15,11 +15,11 @@ from hai_backend.domain.words import counted, shown
 from hai_backend.sched import quota
 from hai_backend.sched.appraise import level_name
 from hai_backend.sched.check import not_yet, wanted
-from hai_backend.sched.fit import slots
+from hai_backend.sched.fit import within
 from hai_backend.sched.pool import Pool
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT, Limit
-from hai_backend.sched.spots import Grip, Need, Spot
+from hai_backend.sched.spots import Grip, Kind, Need, Spot
 
 if TYPE_CHECKING:
     from hai_backend.sched.seating import Seating
@@ -90,6 +90,7 @@ class _Sentences:
     def __init__(self, seating: Seating) -> None:
         self._seating = seating
         self._texts: dict[tuple[Need, Priority], str] = {}
+        self._lower: dict[tuple[Kind, Priority], int] = {}
 
     def of(self, waiting: Waiting) -> tuple[WaitReason, str]:
         group, need, level = self._seating.group, waiting.need, waiting.level
@@ -103,27 +104,44 @@ class _Sentences:
             return out_of_share(row, group.shares.held(row.name), waiting)
         text = self._texts.get((need, level))
         if text is None:
-            text = self._texts[need, level] = not_enough(group.pool, need, level, group.name)
+            lower = self._below(need, level)
+            text = not_enough(group.pool, need, level, group.name, lower)
+            self._texts[need, level] = text
         return WaitReason.NOT_ENOUGH_NODES, text
 
+    def _below(self, need: Need, level: Priority) -> int:
+        """How many of its nodes are held below a level: each kind of them is counted once."""
+        pool = self._seating.group.pool
+        if need.only:
+            return _held_below(pool.spots_for(need), level)
+        kinds = pool.kinds_for(need)
+        for kind in kinds:
+            if (kind, level) not in self._lower:
+                self._lower[kind, level] = _held_below(kind.spots, level)
+        return sum(self._lower[kind, level] for kind in kinds)
 
-def not_enough(pool: Pool, need: Need, level: Priority, group: str) -> str:
-    """Which nodes there are and who keeps them, once the pass is over."""
+
+def not_enough(pool: Pool, need: Need, level: Priority, group: str, lower: int) -> str:
+    """Which nodes there are and who keeps them, once the pass is over; `lower`: how many those below the level."""
     name, empty = level_name(level), pool.count(need, Grip.EMPTY)
     leaving = pool.count(need, Grip.LEAVING) - empty
-    spots = pool.spots_for(need)
-    lower = sum(spot.grip is Grip.HELD and _below(spot, level) for spot in spots)
-    rest = len(spots) - empty - leaving - lower
+    all_of_them = pool.count(need, Grip.HELD)
     where = f"{group}#{need.zone}" if need.zone else group
-    room = "" if need.whole else f", with room for {sum(_now(pool, need))} of {need.count} now"
     kept = {
         "free": empty,
         "being left": leaving,
         f"held below {name} but too few": lower,
-        f"held at {name} or above or promised": rest,
+        f"held at {name} or above or promised": all_of_them - empty - leaving - lower,
     }
     found = ", ".join(f"{count} {how}" for how, count in kept.items() if count)
-    return f"needs {wanted(need)}; of {len(spots)} that suit in {where}, {found}{room}"
+    text = f"needs {wanted(need)}; of {all_of_them} that suit in {where}, {found}"
+    if need.whole:
+        return text
+    return f"{text}, with room for {within(pool, need, Grip.EMPTY)} of {need.count} now"
+
+
+def _held_below(spots: Iterable[Spot], level: Priority) -> int:
+    return sum(spot.grip is Grip.HELD and _below(spot, level) for spot in spots)
 
 
 def _below(spot: Spot, level: Priority) -> bool:
@@ -163,10 +181,6 @@ def handed_over(spots: Iterable[Spot], waiting: Waiting) -> str:
     names = ", ".join(str(task) for task in sorted(leaving)[:10])
     more = f" and {len(leaving) - 10} more" if len(leaving) > 10 else ""
     return f"{wanted(waiting.need)} promised; starts when task {names}{more} has left"
-
-
-def _now(pool: Pool, need: Need) -> Iterator[int]:
-    return (slots(spot, need, Grip.EMPTY) for spot in pool.spots_for(need))
 
 
 def _nodes(units: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from hai_backend.sched import topology
-from hai_backend.sched.amounts import Amount, covers, plus, ranks_in
+from hai_backend.sched.amounts import Amount, covers, plus, ranks_among, ranks_in
 from hai_backend.sched.places import put
 from hai_backend.sched.pool import Pool
 from hai_backend.sched.spots import Grip, Holder, Need, Spot
@@ -43,7 +43,7 @@ def within(pool: Pool, need: Need, grip: Grip) -> int:
         return sum(slots(spot, need, grip) for spot in pool.spots_for(need))
     kinds = pool.kinds_for(need)
     rooms = (kind.free if grip is Grip.EMPTY else kind.soon for kind in kinds)
-    return sum(n * ranks_in(room, need.ask) for each in rooms for room, n in each.items())
+    return sum(ranks_among(each, need.ask) for each in rooms)
 
 
 def slots(spot: Spot, need: Need, grip: Grip, gone: Container[Holder] = ()) -> int:

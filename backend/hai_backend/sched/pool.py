@@ -89,10 +89,13 @@ class Pool:
         )
 
     def count(self, need: Need, grip: Grip) -> int:
-        """How many suitable nodes nobody keeps more firmly than `grip`: EMPTY or LEAVING."""
+        """How many suitable nodes nobody keeps more firmly than `grip`; HELD: all of them."""
         if need.only:
             return sum(spot.grip <= grip for spot in self.spots_for(need))
-        return sum(
-            kind.empty + (kind.leaving if grip is Grip.LEAVING else 0)
-            for kind in self.kinds_for(need)
-        )
+        return sum(_count(kind, grip) for kind in self.kinds_for(need))
+
+
+def _count(kind: Kind, grip: Grip) -> int:
+    if grip is Grip.HELD:
+        return len(kind.spots)
+    return kind.empty + (kind.leaving if grip is Grip.LEAVING else 0)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hai_backend.domain.node import Group
 from hai_backend.domain.plan import Plan, Start, Stop, Suspend, Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import Snapshot
-from hai_backend.sched import Policy, schedule
+from hai_backend.sched import Board, Policy, explain, schedule
+from hai_backend.sched.fit import slots
+from hai_backend.sched.queue import Waiting
+from hai_backend.sched.seating import Seating
+from hai_backend.sched.spots import Grip, Spot
 from hai_backend.sched.testing import NOW, leaving, node, nodes, queued, quota, running, snap
 
 LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
@@ -219,3 +227,49 @@ def test_stops_come_in_one_order_whatever_the_input() -> None:
     ]
     assert plans[0] == plans[1]
     assert [d.task for d in plans[0].decisions] == [1, 2, 3]
+
+
+def numbers(seating: Seating, waiting: Waiting) -> str:
+    """What is said of the nodes that suit, of which each is looked at."""
+    need, level = waiting.need, waiting.level
+    spots = seating.group.pool.spots_for(need)
+
+    def below(spot: Spot) -> bool:
+        held = [holder for holder in spot.holders if holder.grip is not Grip.LEAVING]
+        return all(holder.worth and holder.worth.level < level for holder in held)
+
+    empty = sum(spot.grip is Grip.EMPTY for spot in spots)
+    leaving = sum(spot.grip is Grip.LEAVING for spot in spots)
+    lower = sum(spot.grip is Grip.HELD and below(spot) for spot in spots)
+    rest = len(spots) - empty - leaving - lower
+    room = sum(slots(spot, need, Grip.EMPTY) for spot in spots)
+    now = "" if need.whole else f", with room for {room} of {need.count} now"
+    return (
+        f" {empty} free, {leaving} being left, {lower} held below {explain.level_name(level)} but too few, "
+        f"{rest} held at {explain.level_name(level)} or above or promised{now}"
+    )
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_the_numbers_are_those_of_a_look_at_every_node(
+    snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
+) -> None:
+    board = Board.of(data.draw(snapshots()), Policy())
+    board.decide(NOW)
+    for wait in board.waits("default"):
+        seating = board.seating(wait.task)
+        if wait.why is WaitReason.NOT_ENOUGH_NODES and seating is not None:
+            assert wait.message.endswith(numbers(seating, seating.group.waiting[wait.task]))
+
+
+def test_hundreds_of_sizes_do_not_look_at_every_node_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Spot] = []
+    usual = explain._below
+    monkeypatch.setattr(explain, "_below", lambda spot, lv: looks.append(spot) or usual(spot, lv))
+    runs = [running(100 + i, f"n{i:02}", HIGH, gpu=8) for i in range(20)]
+    waiting = [queued(i, gpu=1, cpu=i) for i in range(1, 41)]
+    board = Board.of(snap(PACKED, nodes(20, gpus=8, cpus=90), *runs, *waiting), Policy())
+    board.decide(NOW)
+    assert len([*board.waits()]) == 40
+    assert len(looks) <= 20
