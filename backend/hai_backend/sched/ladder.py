@@ -53,13 +53,13 @@ class Ladder:
             nodes += len(holder.spots) if worth_of(holder).guard is Guard.NONE else 0
         return nodes >= enough
 
-    def below(self, waiting: Waiting, apart: bool) -> Iterator[tuple[int, list[Holder]]]:
+    def below(self, waiting: Waiting, apart: bool) -> Iterator[tuple[int, Iterator[Holder]]]:
         """The runs of each lower level, lowest first; then equals that rank below it, or all of them (`apart`)."""
         for level in sorted(level for level in self._steps if level <= waiting.level):
             step = self._steps[level]
             all_of_them = level < waiting.level or apart
             end = len(step) if all_of_them else bisect_left(step, (waiting.merit,))
-            yield level, [holder for _, _, holder in step[:end]]
+            yield level, (holder for _, _, holder in step[:end])
 
 
 def worth_of(holder: Holder) -> Worth:

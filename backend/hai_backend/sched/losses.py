@@ -6,9 +6,7 @@ from math import frexp, isfinite
 
 from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched.appraise import restart_seconds
-from hai_backend.sched.ladder import worth_of
 from hai_backend.sched.policy import Policy
-from hai_backend.sched.spots import Holder
 
 
 def loss(task: SchedTask, policy: Policy, now: float) -> float:
@@ -23,18 +21,6 @@ def work_lost(task: SchedTask, now: float) -> float:
     return len(task.placed) * (max(0.0, seconds) if isfinite(seconds) else 0.0)
 
 
-Losses = dict[Holder, tuple[float, float]]
-"""For each run what counts of its suspension (node-seconds), and its merit for ties."""
-
-
-def losses_of_lower(step: list[Holder], policy: Policy, now: float) -> Losses:
-    """Of runs of a lower level."""
-    return {holder: (loss(holder.task, policy, now), 0.0) for holder in step}
-
-
-def losses_of_equals(step: list[Holder], now: float) -> Losses:
-    """Of runs of the newcomer's own level: work lost counts in steps of two."""
-    return {
-        holder: (2.0 ** frexp(work_lost(holder.task, now))[1], worth_of(holder).merit)
-        for holder in step
-    }
+def loss_of_equal(task: SchedTask, now: float) -> float:
+    """Among runs of the newcomer's own level work lost counts in steps of two."""
+    return 2.0 ** frexp(work_lost(task, now))[1]

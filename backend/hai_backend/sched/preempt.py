@@ -9,12 +9,12 @@ What turns out superfluous is taken back, so no victim can be spared; when all o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 from math import inf
 
+from hai_backend.sched.cheapest import Cheapest, Price
 from hai_backend.sched.group import Group
 from hai_backend.sched.ladder import worth_of
-from hai_backend.sched.losses import Losses, losses_of_equals, losses_of_lower
 from hai_backend.sched.outranking import left_alone_until, spared, taken_at
 from hai_backend.sched.queue import Verdict, Waiting
 from hai_backend.sched.spots import Holder
@@ -22,16 +22,16 @@ from hai_backend.sched.tally import Tally
 
 
 def victims(
-    group: Group, waiting: Waiting, already: int, now: float
+    group: Group, waiting: Waiting, already: int, cheapest: Cheapest
 ) -> tuple[list[Holder], Verdict]:
     """The runs to suspend so that all ranks fit and not only `already`; none: who else is refused with this task."""
-    policy, shares = group.policy, group.shares
+    policy, shares, now = group.policy, group.shares, cheapest.now
     tally = Tally(group.pool, waiting.need, already)
-    chosen: list[Holder] = []
+    chosen: list[Price] = []
     refused = {Verdict.LINE}
-    prices: Losses = {}
 
-    def eligible(holder: Holder) -> bool:
+    def eligible(price: Price) -> bool:
+        holder = price.holder
         if not tally.useful(holder) or taken_at(holder, waiting, policy, shares) > now:
             return False
         verdict = spared(waiting, holder, policy, now)
@@ -42,18 +42,16 @@ def victims(
         return verdict is Verdict.LINE
 
     with shares.trying() as leave:
-        for level, step in group.ladder.below(waiting, bool(shares)):
-            found = [holder for holder in step if eligible(holder)]
-            equals = level == waiting.level
-            prices |= (
-                losses_of_equals(found, now) if equals else losses_of_lower(found, policy, now)
-            )
-            for victim in _cheapest_first(found, prices, tally, eligible):
+        for step in cheapest.below(waiting, bool(shares), tally.on_named()):
+            rows: list[Iterator[Price]] = [filter(eligible, row) for row in step]
+            if shares:  # who leaves may make others eligible: only those count who are so now
+                rows = [iter(list(row)) for row in rows]
+            for victim in _cheapest_first(rows, tally, eligible):
                 chosen.append(victim)
-                tally.add(victim)
-                leave(victim)
+                tally.add(victim.holder)
+                leave(victim.holder)
                 if tally.missing <= 0:
-                    return _without_superfluous(chosen, tally, prices), Verdict.LINE
+                    return _without_superfluous(chosen, tally), Verdict.LINE
     return [], min(refused, key=_NARROWEST.index)
 
 
@@ -61,55 +59,49 @@ _NARROWEST = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
 
 
 def _cheapest_first(
-    step: list[Holder], losses: Losses, tally: Tally, eligible: Callable[[Holder], bool]
-) -> Iterator[Holder]:
+    rows: list[Iterator[Price]], tally: Tally, eligible: Callable[[Price], bool]
+) -> Iterator[Price]:
     """The next victim of one level, by loss for each rank that is still missing; at last those who free none alone.
 
     Who was eligible may be so no more when others of its share have been chosen. What a victim frees beyond what is
     missing counts for nothing, so its cost only grows: a heap of old costs is exact.
     """
-    order = sorted(step, key=lambda h: (losses[h], h.task.id))
-    gains = _shortlist(order, tally)
+    gains = _shortlist(rows, tally)
 
-    def cost(holder: Holder) -> tuple[float, float, float, int]:
-        useful, (lost, merit) = min(gains[holder], tally.missing), losses[holder]
-        return (lost / useful if useful else inf, merit, lost, holder.task.id)
+    def cost(price: Price) -> tuple[float, float, float, int]:
+        useful = min(gains[price], tally.missing)
+        each = price.lost / useful if useful else inf
+        return (each, price.merit, price.lost, price.task)
 
-    heap = [(cost(holder), holder) for holder in gains]
+    heap = [(cost(price), price) for price in gains]
     heapify(heap)
     while heap:
-        known, holder = heappop(heap)
-        if cost(holder) > known:
-            heappush(heap, (cost(holder), holder))
-        elif eligible(holder):
-            yield holder
-    yield from (h for h in order if h not in gains and eligible(h))
+        known, price = heappop(heap)
+        if cost(price) > known:
+            heappush(heap, (cost(price), price))
+        elif eligible(price):
+            yield price
+    yield from filter(eligible, merge(*rows))
 
 
-def _shortlist(order: list[Holder], tally: Tally) -> dict[Holder, int]:
-    """Of each size the cheapest few that would do alone, and what each of them frees."""
-    sizes: dict[int, list[Holder]] = {}
-    for holder in order:
-        sizes.setdefault(len(holder.spots), []).append(holder)
-    gains: dict[Holder, int] = {}
-    for equals in sizes.values():
+def _shortlist(rows: list[Iterator[Price]], tally: Tally) -> dict[Price, int]:
+    """Of each row the cheapest few that would do alone, and what each of them frees. The rows go on behind them."""
+    gains: dict[Price, int] = {}
+    for row in rows:
         gained = 0
-        for holder in equals:
-            if gained >= tally.missing:
-                break
-            gains[holder] = tally.gain(holder)
-            gained += gains[holder]
+        while gained < tally.missing and (price := next(row, None)) is not None:
+            gains[price] = tally.gain(price.holder)
+            gained += gains[price]
     return gains
 
 
-def _without_superfluous(chosen: list[Holder], tally: Tally, losses: Losses) -> list[Holder]:
-    kept = list(chosen)
+def _without_superfluous(chosen: list[Price], tally: Tally) -> list[Holder]:
+    kept = [price.holder for price in chosen]
 
-    def firmest_first(holder: Holder) -> tuple[int, float, float, int]:
-        lost, merit = losses[holder]
-        return (-worth_of(holder).level, -merit, -lost, holder.task.id)
+    def firmest_first(price: Price) -> tuple[int, float, float, int]:
+        return (-worth_of(price.holder).level, -price.merit, -price.lost, price.task)
 
-    for victim in sorted(chosen, key=firmest_first):
+    for victim in (price.holder for price in sorted(chosen, key=firmest_first)):
         tally.spare(victim)
         if tally.missing <= 0:
             kept.remove(victim)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hai_backend.domain.plan import Decision, Start, Suspend, Wait
 from hai_backend.sched import explain, fit, places, preempt, quota, relocate, reserve
 from hai_backend.sched.appraise import level_name
+from hai_backend.sched.cheapest import Cheapest
 from hai_backend.sched.check import wanted
 from hai_backend.sched.group import Group
 from hai_backend.sched.losses import loss
@@ -37,6 +38,10 @@ class Seating:
     _crowded: set[tuple[Need, str]] = field(default_factory=set)  # lines without room beside it
     _newcomers: list[tuple[Waiting, Holder]] = field(default_factory=list)
     _leaving: list[Holder] = field(default_factory=list)
+    _cheapest: Cheapest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._cheapest = Cheapest(self.group.ladder, self.group.policy, self.now)
 
     def run(self) -> None:
         """Decide. The group must have been undone from the pass before."""
@@ -188,7 +193,7 @@ class Seating:
             return None
         refusal, leaving = Verdict.LINE, list[Holder]()
         if self._might_free(waiting, already):
-            leaving, refusal = preempt.victims(group, waiting, already, self.now)
+            leaving, refusal = preempt.victims(group, waiting, already, self._cheapest)
         for victim in leaving or self._movers(waiting, already):
             self._suspend(victim, waiting, moves=not leaving)
         return refusal if fit.within(group.pool, need, Grip.LEAVING) < need.count else None
@@ -207,6 +212,7 @@ class Seating:
             Suspend(victim.task.id, waiting.task.id, self._reason(victim, waiting, moves), higher)
         )
         self.group.ladder.remove(victim)
+        self._cheapest.forget(victim)
         self.group.shares.keep(victim.task.user, -victim.units)
         places.leave(victim, wanted_by=waiting.task.id)
         self._leaving.append(victim)

@@ -43,6 +43,10 @@ class Tally:
     def useful(self, victim: Holder) -> bool:
         return any(map(self._suits, victim.spots))
 
+    def on_named(self) -> set[Holder]:
+        """Who is on the nodes that the newcomer names."""
+        return {holder for spot in self._suiting or () for holder in spot.holders}
+
     def _suits(self, spot: Spot) -> bool:
         return spot.kind in self._kinds if self._suiting is None else spot in self._suiting
 

@@ -1,0 +1,238 @@
+"""Victims are found without looking at everybody: they are those that the slow and simple way finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from math import inf
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai_backend.domain.node import Group as Settings
+from hai_backend.domain.node import Node
+from hai_backend.domain.priority import LEVELS, Priority
+from hai_backend.domain.snapshot import SchedTask, Snapshot, Suspension
+from hai_backend.sched import Board, Policy, fit, places
+from hai_backend.sched.cheapest import Cheapest
+from hai_backend.sched.group import Group
+from hai_backend.sched.ladder import worth_of
+from hai_backend.sched.losses import loss, work_lost
+from hai_backend.sched.outranking import spared, taken_at
+from hai_backend.sched.policy import Ranking
+from hai_backend.sched.preempt import victims
+from hai_backend.sched.queue import Verdict, Waiting
+from hai_backend.sched.quota import UNIT
+from hai_backend.sched.spots import Grip, Holder
+from hai_backend.sched.tally import Tally
+from hai_backend.sched.testing import NOW, node, nodes, queued, running, share, snap
+
+LOW, NORMAL, HIGH = Priority.LOW, Priority.NORMAL, Priority.HIGH
+NODES = 14
+POLICIES = [
+    pytest.param(Policy(), id="learned"),
+    pytest.param(Policy(ranking=Ranking.ATTAINED, overhead_share=0.05), id="attained"),
+    pytest.param(Policy(ranking=Ranking.SUBMITTED, urgent=Priority.EXTREME_HIGH), id="submitted"),
+    pytest.param(Policy(time_slices=False), id="whole"),
+]
+
+
+class Slow:
+    """Everybody is looked at, priced and sorted for each newcomer."""
+
+    def __init__(self, group: Group, waiting: Waiting, already: int, now: float) -> None:
+        self._group, self._waiting, self._now = group, waiting, now
+        self._tally = Tally(group.pool, waiting.need, already)
+        self._refused = {Verdict.LINE}
+        self._losses: dict[Holder, tuple[float, float]] = {}
+
+    def victims(self) -> tuple[list[Holder], Verdict]:
+        chosen: list[Holder] = []
+        apart = bool(self._group.shares)
+        with self._group.shares.trying() as leave:
+            for level, step in self._group.ladder.below(self._waiting, apart):
+                found = [holder for holder in step if self._eligible(holder)]
+                self._price(found, equals=level == self._waiting.level)
+                for victim in self._cheapest_first(found):
+                    chosen.append(victim)
+                    self._tally.add(victim)
+                    leave(victim)
+                    if self._tally.missing <= 0:
+                        return self._without_superfluous(chosen), Verdict.LINE
+        order = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
+        return [], min(self._refused, key=order.index)
+
+    def _eligible(self, holder: Holder) -> bool:
+        policy, waiting = self._group.policy, self._waiting
+        if not self._tally.useful(holder):
+            return False
+        if taken_at(holder, waiting, policy, self._group.shares) > self._now:
+            return False
+        verdict = spared(waiting, holder, policy, self._now)
+        self._refused.add(verdict)
+        return verdict is Verdict.LINE
+
+    def _price(self, found: list[Holder], *, equals: bool) -> None:
+        for holder in found:
+            if equals:
+                lost, step = work_lost(holder.task, self._now), 1.0
+                while step <= lost:
+                    step *= 2
+                while lost and step > 2 * lost:
+                    step /= 2
+                self._losses[holder] = (step, worth_of(holder).merit)
+            else:
+                self._losses[holder] = (loss(holder.task, self._group.policy, self._now), 0.0)
+
+    def _cheapest_first(self, found: list[Holder]) -> Iterator[Holder]:
+        order = sorted(found, key=lambda h: (self._losses[h], h.task.id))
+        gains = self._shortlist(order)
+
+        def cost(holder: Holder) -> tuple[float, float, float, int]:
+            useful, (lost, merit) = min(gains[holder], self._tally.missing), self._losses[holder]
+            return (lost / useful if useful else inf, merit, lost, holder.task.id)
+
+        heap = [(cost(holder), holder) for holder in gains]
+        heapify(heap)
+        while heap:
+            known, holder = heappop(heap)
+            if cost(holder) > known:
+                heappush(heap, (cost(holder), holder))
+            elif self._eligible(holder):
+                yield holder
+        yield from (h for h in order if h not in gains and self._eligible(h))
+
+    def _shortlist(self, order: list[Holder]) -> dict[Holder, int]:
+        gains: dict[Holder, int] = {}
+        for size in {len(holder.spots) for holder in order}:
+            gained = 0
+            for holder in order:
+                if len(holder.spots) == size and gained < self._tally.missing:
+                    gains[holder] = self._tally.gain(holder)
+                    gained += gains[holder]
+        return gains
+
+    def _without_superfluous(self, chosen: list[Holder]) -> list[Holder]:
+        def firmest_first(holder: Holder) -> tuple[int, float, float, int]:
+            lost, merit = self._losses[holder]
+            return (-worth_of(holder).level, -merit, -lost, holder.task.id)
+
+        kept = list(chosen)
+        for victim in sorted(chosen, key=firmest_first):
+            self._tally.spare(victim)
+            if self._tally.missing <= 0:
+                kept.remove(victim)
+            else:
+                self._tally.add(victim)
+        return kept
+
+
+def a_run(draw: Random, task: int, on: list[str], **settings: object) -> SchedTask:
+    level, began = draw.choice(LEVELS[-5:]), NOW - draw.choice([60.0, 1000.0, 9000.0, 60_000.0])
+    hits = (Suspension(NOW - 7200, 5, higher=True),)
+    return running(
+        task, " ".join(on), level, user=draw.choice("uvwx"), name=draw.choice("ab"), run_started_at=began,
+        yields=draw.random() < 0.3, saved_at=draw.choice([None, NOW - 50.0, NOW - 3000.0]),
+        suspensions=draw.choice([(), (), hits]), **settings,
+    )  # fmt: skip
+
+
+def filled(draw: Random, packed: bool) -> Iterator[SchedTask]:
+    """Runs on most of the nodes."""
+    free = {f"n{i:02}": 4 for i in range(NODES)}
+    for task in range(101, 141):
+        gpu = draw.choice([0, 1, 2, 3]) if packed else 0
+        fitting = [name for name, gpus in free.items() if gpus >= (gpu or 4)]
+        on = draw.sample(fitting, min(len(fitting), draw.choice([1, 1, 2, 3])))
+        for name in on:
+            free[name] -= gpu or 4
+        if on:
+            yield a_run(draw, task, on, gpu=gpu)
+
+
+def a_newcomer(draw: Random, task: int, packed: bool) -> SchedTask:
+    named = tuple(f"n{i:02}" for i in draw.sample(range(NODES), 2)) if draw.random() < 0.2 else ()
+    left = (Suspension(NOW - 100.0, draw.randrange(101, 141)),)
+    return queued(
+        task, len(named) or draw.choice([1, 2, 3, 5]), draw.choice(LEVELS[-5:]), user=draw.choice("uvwx"),
+        name=draw.choice("ab"), zone=draw.choice(["", "", "A"]), assigned_nodes=named,
+        gpu=draw.choice([0, 1, 2, 3]) if packed else 0, custom_rank=draw.choice([0.0, 0.0, 0.0, 1.0]),
+        created_at=NOW - draw.choice([10.0, 9000.0, 30_000.0, 90_000.0]),
+        suspensions=draw.choice([(), (), left]),
+    )  # fmt: skip
+
+
+def a_cluster(draw: Random) -> Snapshot:
+    packed = draw.random() < 0.5
+    parts = [share("u", guaranteed=2, weight=1), share("v w", weight=2), share("x", guaranteed=3)]
+    found: list[Node] = [
+        node(f"n{i:02}", gpus=4, zone=draw.choice(["", "A"])) for i in range(NODES)
+    ]
+    waiting = [a_newcomer(draw, task, packed) for task in range(1, 13)]
+    shares = parts if draw.random() < 0.4 else []
+    return snap(Settings("default", packed), found, *shares, *filled(draw, packed), *waiting)
+
+
+def suspend(group: Group, victim: Holder, cheapest: Cheapest) -> None:
+    """As a pass does."""
+    group.ladder.remove(victim)
+    cheapest.forget(victim)
+    group.shares.keep(victim.task.user, -victim.units)
+    places.leave(victim, wanted_by=1)
+
+
+def group_of(snapshot: Snapshot, policy: Policy) -> Group:
+    """Ready for a pass."""
+    board = Board.of(replace(snapshot, tasks=()), policy)
+    board.decide(NOW)
+    board.see(snapshot.tasks, (), NOW)
+    group = board._edit("default")
+    group.advance(NOW)
+    group.shares.divide(NODES * UNIT)
+    return group
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=80, deadline=None)
+def test_the_same_leave_as_when_everybody_is_looked_at(policy: Policy, seed: int) -> None:
+    group = group_of(a_cluster(Random(seed)), policy)
+    cheapest = Cheapest(group.ladder, policy, NOW)
+    for waiting in group.queue.in_order():
+        already = fit.within(group.pool, waiting.need, Grip.LEAVING)
+        if already < waiting.need.count:
+            found = victims(group, waiting, already, cheapest)
+            assert found == Slow(group, waiting, already, NOW).victims()
+            for victim in found[0]:
+                suspend(group, victim, cheapest)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Holder]:
+    """Who is asked whether it may be suspended."""
+    asked: list[Holder] = []
+
+    def noted(self: Tally, holder: Holder) -> bool:
+        asked.append(holder)
+        return usual(self, holder)
+
+    usual: Callable[[Tally, Holder], bool] = Tally.useful
+    monkeypatch.setattr(Tally, "useful", noted)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("level", "since"),
+    [pytest.param(HIGH, 100.0, id="higher"), pytest.param(NORMAL, 90_000.0, id="equals")],
+)
+def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
+    level: Priority, since: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [running(100 + i, f"n{i:02}", NORMAL, since=since, yields=True) for i in range(90)]
+    burst = [queued(i, 1, level, created_at=NOW - 80_000 + i) for i in range(1, 41)]
+    board = Board.of(snap(nodes(90), *runs, *burst), Policy(ranking=Ranking.SUBMITTED))
+    asked = counted(monkeypatch)
+    assert len(board.decide(NOW).decisions) == 40
+    assert len(asked) < 4 * 40
