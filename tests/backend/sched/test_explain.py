@@ -243,11 +243,15 @@ def numbers(seating: Seating, waiting: Waiting) -> str:
     lower = sum(spot.grip is Grip.HELD and below(spot) for spot in spots)
     rest = len(spots) - empty - leaving - lower
     room = sum(slots(spot, need, Grip.EMPTY) for spot in spots)
-    now = "" if need.whole else f", with room for {room} of {need.count} now"
-    return (
-        f" {empty} free, {leaving} being left, {lower} held below {explain.level_name(level)} but too few, "
-        f"{rest} held at {explain.level_name(level)} or above or promised{now}"
+    name = explain.level_name(level)
+    kept = (
+        (empty, "free"),
+        (leaving, "being left"),
+        (lower, f"held below {name} but too few"),
+        (rest, f"held at {name} or above or promised"),
     )
+    now = "" if need.whole else f", with room for {room} of {need.count} now"
+    return ", ".join(f"{count} {how}" for count, how in kept if count) + now
 
 
 @given(data=st.data())
@@ -260,7 +264,7 @@ def test_the_numbers_are_those_of_a_look_at_every_node(
     for wait in board.waits("default"):
         seating = board.seating(wait.task)
         if wait.why is WaitReason.NOT_ENOUGH_NODES and seating is not None:
-            assert wait.message.endswith(numbers(seating, seating.group.waiting[wait.task]))
+            assert wait.message.endswith(", " + numbers(seating, seating.group.waiting[wait.task]))
 
 
 def test_hundreds_of_sizes_do_not_look_at_every_node_each(monkeypatch: pytest.MonkeyPatch) -> None:
