@@ -145,9 +145,8 @@ def _conda(path: Path, entry: str) -> tuple[str, str]:
         raise UsageError(f"{path}: {entry!r} is not understood")
     version = found[2].strip()
     if version.startswith("=") and not version.startswith("=="):
-        version = (
-            version[1:].split("=")[0] + ".*"
-        )  # =1.26 and =1.26=build mean 1.26 and what follows
+        # =1.26 and =1.26=build mean 1.26 and what follows
+        version = version[1:].split("=")[0] + ".*"
     return found[1], version.replace(".*.*", ".*")
 
 

@@ -35,7 +35,7 @@ class Cost:
 
 
 def figures() -> Iterator[Figure]:
-    """Every figure of the issue."""
+    """Every figure of this benchmark."""
     place = Path(tempfile.mkdtemp(prefix="hai-bench-env-"))
     try:
         yield from _figures(place)

@@ -124,9 +124,8 @@ async def _use(page: Any, url: str, client: Client) -> list[Figure]:
     await page.locator('[data-id="hai-panel"]').click()
     await page.locator(".hai-quick button").last.click()
     await page.locator(".hai-row").first.wait_for()
-    await page.wait_for_timeout(
-        3000
-    )  # Lab keeps its layout and the panel its filter with some delay
+    # Lab keeps its layout and the panel its filter with some delay.
+    await page.wait_for_timeout(3000)
     await page.add_init_script(SEEN)
     opens = []
     for _ in range(3):

@@ -32,9 +32,8 @@ class Slice:
     high_wait: float  # mean wait of HIGH under time slices as HAI has them
     low_wait: float  # mean wait of LOW under EASY
     packed_nodes: int = 0
-    packed: float = (
-        0.0  # mean time in the system of the best policy without knowledge, nodes shared
-    )
+    # mean time in the system of the best policy without knowledge, nodes shared
+    packed: float = 0.0
     time_scale: float = 1.0
 
 

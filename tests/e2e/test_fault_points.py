@@ -118,9 +118,8 @@ def check(low: Task, high: Task, extra: Task, lines: list[str], witness: Path) -
     assert len({low.id, high.id, extra.id}) == 3
     assert 2 <= low.run_count <= 3, "it gave way to high, perhaps to extra, and to nobody twice"
     steps = [line for line in lines if line.startswith("step ")]
-    assert steps == [
-        f"step {i}" for i in range(STEPS)
-    ]  # no line lost, none twice, training undisturbed
+    # No line lost, none twice, training undisturbed.
+    assert steps == [f"step {i}" for i in range(STEPS)]
     spans = [json.loads(line) for line in witness.read_text().splitlines()]
     for rank in (0, 1):
         alive = sorted((s["from"], s["to"]) for s in spans if s["rank"] == rank)

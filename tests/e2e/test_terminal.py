@@ -111,9 +111,8 @@ def test_a_day_in_the_terminal_app(terminal: Tmux) -> None:
     terminal.press("Escape")
     terminal.shows("1 of 2 tasks")
     terminal.press("Escape")
-    terminal.shows(
-        "train.py", "broken.py"
-    )  # before the next key: escape and a key at once are alt and that key
+    # Before the next key: escape and a key at once are alt and that key.
+    terminal.shows("train.py", "broken.py")
 
     terminal.press("G")
     terminal.press("l")

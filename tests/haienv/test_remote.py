@@ -54,9 +54,8 @@ def test_what_is_pushed_is_the_same_there_and_back(
     assert "haienv push 'base[ann]'" in refused.error["hint"]
     pushed = haienv.ok("push base --visibility public --json").json
     assert pushed["lock_hash"] == haienv.get("base").layer.lock_hash
-    shutil.copytree(
-        cluster.root / OWNER, cluster.root / "aaa", symlinks=True
-    )  # as if it were theirs
+    # As if it were theirs.
+    shutil.copytree(cluster.root / OWNER, cluster.root / "aaa", symlinks=True)
     haienv.ok("push top")
     there = read(cluster, OWNER, "top")
     assert there is not None

@@ -44,12 +44,8 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
     "tokens": {"shows": "5 in all"},
 }
 """What a real server shows otherwise than the made-up cluster."""
-OVER_TIME = (
-    "usage",
-    "load",
-    "audit",
-    "cluster-use",
-)  # hours that a server which has just begun does not have
+# They need hours that a server which has just begun does not have.
+OVER_TIME = ("usage", "load", "audit", "cluster-use")
 SERVING = ("services",)  # agents that tell of services
 MADE_UP = [p for p in PICTURES if not (p.reachable and p.profile) or p.name in OVER_TIME + SERVING]
 REAL = [replace(p, **OTHERWISE.get(p.name, {})) for p in PICTURES if p not in MADE_UP]

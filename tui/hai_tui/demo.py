@@ -40,6 +40,7 @@ from hai_tui.demo_usage import measure, measure_now
 
 _HOUR = 3600.0
 
+# Name, user, nodes, priority, tags: ids from 1 on.
 _TASKS: tuple[tuple[str, str, int, int, str], ...] = (
     ("tokenize-corpus", "alice", 1, 10, "data"),
     ("bert-base-pretrain", "alice", 4, 30, "bert,nlp"),
@@ -53,7 +54,7 @@ _TASKS: tuple[tuple[str, str, int, int, str], ...] = (
     ("ablation-no-dropout", "carol", 2, 10, "sweep"),
     ("segment-anything-ft", "bob", 2, 10, "vision"),
     ("notebook-erin", "erin", 1, 10, ""),
-)  # name, user, nodes, priority, tags: ids from 1 on
+)
 _QUOTAS = (
     *(("alice", priority, nodes) for priority, nodes in ((-1, 24), (30, 16), (20, 8), (10, 8))),
     ("bob", 20, 4),

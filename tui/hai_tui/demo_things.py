@@ -128,12 +128,13 @@ _REGISTRIES = (
     (Registry(prefix="registry.example.org/bio", username="robot-bio"), "s"),
     (Registry(prefix="mirror.example.org:5000", plain_http=True), None),
 )
+# Description, scope, days until it expires; the last one was revoked.
 _TOKENS = (
     ("laptop", TOKEN_SCOPE_ALL, 30),
     ("the job that submits every night", TOKEN_SCOPE_SUBMIT, 365),
     ("the screen in the corridor", TOKEN_SCOPE_READ, 0),
     ("the old laptop", TOKEN_SCOPE_ALL, 30),
-)  # description, scope, days until it expires; the last one was revoked
+)
 _MESSAGES = (
     ("your quota of HIGH nodes is 16 now", "alice", False, 0),
     ("please clean up /lab, it is 93 % full", "lab", True, 7),
@@ -199,13 +200,14 @@ _SHARES = (
     Share(user_group="vision", group="train", weight=1),
     Share(user_group="bio", group="cpu", guaranteed=1, weight=1, limit=2),
 )
+# Subject, is a group, right, days.
 _GRANTS = (
     ("bob", False, "ports:4", 0),
     ("carol", False, "manage_quotas", 14),
     ("erin", False, "workspace_gb:500", 0),
     ("bio", True, "image:registry.example.org/bio/", 0),
     ("vision", True, "custom_service:http:8080", 90),
-)  # subject, is a group, right, days
+)
 
 
 _PORTS = (("notebook-alice", "ssh"), ("bert-base-pretrain", "tensorboard"))

@@ -105,9 +105,8 @@ async def test_a_leader_that_is_paused_within_a_write_does_not_hold_up_the_next(
     database = PostgresDatabase(make_url(url), epoch)
     await database.open()
     took = asyncio.ensure_future(asyncio.to_thread(asyncio.run, _take_when(url)))
-    with pytest.raises(
-        Unavailable
-    ):  # the loop stands still with the transaction open, like a paused process
+    # The loop stands still with the transaction open, like a paused process.
+    with pytest.raises(Unavailable):
         await database.write(Do(lambda transaction: time.sleep(3.5)))
     assert await took < 3.4
     await database.close()

@@ -204,9 +204,8 @@ def test_a_full_disk_is_one_clear_error_and_nothing_breaks(tmp_path):
     store = LogStore(tmp_path, 1 << 30)
     store.append(Key(), 0, b"first\n")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(
-        resource.RLIMIT_FSIZE, (8, hard)
-    )  # a file that may not grow: as near as a test gets
+    # A file that may not grow: as near as a test gets.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
     try:
         with pytest.raises(Unavailable, match="task 1 run 1 rank 0"):
             store.append(Key(), 6, b"second\n")

@@ -1,4 +1,4 @@
-"""k equal users with one long task each on one slot, replayed on the virtual clock (issue 3, Fairness)."""
+"""k equal users with one long task each on one slot, replayed on the virtual clock."""
 
 from __future__ import annotations
 

@@ -205,9 +205,8 @@ def test_the_firmest_holder_says_how_a_node_is_kept() -> None:
     for run in (leaving, held):
         places.put(found.spots["a"], run)
     assert (found.spots["a"].grip, counts(found)) == (Grip.HELD, (2, 2))
-    assert (
-        found.spots["a"].free == found.spots["a"].kind.size
-    )  # amounts matter in packed groups only
+    # Amounts matter in packed groups only.
+    assert found.spots["a"].free == found.spots["a"].kind.size
     places.remove(held)
     assert (found.spots["a"].grip, counts(found)) == (Grip.LEAVING, (2, 3))
 

@@ -110,9 +110,8 @@ def test_a_reader_holds_what_the_store_holds(
                 await reader.read_all()
             else:
                 await _change(store, feed, what, state)
-        await _change(
-            store, feed, "make", TaskState.RUNNING
-        )  # so that even an idle reader has something to read
+        # So that even an idle reader has something to read.
+        await _change(store, feed, "make", TaskState.RUNNING)
         await reader.read_all()
         await _judge(store, reader, wanted)
 

@@ -103,9 +103,8 @@ def test_between_interruptions(
     assert (found.between_seconds, found.basis) == (between, basis)
 
 
-WORK = (
-    43_200.0  # half a day of work; a checkpoint of 1 s is then advised each sqrt(2 * 86400) = 416 s
-)
+# Half a day of work; a checkpoint of 1 s is then advised each sqrt(2 * 86400) = 416 s.
+WORK = 43_200.0
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,5 @@ from __future__ import annotations
 from hai_backend.store.rows import cluster, people, records, server, tasks, usage
 from hai_backend.store.rows.base import Base
 
-__all__ = [
-    "Base",
-    "cluster",
-    "people",
-    "records",
-    "server",
-    "tasks",
-    "usage",
-]  # whoever has Base has all tables
+# Whoever has Base has all tables.
+__all__ = ["Base", "cluster", "people", "records", "server", "tasks", "usage"]
