@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import TypeVar
@@ -13,7 +12,7 @@ from hai.v1 import workspace_service_pb2 as pb
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
 from hai_backend.domain.errors import Invalid, NotFound, Violation
 from hai_backend.domain.workspace import Entry, Revision
-from hai_backend.services import caller
+from hai_backend.services import caller, limits, paging
 from hai_backend.services.convert_user import NAME_RULE
 from hai_backend.services.convert_workspace import (
     bundle_to_proto,
@@ -33,9 +32,7 @@ from hai_backend.workspaces.staging import Author
 
 Item = TypeVar("Item")
 
-_NUMBER = re.compile(r"[0-9]{1,18}")
-_REVISIONS = 50
-_MOST_REVISIONS = 1000
+_AFTER_ALL = 1 << 62  # a number above those of all revisions
 TASKS = "tasks"  # author of what programs wrote
 
 
@@ -174,15 +171,16 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def ListRevisions(
         self, request: pb.ListRevisionsRequest, context: Context
     ) -> pb.ListRevisionsResponse:
-        size, before = _page(request)
+        size = paging.size(request.page_size, limits.DEFAULT_PAGE_SIZE)
+        before = paging.number(request.page_token) or _AFTER_ALL
         async with self._workspaces.open(caller.current(), request.name, request.user) as room:
             index, pins = room.files.index, self._workspaces.pins(room.key)
             found = await self._rooms.work(
                 room.files.path, index.revisions, before=before, limit=size + 1
             )
-        more = str(found[size - 1].number) if len(found) > size else ""
-        shown = [revision_to_proto(r, pins.get(r.number, ())) for r in found[:size]]
-        return pb.ListRevisionsResponse(revisions=shown, next_page_token=more)
+        keyed = ((str(r.number), revision_to_proto(r, pins.get(r.number, ()))) for r in found)
+        revisions, token = paging.page(keyed, size)
+        return pb.ListRevisionsResponse(revisions=revisions, next_page_token=token)
 
     async def RestoreRevision(
         self, request: pb.RestoreRevisionRequest, context: Context
@@ -227,12 +225,3 @@ def _pages(room: Room, request: pb.GetTreeRequest, revision: int) -> Iterator[li
     if request.since:
         return room.files.index.changes(request.since, revision)
     return room.files.index.tree(revision)
-
-
-def _page(request: pb.ListRevisionsRequest) -> tuple[int, int]:
-    rules = Rules()
-    size = rules.number("page_size", request.page_size or _REVISIONS, 1, _MOST_REVISIONS)
-    if request.page_token and not _NUMBER.fullmatch(request.page_token):
-        rules.add("page_token", "is not one of this list")
-    rules.check()
-    return size, int(request.page_token or 1 << 62)

@@ -257,6 +257,21 @@ def _known(*data: bytes) -> dict[bytes, bytes]:
     return {blake3(each).digest(): each for each in data}
 
 
+async def test_revisions_come_in_pages_as_other_lists_do(here) -> None:
+    pusher = await here.pusher()
+    for number in range(1, 4):
+        await pusher.push({"f": b"%d" % number})
+    listed = here.client.workspaces.revisions
+    first = await listed("w", page_size=2)
+    rest = await listed("w", page_size=2, page_token=first.next_page_token)
+    assert [[r.number for r in page.revisions] for page in (first, rest)] == [[3, 2], [1]]
+    assert not rest.next_page_token
+    assert len((await listed("w", page_size=5000)).revisions) == 3
+    for wrong in ({"page_size": -1}, {"page_token": "x"}):
+        with pytest.raises(Invalid):
+            await listed("w", **wrong)
+
+
 async def test_watchers_hear_of_each_revision(here) -> None:
     pusher = await here.pusher()
     watching = here.client.workspaces.watch("w")
