@@ -10,13 +10,13 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from hai.client.files import replace_file
 from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.user import TokenScope
 
 _KEY_BYTES = 32
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def claim(home: Path) -> int:
@@ -53,7 +53,7 @@ def _make_key(path: Path) -> None:
     """Whole before it has its name; of two servers that start together one wins."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    write_private(made, secrets.token_bytes(_KEY_BYTES))
+    replace_file(made, secrets.token_bytes(_KEY_BYTES))
     with suppress(FileExistsError):
         os.link(made, path)
     made.unlink()
@@ -71,13 +71,13 @@ async def first_admin(settings: Settings, directory: Directory, now: float) -> N
         made = await directory.create_token(name, TokenScope.ALL, now, description="admin")
         secret = made[1]
     if secret is not None:
-        write_private(path, secret.encode())
+        replace_file(path, secret.encode())
 
 
 def leave_word(directory: Path, address: str, authority: str) -> None:
     """server.json: where agents, `hai up` and `hai down` find a server."""
     where = {"address": address, "pid": os.getpid(), "ca": authority}
-    write_private(directory / "server.json", json.dumps(where).encode())
+    replace_file(directory / "server.json", json.dumps(where).encode())
 
 
 PORT, HTTP_PORT = "port.json", "http-port.json"
@@ -85,7 +85,7 @@ PORT, HTTP_PORT = "port.json", "http-port.json"
 
 def keep_port(home: Path, address: str, file: str = PORT) -> None:
     """For the next start."""
-    write_private(home / file, address.rpartition(":")[2].encode())
+    replace_file(home / file, address.rpartition(":")[2].encode())
 
 
 def last_port(home: Path, file: str = PORT) -> str:
@@ -94,16 +94,3 @@ def last_port(home: Path, file: str = PORT) -> str:
         return str(json.loads((home / file).read_text()))
     except (OSError, ValueError):
         return ""
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, durable, and for the server's own user only; servers write side by side."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(temporary, _NEW, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import nbformat
+
+from hai.client.files import replacing
 
 _nbformat: Any = nbformat  # it has no annotations
 
@@ -56,18 +57,10 @@ def write(notebook: Any, path: Path) -> None:
 def replace_with(data: bytes, path: Path, like: Path | None = None) -> None:
     """Put a file there, also in place of a link: as readable as the one before it, or as `like`, or as any new file."""
     mode = _mode(path) or (_mode(like) if like else None)
-    temporary = path.with_name(f".{path.name}{secrets.token_hex(4)}")
-    first = 0o600 if mode else 0o666  # less the umask
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, first)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            if mode:
-                os.fchmod(handle, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path, 0o600 if mode else 0o666) as file:
+        file.write(data)
+        if mode:
+            os.fchmod(file.fileno(), mode)
 
 
 def _mode(path: Path) -> int | None:

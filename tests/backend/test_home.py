@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Invalid
 from hai_backend.gateway import advertised, told_to_agents, way_to
-from hai_backend.home import run_token_key, write_private
+from hai_backend.home import run_token_key
 
 
 def test_servers_that_start_together_have_one_key(tmp_path: Path) -> None:
@@ -26,33 +24,6 @@ def test_servers_that_start_together_have_one_key(tmp_path: Path) -> None:
     assert len({*keys}) == 1
     assert [path.name for path in (tmp_path / "shared").iterdir()] == ["run-token.key"]
     assert (tmp_path / "shared" / "run-token.key").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_server_that_writes_meanwhile_spoils_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, sync = tmp_path / "server.json", os.fsync
-
-    def meanwhile(descriptor: int) -> None:
-        monkeypatch.setattr(os, "fsync", sync)
-        write_private(path, b"the other's")
-        assert path.read_bytes() == b"the other's"
-
-    monkeypatch.setattr(os, "fsync", meanwhile)
-    write_private(path, b"ours")
-    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"ours", [path.name])
-
-
-def test_what_can_not_be_written_leaves_no_secret_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="No space"):
-        write_private(tmp_path / "admin.token", b"secret")
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_given_key_is_taken(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hai.client.files import replacing
 from hai_backend.launch import processes, rank_dirs
 from hai_backend.launch.processes import Process
 
@@ -102,11 +103,8 @@ class RankDir:
         fields = {"server": server, "token": token, "ca": ca, "insecure": not ca}
         lines = (f"{name} = {json.dumps(value)}" for name, value in fields.items())
         text = "\n".join(('current = "cluster"', "[profiles.cluster]", *lines, ""))
-        part = self.profile.with_suffix(".part")
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        part.replace(self.profile)
+        with replacing(self.profile) as file:
+            file.write(text.encode())
 
     def exists(self) -> bool:
         """False when somebody removed it: the rank is not wanted any more."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from hai.client.errors import NotFound, UsageError
+from hai.client.files import replace_file
 
 SERVER_VARIABLES = ("HAI_SERVER", "MARSV2_SERVER")
 TOKEN_VARIABLES = ("HAI_TOKEN", "MARSV2_USER_TOKEN")
@@ -194,17 +194,3 @@ def _table(profile: Profile) -> dict[str, str | bool]:
     if profile.insecure:
         table["insecure"] = True
     return table
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """As a whole, for its owner only; what fails leaves what was there, and nothing beside it. Raises OSError."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # 0600 from birth
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
+from hai.client.files import replacing
 from hai_tui.cli.command import HaiGroup
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -48,9 +47,9 @@ def snapshot(settings: Settings, out: str | None, anonymize: bool) -> int:
     """The function behind the command."""
 
     async def work(client: Client) -> int:
-        with _written(out) as file:
+        with _written(out) as write:
             async for part in client.nodes.snapshot(anonymous=anonymize):
-                file.write(part.decode("ascii"))
+                write(part)
         if out:
             note(settings, text("snapshot.done", file=out))
         return 0
@@ -59,20 +58,13 @@ def snapshot(settings: Settings, out: str | None, anonymize: bool) -> int:
 
 
 @contextmanager
-def _written(out: str | None) -> Iterator[IO[str]]:
-    """A file that appears when it is whole, readable by its owner only; or standard output."""
+def _written(out: str | None) -> Iterator[Callable[[bytes], object]]:
+    """Into a file that appears when it is whole, readable by its owner only; or to standard output."""
     if not out or out == "-":
-        yield sys.stdout
+        yield lambda part: sys.stdout.write(part.decode("ascii"))
         return
     try:
-        descriptor, name = tempfile.mkstemp(dir=Path(out).parent, prefix=".", suffix=".part")
+        with replacing(Path(out)) as file:
+            yield file.write
     except OSError as error:
         raise click.ClickException(f"{out}: {error.strerror}") from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            yield file
-        Path(name).replace(out)
-    except OSError as error:
-        raise click.ClickException(f"{out}: {error.strerror}") from error
-    finally:
-        Path(name).unlink(missing_ok=True)
