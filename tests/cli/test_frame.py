@@ -114,7 +114,7 @@ def test_chinese_is_spoken(hai, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(["group", "update", "g", "--unset"], "st", ["staying"], id="unset"),
     ],
 )
-def test_completion(words, incomplete, expected, fake, monkeypatch) -> None:
+def test_completion(words, incomplete, expected, fake) -> None:
     profiles.save(Profile("lab", "host:1"))
     fake.world.ports[30022] = Port(node_port=30022, user="alice")
     model = Artifact(name="m", version="1", user_group="vision")

@@ -196,7 +196,7 @@ def test_a_directory_is_no_task_file(files: Path, hai, fake) -> None:
     assert set(fake.world.tasks) == {1, 2, 3}
 
 
-def test_a_pipe_of_the_shell_is_as_good_as_a_file(files: Path, hai, fake) -> None:
+def test_a_pipe_of_the_shell_is_as_good_as_a_file(hai) -> None:
     reading, writing = os.pipe()
     os.write(writing, GOOD.format(name="p").encode())
     os.close(writing)
@@ -214,7 +214,7 @@ def test_each_fault_has_a_line_of_its_own(files: Path, hai) -> None:
     ]
 
 
-def test_a_bad_line_of_an_env_file_is_named(files: Path, hai, fake) -> None:
+def test_a_bad_line_of_an_env_file_is_named(files: Path, hai) -> None:
     (files / "env").write_text("A=1\nbad line\n")
     done = hai("run", "a.yaml", "--env-file", "env")
     assert done.code == 2

@@ -6,12 +6,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 PAGE = Path(__file__).parents[2] / "docs" / "environments.md"
 
 
-def test_every_line_of_the_page(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_line_of_the_page(haienv: Any) -> None:
     blocks = PAGE.read_text().split("```console\n")[1:]
     lines = [line for block in blocks for line in block.split("```")[0].splitlines()]
     commands = [shlex.split(line.removeprefix("$ haienv ")) for line in lines]

@@ -91,9 +91,7 @@ def test_a_build_resolves_on_top_of_what_the_cluster_has(haienv: Any, cluster: H
     assert haienv("pull nothing").code == 3
 
 
-def test_the_whole_reason_of_a_failed_build_comes_back(
-    haienv: Any, cluster: Home, make_wheel: Callable[..., Path]
-) -> None:
+def test_the_whole_reason_of_a_failed_build_comes_back(haienv: Any, cluster: Home) -> None:
     """uv tells in many lines why; the first names the package, and the server's own error must be short."""
     names = [f"no-such-{'x' * 40}-{n}" for n in range(60)]
     lock = "# haienv lock 1\n# python 3.11\n" + "".join(

@@ -117,7 +117,7 @@ def test_a_child_that_comes_while_its_parent_goes(
     assert (layer / "bin" / "python").exists()
 
 
-def test_a_parent_that_goes_while_its_child_is_made(haienv: Any, tmp_path: Path) -> None:
+def test_a_parent_that_goes_while_its_child_is_made(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     layer = haienv.get("base").path
     bob = haienv.as_user("bob")

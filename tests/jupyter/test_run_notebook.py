@@ -78,6 +78,7 @@ def test_a_file_that_can_not_be_used_is_named(
     done = subprocess.run(command(source, tmp_path / "o"), capture_output=True, text=True)
     assert done.returncode == 2
     assert "a.ipynb" in done.stderr
+    assert sentence in done.stderr
 
 
 def test_a_suspend_saves_what_has_run_and_gives_the_running_cell_its_time(tmp_path: Path) -> None:

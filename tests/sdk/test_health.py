@@ -134,7 +134,7 @@ class TestHook:
         assert process.exitcode == code
         assert capfd.readouterr().err.count("gpu ecc") == (1 if code else 0)
 
-    def test_a_broken_node_is_reported(self, cluster, tmp_path, capsys):
+    def test_a_broken_node_is_reported(self, cluster, tmp_path):
         hook.report(check(tmp_path, lines=[xid(79)]), "a worker died of X")
         (call,) = cluster.calls
         assert (call["call"], call["healthy"]) == ("report_node", False)

@@ -124,7 +124,7 @@ def test_the_tree_has_every_node_once_and_who_is_on_it() -> None:
 @pytest.mark.parametrize(
     "size", [pytest.param((80, 24), id="80x24"), pytest.param((200, 50), id="200x50")]
 )
-async def test_the_map_is_live(server, drive, submit, client, size) -> None:
+async def test_the_map_is_live(server, drive, submit, size) -> None:
     async with drive(server.profile, start="cluster", size=size) as tui:
         await tui.shows("2 nodes", "□ 2 free", "default (2)")
         await submit("train")
@@ -135,7 +135,7 @@ async def test_the_map_is_live(server, drive, submit, client, size) -> None:
         await tui.shows("1 train (admin) rank 0")
 
 
-async def test_a_node_is_taken_out_of_service_and_back(server, drive, client) -> None:
+async def test_a_node_is_taken_out_of_service_and_back(server, drive) -> None:
     async with drive(server.profile, start="cluster") as tui:
         await tui.shows("□ 2 free")
         await tui.press("x", *"fans", "enter")
@@ -198,7 +198,7 @@ async def test_labels_are_edited_and_found(server, drive, client) -> None:
         await tui.shows("DNS name")
 
 
-async def test_labels_in_the_list_of_nodes(server, drive, client) -> None:
+async def test_labels_in_the_list_of_nodes(server, drive) -> None:
     async with drive(server.profile, start="nodes node1", size=(160, 30)) as tui:
         await tui.shows("1 of 2")
         await tui.press("L", *"-rack=r7", "ctrl+s")

@@ -103,7 +103,7 @@ async def test_the_secret_of_a_token_is_shown_once(server, drive, client) -> Non
         assert "shown only now" not in tui.screen()
 
 
-async def test_what_the_role_forbids_says_which_right_is_missing(server, drive, user) -> None:
+async def test_what_the_role_forbids_says_which_right_is_missing(drive, user) -> None:
     async with drive(user, start="quotas", size=(160, 30)) as tui:
         await tui.shows("ada (user)", "0 in all")
         await tui.press("a")
@@ -114,7 +114,7 @@ async def test_what_the_role_forbids_says_which_right_is_missing(server, drive, 
         await tui.shows("send is for the role operator and above")
 
 
-async def test_a_list_that_may_not_be_read_says_so(server, drive, user) -> None:
+async def test_a_list_that_may_not_be_read_says_so(drive, user) -> None:
     async with drive(user, start="users", size=(120, 30)) as tui:
         await tui.shows("refuse")
 

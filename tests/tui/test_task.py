@@ -84,7 +84,7 @@ async def test_a_waiting_task_says_why_with_numbers_and_what_would_help(
         await tui.shows("[why]", "What stands in the way", "What would help", "Nodes that suit it")
 
 
-async def test_the_page_follows_the_task(server, drive, client, submit) -> None:
+async def test_the_page_follows_the_task(server, drive, submit) -> None:
     await submit("train")
     async with drive(server.profile, start="task 1") as tui:
         await tui.shows("● RUNNING  1 train")

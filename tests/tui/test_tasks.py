@@ -170,7 +170,7 @@ async def test_what_the_role_forbids_is_struck_out_and_says_which_right_is_missi
         await tui.shows("stop of a task of ada needs the right manage_tasks")
 
 
-async def test_readonly_refuses_every_change(server, drive, client, submit) -> None:
+async def test_readonly_refuses_every_change(server, drive, submit) -> None:
     await submit("bert")
     async with drive(server.profile, readonly=True) as tui:
         await tui.shows("read-only", "bert")

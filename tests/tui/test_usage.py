@@ -70,7 +70,7 @@ async def test_every_rank_of_a_large_task_can_be_looked_at(drive) -> None:
         await tui.shows("rank 8, run 1")
 
 
-async def test_the_page_of_the_cluster_goes_further_back(server, drive, client) -> None:
+async def test_the_page_of_the_cluster_goes_further_back(server, drive) -> None:
     await server.app.reign.usage.write()
     async with drive(server.profile, size=(100, 30), start="usage") as tui:
         await tui.shows("busy nodes: 0 now", "of 2", "waiting tasks", "[3h]")

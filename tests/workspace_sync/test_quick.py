@@ -238,7 +238,7 @@ def test_what_the_server_has_meanwhile_is_never_overwritten(root: Path, capsys) 
     assert "both sides have changed" in capsys.readouterr().err
 
 
-def test_the_right_to_write_is_given_back(root: Path, profile: Profile) -> None:
+def test_the_right_to_write_is_given_back(root: Path) -> None:
     for number in range(3):
         (root / "a.py").write_text(f"{number}")
         facts = quick_push(str(root))
@@ -303,7 +303,7 @@ def test_the_token_of_a_profile_is_read_where_it_stands(
     assert quick_push(str(root), only_look=True) is None
 
 
-def test_another_laptops_revision_is_seen(root: Path, profile: Profile) -> None:
+def test_another_laptops_revision_is_seen(root: Path) -> None:
     found = find()
     other = root.parent / "other"
     other.mkdir()

@@ -137,7 +137,7 @@ async def test_a_missing_revision_is_named(agents, git_repo):
     assert str(git_repo) in reason
 
 
-async def test_end_before_go_starts_nothing(agents, server):
+async def test_end_before_go_starts_nothing(agents):
     rank, process = await agents.start(["echo", "never"], go=False)
     rank.tell(end=pb.EndProgram(grace_seconds=1))
     rank.go()
@@ -177,7 +177,7 @@ async def test_stubborn_programs_and_those_that_ran_away_are_ended(agents, pytho
     assert marked() == []
 
 
-async def test_what_a_program_leaves_behind_is_ended_with_it(agents, python, marked):
+async def test_what_a_program_leaves_behind_is_ended_with_it(agents, marked):
     text = "sleep 99 & setsid sleep 98 & echo done"
     rank, process = await agents.start(["bash", "-c", text])
     assert (await rank.until("exited")).exit_code == 0
@@ -221,7 +221,7 @@ async def test_a_rank_that_was_given_up_ends_its_program(agents, marked, code, r
     assert marked() == []
 
 
-async def test_another_refusal_is_no_reason_to_end(agents, server):
+async def test_another_refusal_is_no_reason_to_end(agents):
     rank, process = await agents.start(["sleep", "99"])
     await rank.until("started")
     rank.refuse = (grpc.StatusCode.FAILED_PRECONDITION, "STARTING")
@@ -233,7 +233,7 @@ async def test_another_refusal_is_no_reason_to_end(agents, server):
     assert process.returncode is None
 
 
-async def test_a_removed_rank_directory_ends_the_program(agents, server, marked):
+async def test_a_removed_rank_directory_ends_the_program(agents, marked):
     rank, process = await agents.start(["sleep", "99"])
     await rank.until("started")
     (agents.home / "run" / "7-1-0" / "agent.json").unlink()
@@ -334,9 +334,7 @@ print("saved")
 """
 
 
-async def test_after_a_suspend_signal_children_of_a_script_may_finish_saving(
-    agents, server, python
-):
+async def test_after_a_suspend_signal_children_of_a_script_may_finish_saving(agents, server):
     rank, _ = await agents.start(
         ["bash", "-c", 'python3 -u -c "$0"; true', SAVES_LATE], suspend_signal="SIGUSR1"
     )
@@ -430,7 +428,7 @@ call(call="go_suspend")
     assert [(r.healthy, r.error) for r in rank.said("node_reported")] == [(False, "xid 79 ?")]
 
 
-async def test_an_acknowledgement_is_said_to_every_server(agents, server, python):
+async def test_an_acknowledgement_is_said_to_every_server(agents, python):
     """A server that was killed before it wrote it would end a program that is still saving."""
     text = CALLS + 'call(call="suspend_received")\nimport time\ntime.sleep(99)'
     rank, _ = await agents.start(python(text))
@@ -451,7 +449,7 @@ async def test_a_call_waits_for_a_server_that_is_away(agents, server, python):
     assert server.lines()[-1] == "{'ok': True, 'changed': True}"
 
 
-async def test_the_whole_life_state_stands_in_the_control_file(agents, server):
+async def test_the_whole_life_state_stands_in_the_control_file(agents):
     rank, _ = await agents.start(["sleep", "99"], whole_life_state=5)
     await rank.until("started")
     with (agents.home / "run" / "7-1-0" / "control").open("r+b") as file:

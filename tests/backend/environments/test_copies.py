@@ -196,9 +196,7 @@ def test_without_room_it_says_so_and_takes_nothing(
     assert there(disk) == {serving.layer}
 
 
-def test_who_uses_a_copy_makes_it_the_newest(
-    root: Path, disk: Path, packed: Any, held: list[int]
-) -> None:
+def test_who_uses_a_copy_makes_it_the_newest(root: Path, disk: Path, packed: Any) -> None:
     first, second, third = (packed(name, size=100) for name in ("a", "b", "c"))
     for moment, each in enumerate((first, second)):
         take(root, disk, each)

@@ -256,7 +256,7 @@ def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
     assert done.stdout == "alive\n"
 
 
-async def test_what_cannot_be_cleared_is_tried_again_until_it_is(home, watch, monkeypatch):
+async def test_what_cannot_be_cleared_is_tried_again_until_it_is(watch, monkeypatch):
     """An error, of too many open files say, must not make a rank that nobody can end."""
     monkeypatch.setattr("hai_backend.launch.process._AGAIN_SECONDS", 0.01)
     clear, errors = rank_dirs.clear, iter([OSError(24, "Too many open files")] * 2)

@@ -502,9 +502,7 @@ async def in_use(platform: Any, user: str) -> list[str]:
     return list((await caller.environments.ListEnvironments(request)).layers_in_use)
 
 
-async def test_layers_that_programs_run_in_are_told_to_their_owner(
-    platform: Any, expect_refusal: Any
-) -> None:
+async def test_layers_that_programs_run_in_are_told_to_their_owner(platform: Any) -> None:
     root = platform.environments.root
     make(platform, "system", "base", visibility="public")
     base = as_parent(root, "system", "base")
@@ -614,7 +612,7 @@ make_environment(Path(os.environ["HAIENV_HOME"]), "ada", "torch")
     assert list(places.iterdir()) == []
 
 
-async def test_a_build_ends_with_who_asked_for_it(platform: Any, tmp_path: Path) -> None:
+async def test_a_build_ends_with_who_asked_for_it(platform: Any) -> None:
     """The program would sleep for an hour, and so would what it has started."""
     body = """
 import subprocess, time

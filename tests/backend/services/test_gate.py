@@ -183,7 +183,7 @@ async def test_a_refusal_keeps_its_words_when_its_row_cannot_be_stored(
 
 
 async def test_a_change_goes_on_when_its_caller_hangs_up(
-    platform: Any, make_spec: Any, monkeypatch: pytest.MonkeyPatch
+    platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
     save = platform.store.save_user

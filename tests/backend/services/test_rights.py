@@ -222,7 +222,7 @@ async def test_nobody_makes_the_token_of_a_dev_container(
 
 
 async def test_who_acts_for_another_neither_sees_nor_takes_the_others_tokens(
-    platform: Any, make_spec: Any, expect_refusal: Any
+    platform: Any, expect_refusal: Any
 ) -> None:
     made, _ = await platform.directory.create_token("ada", TokenScope.ALL, 0.0)
     acting = platform.with_token(await platform.token("ada", holder="bob"))

@@ -115,7 +115,7 @@ async def test_many_ranks_get_fewer_points(platform: Any, ada: Any, make_spec: A
 
 
 async def test_what_makes_no_sense_is_refused(
-    platform: Any, ada: Any, make_spec: Any, expect_refusal: Any
+    ada: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
     task = await a_task(ada, make_spec)
     async with expect_refusal() as why:
@@ -150,7 +150,7 @@ async def test_periods_that_no_series_can_cover_are_refused(
     assert [field for field, _ in why[0].violations] == wrong
 
 
-async def test_what_is_used_on_nodes_just_now(platform: Any, ada: Any, make_spec: Any) -> None:
+async def test_what_is_used_on_nodes_just_now(platform: Any, ada: Any) -> None:
     task = await platform.ledger.submit("ada", a_spec("train", 2), "")
     await platform.ledger.apply(task.id, ev.RunPlaced(("n0", "n1"), Priority.NORMAL, "fits"))
     platform.usage.heard(RankKey(task.id, 1, 0), use(1.0, gpu=0.25))

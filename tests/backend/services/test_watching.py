@@ -133,7 +133,7 @@ async def _judge(store: MemoryStore, reader: Reader, wanted: TaskFilter) -> None
                 assert held == task, "the reader was not told that it left"
 
 
-async def test_a_slow_reader_gets_the_last_state_once(platform: Any, make_spec: Any) -> None:
+async def test_a_slow_reader_gets_the_last_state_once(platform: Any) -> None:
     ada = await platform.caller("ada")
     watch = ada.tasks.WatchTasks(pb.WatchTasksRequest())
     first = await watch.read()

@@ -68,7 +68,7 @@ async def test_a_begun_form_survives_a_reload_and_is_there_in_another_browser(
 
 
 async def test_the_form_shows_what_has_changed_since_it_was_submitted(
-    page: Page, lab: Place, client: Client
+    page: Page, lab: Place
 ) -> None:
     file = lab.root / "differs.py"
     file.write_text("print('before')\n")

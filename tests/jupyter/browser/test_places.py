@@ -36,7 +36,7 @@ async def test_a_notice_saves_what_is_open(page: Page, lab: Place) -> None:
 
 
 async def test_a_dev_container_is_created_opened_and_put_away(
-    page: Page, session: BrowserContext, lab: Place, client: Client
+    page: Page, session: BrowserContext, lab: Place
 ) -> None:
     await page.get_by_role("tab", name="Containers").click()
     await page.get_by_role("button", name="New container …").click()

@@ -31,9 +31,7 @@ async def test_two_tabs_with_one_file_submit_it_once(
     assert len(found.tasks) == 1
 
 
-async def test_the_task_file_can_be_edited_before_it_is_submitted(
-    page: Page, lab: Place, client: Client
-) -> None:
+async def test_the_task_file_can_be_edited_before_it_is_submitted(page: Page, lab: Place) -> None:
     (lab.root / "edit.py").write_text("print('edited')\n")
     await open_file(page, "edit.py")
     await page.locator(".hai-panel .hai-primary").click()

@@ -430,7 +430,7 @@ def test_every_command_has_help_of_80_columns(name: str, capsys) -> None:
     assert group().get_command(None, name) is not None  # type: ignore[arg-type]
 
 
-def test_asking_a_daemon_loads_next_to_nothing(tmp_path: Path) -> None:
+def test_asking_a_daemon_loads_next_to_nothing() -> None:
     script = "import sys, hai_sync.cli.main, hai_sync.watch.control as c; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

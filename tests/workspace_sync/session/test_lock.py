@@ -55,7 +55,7 @@ async def test_who_gives_up_waiting_takes_nothing_from_others(tmp_path: Path, he
 
 
 async def test_a_lock_that_cannot_be_had_is_an_error(
-    tmp_path: Path, held, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_locks(file: IO[str], how: int) -> None:
         raise OSError(errno.ENOLCK, "no locks left") if how == fcntl.LOCK_EX else BlockingIOError

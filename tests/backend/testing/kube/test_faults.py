@@ -25,7 +25,7 @@ async def test_a_request_is_refused_and_nothing_is_done(http: Any, pod: Pod, cod
     await http.create(pod("b"))
 
 
-async def test_too_many_requests_say_when_to_come_again(http: Any, pod: Pod) -> None:
+async def test_too_many_requests_say_when_to_come_again(http: Any) -> None:
     http.cluster.faults.add(Answer(429, retry_after=7), verb="list")
     async with http.session.get(f"{http.cluster.url}/{PODS}") as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
@@ -76,7 +76,7 @@ async def test_rules_choose_by_name_part_and_verb(http: Any, pod: Pod) -> None:
     assert [s[:3] for s in http.cluster.faults.struck] == [("get", "pods", "a-1")]
 
 
-async def test_the_same_seed_harms_the_same_requests(clusters: Any, pod: Pod) -> None:
+async def test_the_same_seed_harms_the_same_requests(clusters: Any) -> None:
     async def struck(order: list[int]) -> set[Any]:
         http = await clusters(nodes=0, manual=False)
         http.cluster.faults.seed(5, rate=0.3)

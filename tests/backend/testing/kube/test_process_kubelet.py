@@ -159,9 +159,7 @@ async def test_the_downward_api_and_shared_volumes(http: Any, pod: Pod) -> None:
     assert await run(http, pod, "cat /share/said", name="b", **more) == "a"
 
 
-async def test_nothing_of_a_container_outlives_its_first_process(
-    http: Any, pod: Pod, until: Any
-) -> None:
+async def test_nothing_of_a_container_outlives_its_first_process(http: Any, pod: Pod) -> None:
     """Neither what left its session nor what left its parent."""
     script = (
         "import os, time\n"

@@ -62,7 +62,7 @@ async def test_the_window_is_bounded(clusters: Any) -> None:
     assert history.end - history.first == 10
 
 
-async def test_a_revision_that_is_to_come_is_waited_for(http: Any, clusters: Any) -> None:
+async def test_a_revision_that_is_to_come_is_waited_for(http: Any) -> None:
     version = http.cluster.api.store.revision + 1
     asked = asyncio.ensure_future(http.watch("configmaps", resourceVersion=version))
     answer = await asked
