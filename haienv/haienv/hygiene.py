@@ -58,7 +58,7 @@ def findings(home: Home) -> list[Finding]:
         *_remains(home),
         *_beside(home),
         *_strays(home),
-        *(f for each in own if each.fault for f in _broken(home, each)),
+        *(f for each in own if each.fault for f in _broken(each)),
         *_orphans(home),
         *_half_prefixes(home),
         *_half_images(home),
@@ -126,7 +126,7 @@ def _strays(home: Home) -> Iterator[Finding]:
             yield Finding("not an environment", str(folder), "move it elsewhere, or delete it")
 
 
-def _broken(home: Home, each: Environment) -> Iterator[Finding]:
+def _broken(each: Environment) -> Iterator[Finding]:
     yield Finding(
         f"{each} is broken: {each.fault}",
         str(each.directory),

@@ -35,7 +35,7 @@ def test_every_line_has_a_name() -> None:
 def test_a_line_of_the_form_is_a_line_of_the_yaml(
     path: str, value: str | list[str], line: str
 ) -> None:
-    changed = drafts.change(drafts.write(drafts.first("")), path, value)
+    changed = drafts.change(drafts.write(drafts.first()), path, value)
     assert changed.violations == ()
     assert line in changed.text
     assert changed.spec is not None
@@ -44,7 +44,7 @@ def test_a_line_of_the_form_is_a_line_of_the_yaml(
 
 
 def test_what_can_not_be_read_is_said_of_its_line_and_changes_nothing() -> None:
-    before = drafts.write(drafts.first(""))
+    before = drafts.write(drafts.first())
     after = drafts.change(before, "resource.node_count", "many")
     assert [v.field for v in after.violations] == ["resource.node_count"]
     assert after.text == before.text
@@ -128,7 +128,7 @@ def test_the_lines_of_services_read_back(services: list[ServiceSpec]) -> None:
 
 
 def test_a_variable_stands_there_once() -> None:
-    before = drafts.write(drafts.first(""))
+    before = drafts.write(drafts.first())
     after = drafts.change(before, "spec.environments", ["A=1", "", "A=2"])
     assert [v.field for v in after.violations] == ["spec.environments[A]"]
     assert after.text == before.text

@@ -145,7 +145,7 @@ class Walker:
         at = os.path.join(self.found.root, folder) if folder else str(self.found.root)
         prefix = folder + "/" if folder else ""
         listed = list(_list(at))
-        trusted = self.rules(prefix, folder, listed, trusted) and trusted
+        trusted = self.rules(prefix, folder, listed) and trusted
         known, looked, seen = self.known.signatures, self.known.looked_ns, self.found.signatures
         for item in listed:
             path = prefix + item.name
@@ -172,9 +172,7 @@ class Walker:
             self.found.left_out.add(path + "/" if directory else path)
         return True
 
-    def rules(
-        self, prefix: str, folder: str, listed: Sequence[os.DirEntry[str]], trusted: bool
-    ) -> bool:
+    def rules(self, prefix: str, folder: str, listed: Sequence[os.DirEntry[str]]) -> bool:
         """Read the directory's rules; True when they are those of the last time."""
         if not self.filter.files:
             return True

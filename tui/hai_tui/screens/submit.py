@@ -58,7 +58,7 @@ class SubmitPage(DraftFiles):
     def __init__(self, task: str = "") -> None:
         super().__init__()
         self._like = task
-        self.draft = drafts.write(drafts.first(""))
+        self.draft = drafts.write(drafts.first())
         self._start = self.draft
         self._verdict = Verdict()
         self.form = SubmitForm()

@@ -110,7 +110,7 @@ def values(spec: TaskSpec) -> dict[str, Value]:
     return {**found, "priority": priority_name(spec.priority) if found["priority"] else ""}
 
 
-def first(user: str) -> TaskSpec:
+def first() -> TaskSpec:
     """A beginning for somebody who has never submitted anything."""
     return TaskSpec(
         version=2,

@@ -12,10 +12,10 @@ from hai_sync.cli.telling import Progress, tell_plan, tell_report
 from hai_sync.core.rules import Mode
 from hai_sync.remote.pace import Pace
 from hai_sync.session.session import Session
-from hai_sync.session.wish import Report, Wish
+from hai_sync.session.wish import Report
 
 
-def transfer_files(mode: Mode, options: Mapping[str, Any], paths: tuple[str, ...] = ()) -> int:
+def transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
     """Sync as the options say; the exit code."""
     as_json = options["as_json"] or options["output"] == "json"
     note_unused(options)
@@ -32,10 +32,10 @@ def transfer_files(mode: Mode, options: Mapping[str, Any], paths: tuple[str, ...
     finally:
         progress.end()
     if wish.dry_run:
-        return _dry(report, wish, as_json)
+        return _dry(report, as_json)
     return tell_report(report, as_json, options["quiet"])
 
 
-def _dry(report: Report, wish: Wish, as_json: bool) -> int:
+def _dry(report: Report, as_json: bool) -> int:
     tell_plan(report, as_json)
     return 0 if report.outcome.idle and not report.problems else 1
