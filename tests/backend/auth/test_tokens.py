@@ -118,7 +118,9 @@ async def test_the_first_start_makes_an_admin_once() -> None:
 
 async def test_a_first_start_that_broke_off_is_finished() -> None:
     made = await directory_with(User("root", Role.ADMIN))
-    assert await made.bootstrap("root", NOW) is not None
+    secret = await made.bootstrap("root", NOW)
+    assert secret is not None
+    assert made.identify(secret, NOW).administers
 
 
 async def test_users_are_unique_and_one_admin_stays() -> None:
