@@ -76,5 +76,5 @@ def test_a_value_that_cannot_be_is_told_at_the_start(
 @pytest.mark.parametrize(
     "listen", ["127.0.0.1:0", "[::1]:7450", "hai.example.org:443", "0.0.0.0:1"]
 )
-def test_addresses(tmp_path: Path, listen: str) -> None:
+def test_sound_addresses_are_taken(tmp_path: Path, listen: str) -> None:
     assert config.load(tmp_path, {"listen": listen, "http_listen": ""}, {}).listen == listen

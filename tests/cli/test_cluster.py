@@ -163,7 +163,9 @@ def test_what_is_not_ready_is_told(site: Site) -> None:
         pytest.param(["up", "--context", "none"], 2, "none", id="no such context"),
     ],
 )
-def test_errors(site: Site, verb: list[str], code: int, says: str) -> None:
+def test_what_goes_wrong_is_told_and_has_its_exit_code(
+    site: Site, verb: list[str], code: int, says: str
+) -> None:
     done = site(*verb)
     assert (done.code, done.out) == (code, "")
     assert says in done.err

@@ -50,7 +50,7 @@ def test_a_container_is_a_task_of_its_own_kind(hai: Any, fake: FakeClient) -> No
         pytest.param(("--kind", "spot"), True, (0, 0, 0), id="spot"),
     ],
 )
-def test_kinds(
+def test_each_kind_asks_for_its_share_of_a_node(
     hai: Any, fake: FakeClient, options: tuple[str, ...], packed: bool, share: Any
 ) -> None:
     if packed:

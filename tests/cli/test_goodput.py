@@ -53,7 +53,9 @@ def changed(**fields: object) -> Goodput:
         pytest.param(changed(checkpoints=0, advised_interval_seconds=None, note="save"), 1, "note: save", id="none"),
     ],
 )  # fmt: skip
-def test_sentences(goodput: Goodput, line: int, says: str) -> None:
+def test_what_the_time_of_a_task_was_worth_in_sentences(
+    goodput: Goodput, line: int, says: str
+) -> None:
     assert list(sentences(goodput, 1000.0))[line] == says
 
 

@@ -63,7 +63,7 @@ def test_an_unknown_name_is_questioned(people, line, told):
         "audit --actor ada",
     ],
 )
-def test_a_known_name_is_not(people, line):
+def test_a_known_name_is_not_questioned(people, line):
     done = people.line(f"hai {line}")
     assert done.code == 0
     assert "there is no" not in done.err

@@ -189,7 +189,7 @@ def test_plain_tables_keep_one_line_a_row_and_columns_aligned(rows: list[tuple[s
         pytest.param("e\u0301", 1, id="combining"),
     ],
 )
-def test_width(value: str, places: int) -> None:
+def test_how_wide_text_is(value: str, places: int) -> None:
     assert width(value) == places
 
 
@@ -232,7 +232,7 @@ def test_json_fields_are_documented(message: type[task_pb2.Task]) -> None:
         pytest.param(86400 + 5, "1d", id="no unit is skipped"),
     ],
 )
-def test_span(seconds: float, shown: str) -> None:
+def test_how_spans_are_written(seconds: float, shown: str) -> None:
     assert human.span(seconds) == shown
 
 
@@ -246,7 +246,7 @@ def test_span(seconds: float, shown: str) -> None:
         pytest.param(150 << 30, "150 GiB", id="a data set"),
     ],
 )
-def test_size(bytes: int, shown: str) -> None:
+def test_how_sizes_are_written(bytes: int, shown: str) -> None:
     assert human.size(bytes) == shown
 
 
@@ -263,7 +263,7 @@ def test_what_is_no_span(bad: str) -> None:
         human.seconds(bad)
 
 
-def test_moments() -> None:
+def test_how_moments_are_read() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     assert human.moment("10m", now.timestamp()) == datetime(2026, 11, 21, 11, 50, tzinfo=UTC)
     assert human.deadline("1d", now.timestamp()) == datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -302,7 +302,7 @@ class Terminal(io.StringIO):
         pytest.param("stop 1 2 --yes", "", [1, 2], id="several, --yes"),
     ],
 )
-def test_questions(line, answer, stopped, hai, fake, monkeypatch) -> None:
+def test_what_asks_before_it_stops_tasks(line, answer, stopped, hai, fake, monkeypatch) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     done = hai(*line.split())
     assert [id for id in (1, 2) if fake.world.tasks[id].state == 4] == stopped

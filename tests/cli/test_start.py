@@ -39,11 +39,11 @@ def at(seconds: float | None) -> Timestamp | None:
         pytest.param(None, None, "-", id="none"),
     ],
 )
-def test_short(p10: float | None, p90: float | None, said: str) -> None:
+def test_a_predicted_start_in_a_column(p10: float | None, p90: float | None, said: str) -> None:
     assert short(PredictedStart(p10=at(p10), p90=at(p90)), NOW) == said
 
 
-def test_sentences() -> None:
+def test_a_predicted_start_in_a_sentence() -> None:
     start = PredictedStart(p10=at(600), p50=at(900), p90=at(1200), basis="19 futures")
     told = "predicted start: ~08:10-08:20 (odds 80 %), as likely before as after 08:15; from 19 futures"
     assert sentences(start, NOW) == [told]
@@ -55,7 +55,7 @@ def test_sentences() -> None:
     assert sentences(PredictedStart(), NOW) == []
 
 
-def test_where_it_is_shown(hai, fake) -> None:
+def test_where_predicted_starts_are_shown(hai, fake) -> None:
     start = fake.world.tasks[2].waiting.predicted_start
     start.CopyFrom(PredictedStart(p10=at(5400), p50=at(6000), p90=at(7200), basis="19 futures"))
     assert "~09:30-10:00" in hai("queue").out

@@ -205,7 +205,7 @@ async def test_every_violation_arrives(scripted, refuse) -> None:
         pytest.param("127.0.0.1.example.org:1", False, id="a name that looks like an address"),
     ],
 )
-def test_loopback(server: str, expected: bool) -> None:
+def test_which_addresses_are_this_machine(server: str, expected: bool) -> None:
     assert on_loopback(server) is expected
 
 

@@ -232,7 +232,7 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
         ("\u0663", None),
     ],
 )
-def test_durations(text: str, expected: int | None) -> None:
+def test_how_durations_are_read(text: str, expected: int | None) -> None:
     assert fields.seconds(text) == expected
 
 
@@ -257,7 +257,7 @@ def test_durations(text: str, expected: int | None) -> None:
         pytest.param("options.max_retries=", "options.max_retries", 0, id="unset"),
     ],
 )  # fmt: skip
-def test_options(assignment: str, path: str, expected: object) -> None:
+def test_an_option_sets_its_field(assignment: str, path: str, expected: object) -> None:
     spec = read_spec(HEAD + "options: {max_retries: 3, tags: old}")
     apply_option(spec, assignment)
     value: Any = spec

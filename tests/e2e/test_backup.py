@@ -92,7 +92,9 @@ def restored(tmp_path: Path) -> Iterator[ServerProcess]:
     made.sweep()
 
 
-async def test_sqlite(server: ServerProcess, restored: ServerProcess, program: Path) -> None:
+async def test_a_server_goes_on_from_a_backup_of_sqlite(
+    server: ServerProcess, restored: ServerProcess, program: Path
+) -> None:
     profile = server.start("--nodes", "1")
     await before(profile, program)
     copy = restored.home / "hai.db"
@@ -132,7 +134,9 @@ async def test_without_its_database_a_server_ends_nothing_and_takes_no_token(
 
 @pytest.mark.postgres
 @pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump makes the backup")
-async def test_postgres(server: ServerProcess, restored: ServerProcess, program: Path) -> None:
+async def test_a_server_goes_on_from_a_dump_of_postgres(
+    server: ServerProcess, restored: ServerProcess, program: Path
+) -> None:
     if not POSTGRES:
         pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
     old, new = await create_database(POSTGRES), await create_database(POSTGRES)

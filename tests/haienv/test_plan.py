@@ -63,7 +63,9 @@ CHAIN = [
         pytest.param({}, {"torch": "3"}, Step(Action.SHADOW, "torch", "3", "2"), id="hides the compiled one itself"),
     ],
 )  # fmt: skip
-def test_steps(installed: Mapping[str, str], wanted: Mapping[str, str], expected: Step) -> None:
+def test_what_is_done_for_one_package(
+    installed: Mapping[str, str], wanted: Mapping[str, str], expected: Step
+) -> None:
     steps = plan(installed, wanted, CHAIN)
     assert steps == (expected,)
     assert bool(breaking(steps)) == bool(expected.needed_by)
@@ -78,7 +80,7 @@ def test_steps(installed: Mapping[str, str], wanted: Mapping[str, str], expected
         pytest.param("x==1 ; python_version>'3'", "x", "1", id="a marker"),
     ],
 )  # fmt: skip
-def test_pins(line: str, name: str, version: str) -> None:
+def test_how_pins_are_read(line: str, name: str, version: str) -> None:
     pin = pin_of(line)
     assert pin is not None
     assert (pin.name, pin.version, normal(name)) == (name, version, name)

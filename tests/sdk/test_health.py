@@ -140,7 +140,7 @@ class TestHook:
         assert (call["call"], call["healthy"]) == ("report_node", False)
         assert "Xid 79" in call["error"]
 
-    def test_a_sound_node_is_not(self, cluster, tmp_path, capsys):
+    def test_a_sound_node_is_not_reported(self, cluster, tmp_path, capsys):
         hook.report(check(tmp_path), "a worker died of X")
         assert cluster.calls == []
         assert "a worker died of X" in capsys.readouterr().err

@@ -89,7 +89,7 @@ def test_up_and_down_keep_the_column_where_they_can() -> None:
         pytest.param([0.01, 0], ["⠀⠀", "⠀⡀"], id="little is not nothing"),
     ],
 )
-def test_charts(values: list[float], lines: list[str]) -> None:
+def test_a_chart_of_values_in_signs(values: list[float], lines: list[str]) -> None:
     assert area(values, 2, 2, 1.0) == lines
 
 

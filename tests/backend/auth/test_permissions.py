@@ -40,7 +40,9 @@ SHARED = a_task(user="ada", shared_in_group=True)
         pytest.param(CAREFUL, PRIVATE, True, False, id="an operator's token for own tasks"),
     ],
 )
-def test_sight_and_change(who: Identity, task: object, sight: bool, change: bool) -> None:
+def test_who_sees_and_who_changes_a_task(
+    who: Identity, task: object, sight: bool, change: bool
+) -> None:
     assert sees(who, task, ("vision",)) is sight  # type: ignore[arg-type]
     if change:
         require_steering(who, task)  # type: ignore[arg-type]
@@ -64,7 +66,7 @@ def test_in_a_dev_container_nobody_acts_for_another() -> None:
         require_oneself(bob_as_ada, lab, "dev container 1")
 
 
-def test_rights() -> None:
+def test_a_right_is_had_by_name_or_by_role() -> None:
     assert Identity(User("ada", rights=("assign_nodes",))).has_right("assign_nodes")
     assert not ADA.has_right("assign_nodes")
     assert OPERATOR.has_right("assign_nodes")

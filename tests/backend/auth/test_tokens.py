@@ -48,7 +48,7 @@ def test_secrets_are_new_and_only_their_digest_is_kept() -> None:
         ("Basic abc", None),
     ],
 )
-def test_the_header(header: str | None, secret: str | None) -> None:
+def test_what_is_a_bearer_token(header: str | None, secret: str | None) -> None:
     if secret is not None:
         assert tokens.bearer(header) == secret
         return

@@ -58,7 +58,7 @@ def test_folding_is_associative_and_knows_no_order(a: Use, b: Use, c: Use) -> No
 
 
 @given(loads, loads, loads)
-def test_loads_too(a: Load, b: Load, c: Load) -> None:
+def test_adding_loads_is_associative_and_knows_no_order(a: Load, b: Load, c: Load) -> None:
     assert added(added(a, b), c) == added(a, added(b, c))
     assert added(a, b) == added(b, a)
 
@@ -153,5 +153,5 @@ def test_every_moment_is_answered_by_one_level(level: int, ends: list[int]) -> N
     assert all(since == done[finer + 1] for finer, since, _ in found[1:])
 
 
-def test_begin() -> None:
+def test_buckets_begin_at_multiples_of_their_length() -> None:
     assert [begin(t, 60) for t in (0.0, 59.9, 60.0, 61)] == [0, 0, 60, 60]

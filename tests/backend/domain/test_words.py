@@ -17,5 +17,5 @@ from hai_backend.domain.words import counted
         (1 / 3, "0.3333 nodes"),
     ],
 )
-def test_counted(number: float, expected: str) -> None:
+def test_a_number_with_its_word(number: float, expected: str) -> None:
     assert counted(number, "node") == expected

@@ -24,7 +24,7 @@ def layout(nodes: int = 4, gpus_per_node: int = 0, groups: dict[str, int] | None
         pytest.param(2, 0, 5, [(0, 1), (2, 3)], id="a rest stays out: nodes are equal"),
     ],
 )
-def test_gpus(nodes, declared, real, dealt):
+def test_gpus_are_dealt_to_nodes(nodes, declared, real, dealt):
     divided = divide(layout(nodes, declared), real)
     assert [n.gpu_indices for n in divided] == dealt
     if real:

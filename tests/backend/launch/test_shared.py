@@ -28,7 +28,7 @@ def mode(path: Path) -> int:
         pytest.param({"agent_path": "/opt/hai"}, False, id="pods that have no volume"),
     ],
 )
-def test_it_is_seen_where_the_server_has_it_or_not_at_all(
+def test_a_directory_is_seen_where_the_server_has_it_or_not_at_all(
     tmp_path: Path, pods: dict[str, object], seen: bool
 ) -> None:
     found = Shared(tmp_path, pods).seen(checkpoints_of(7))
@@ -44,7 +44,7 @@ def test_it_is_seen_where_the_server_has_it_or_not_at_all(
         pytest.param(0, 0, (20000, 20000), id="without a uid"),
     ],
 )
-def test_it_belongs_to_whom_the_pods_run_as(
+def test_a_directory_belongs_to_whom_the_pods_run_as(
     tmp_path: Path, uid: int, gid: int, owner: tuple[int, int]
 ) -> None:
     shared = Shared(tmp_path, PODS)
@@ -73,7 +73,7 @@ def test_a_server_that_can_give_nothing_away_lets_the_mount_guard_it(
         pytest.param(PODS, SharedDirectory("environments/x", read_only=True), id="only read"),
     ],
 )
-def test_it_stays_the_servers(
+def test_a_directory_that_no_pod_writes_stays_the_servers(
     tmp_path: Path, pods: dict[str, object], directory: SharedDirectory
 ) -> None:
     Shared(tmp_path, pods).make(directory, 54321, 54321)

@@ -29,5 +29,5 @@ def seen(holder: int | None, silent: float = 0.0, address: str = "b:1", backend:
         pytest.param(seen(ANOTHER, 60.0), Follow(""), id="for long, since a write of the last leader lasts"),
     ],
 )  # fmt: skip
-def test_step(what: Seen, act: Act) -> None:
+def test_what_a_server_that_does_not_lead_does_next(what: Seen, act: Act) -> None:
     assert step(what, NOW) == act

@@ -46,7 +46,7 @@ RUN = Run(1, RunState.RUNNING, (Rank(0, "n0", started_at=100.0),), 90.0, Priorit
         pytest.param(Progress(), Report(4.0), 50.0, 50.0, 1, None, id="the clock was set back"),
     ],
 )  # fmt: skip
-def test_bounds(
+def test_what_is_reported_is_bounded_by_what_is_measured(
     known: Progress, report: Report, now: float, saved_at: float, saves: int, cost: float | None
 ) -> None:
     found = counted(known, RUN, 0, report, now)

@@ -107,7 +107,7 @@ async def test_a_name_is_good_for_its_own_rank_only(hub: Hub) -> None:
         tunnels.called_back(KEY, tunnel.name)
 
 
-async def test_too_many_and_to_nobody(hub: Hub) -> None:
+async def test_tunnels_beyond_the_limit_and_to_ranks_that_are_away_are_refused(hub: Hub) -> None:
     tunnels = Tunnels(hub)
     with (
         tunnels.opened(KEY, TARGET, "ada", limit=1),

@@ -85,7 +85,9 @@ def lately(*hours: float, higher: bool) -> tuple[Suspension, ...]:
                      id="NORMAL when nobody knows"),
     ],
 )  # fmt: skip
-def test_a_run(run: SchedTask, level: Priority, guard: Guard, merit: float, lasts: float) -> None:
+def test_what_a_run_is_worth_and_until_when(
+    run: SchedTask, level: Priority, guard: Guard, merit: float, lasts: float
+) -> None:
     worth = of_run(run)
     assert (worth.level, worth.guard) == (level, guard)
     assert worth.merit == pytest.approx(merit)
@@ -131,7 +133,7 @@ def test_an_age_that_is_rounded_is_in_the_bin_that_lasts(
                      id="a slice longer than patience"),
     ],
 )  # fmt: skip
-def test_who_waits(facts: dict[str, float], turn: bool, expected: Claim) -> None:
+def test_what_a_waiting_task_claims(facts: dict[str, float], turn: bool, expected: Claim) -> None:
     assert claim(queued(1, 1, LOW, **facts), LOW, 0.5, POLICY, NOW, turn) == expected
 
 

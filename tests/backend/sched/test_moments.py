@@ -64,7 +64,9 @@ OWN = {SLICE - 1000: (Cause.TURN, 0), DAY - 1000: (Cause.LIFT, 0)}
                      id="of several for one moment the first"),
     ],
 )  # fmt: skip
-def test_moments(task: SchedTask, runs: list[Any], expected: dict[float, Why]) -> None:
+def test_the_moments_that_matter_to_a_waiting_task(
+    task: SchedTask, runs: list[Any], expected: dict[float, Why]
+) -> None:
     assert found(task, *runs) == expected
     assert list(found(task, *runs)) == sorted(expected)
 

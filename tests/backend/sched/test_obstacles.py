@@ -74,7 +74,7 @@ def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Obstacles:
         ),
     ],
 )  # fmt: skip
-def test_nodes(snapshot: Snapshot, expected: NodeNumbers) -> None:
+def test_nodes_are_counted_by_what_keeps_them(snapshot: Snapshot, expected: NodeNumbers) -> None:
     assert found(snapshot).nodes == expected
 
 
@@ -129,7 +129,7 @@ LONG = tuple(Ending(queued(90 + i, user="u1", name="l"), 1e6) for i in range(30)
                      "has waited longer", id="wait"),
     ],
 )  # fmt: skip
-def test_rules(
+def test_the_rule_that_puts_others_first_is_told(
     other: SchedTask, own: dict[str, object], settings: dict[str, object], words: str
 ) -> None:
     group = Group("default", policy=written(settings))

@@ -65,7 +65,9 @@ def of(**found: Any) -> Group:
         pytest.param(snap(nodes(1), queued(1)), of(), ([], [], [], []), id="nothing"),
     ],
 )
-def test_an_effect(snapshot: Snapshot, new: Group, expected: tuple[list[int], ...]) -> None:
+def test_what_the_next_pass_would_do_otherwise(
+    snapshot: Snapshot, new: Group, expected: tuple[list[int], ...]
+) -> None:
     assert ids(preview(snapshot, new, Policy())) == expected
 
 

@@ -87,7 +87,9 @@ def run(task: int, on: str, level: Priority = NORMAL, **settings: Any) -> SchedT
                      30_000, ["n00", "n01"], id="an unknown start counts as now"),
     ],
 )  # fmt: skip
-def test_when_and_where(snapshot: Snapshot, start: float | None, names: list[str]) -> None:
+def test_when_and_where_the_first_task_is_expected_to_start(
+    snapshot: Snapshot, start: float | None, names: list[str]
+) -> None:
     found, spots = reserved(snapshot)
     assert spots == names
     assert found > 1e6 if start is None else found == pytest.approx(start, rel=0.1)

@@ -58,13 +58,13 @@ def check_truth(snapshot: Snapshot, task: SchedTask) -> Trial:
 
 @given(data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_it_is_what_the_next_pass_does(
+def test_a_trial_says_what_the_next_pass_does(
     snapshots: Callable[..., st.SearchStrategy[Snapshot]], data: st.DataObject
 ) -> None:
     check_truth(data.draw(snapshots(most=4)), data.draw(newcomers()))
 
 
-def test_it_starts_and_takes_from_the_quota() -> None:
+def test_what_starts_takes_from_the_quota() -> None:
     rows = [quota("u1", HIGH, 3), quota("u1", AUTO, 9)]
     parts = [running(8, "n00", HIGH, user="u1"), running(9, "n01", LOW, user="u1")]
     said = trial(snap(nodes(4), *rows, *parts), queued(500, 2, HIGH, user="u1"), POLICY)
@@ -94,7 +94,9 @@ def test_victims_are_named_with_what_they_lose() -> None:
                      WaitReason.QUOTA_EXCEEDED, Outcome.NEVER, id="no quota"),
     ],
 )  # fmt: skip
-def test_it_waits(snapshot: Snapshot, task: SchedTask, why: WaitReason, outcome: Outcome) -> None:
+def test_what_does_not_start_says_why(
+    snapshot: Snapshot, task: SchedTask, why: WaitReason, outcome: Outcome
+) -> None:
     said = trial(snapshot, task, POLICY)
     assert said.wait is not None
     assert (said.wait.why, said.outcome) == (why, outcome)

@@ -213,7 +213,7 @@ def test_every_flip_works_and_is_minimal(
         pytest.param(snap(nodes(1)), [], id="is not there"),
     ],
 )  # fmt: skip
-def test_flips(snapshot: Snapshot, expected: list[Flip]) -> None:
+def test_which_changes_are_suggested(snapshot: Snapshot, expected: list[Flip]) -> None:
     assert list(flips(snapshot, 1, POLICY)) == expected
     check(snapshot)
 

@@ -67,7 +67,7 @@ NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
         ),
     ],
 )
-def test_meaning(text: str, expected: dict[str, Any]) -> None:
+def test_what_a_filter_means(text: str, expected: dict[str, Any]) -> None:
     values = {k: frozenset(v) if isinstance(v, set) else v for k, v in expected.items()}
     assert parse(text, "ada", NOW) == TaskFilter(**values)
 
@@ -136,7 +136,7 @@ def test_any_text_is_a_filter_or_invalid(text: str) -> None:
         (" priority  DESC ", ("priority", True)),
     ],
 )
-def test_order(text: str, expected: tuple[str, bool]) -> None:
+def test_what_an_order_means(text: str, expected: tuple[str, bool]) -> None:
     assert parse_order(text) == expected
 
 

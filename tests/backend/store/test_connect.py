@@ -12,7 +12,7 @@ from hai_backend.store.memory import MemoryStore
 from hai_backend.store.sql import SqlStore
 
 
-def test_memory() -> None:
+def test_an_address_in_memory() -> None:
     assert isinstance(open_store("memory:"), MemoryStore)
 
 
@@ -20,7 +20,9 @@ def test_memory() -> None:
     "url",
     ["sqlite:////tmp/x.db", "sqlite:///x.db", "postgresql://u@h/d", "postgresql+asyncpg://h/d"],
 )
-def test_databases(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_of_databases_open_nothing_yet(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert isinstance(open_store(url), SqlStore)
     assert list(tmp_path.iterdir()) == []

@@ -52,7 +52,7 @@ def partial_indexes(connection: Connection) -> list[tuple[str, bool]]:
 PARTIAL = [("tasks_request", True), ("tasks_unfinished", False), ("tasks_unfinished_name", True)]
 
 
-def test_sqlite(tmp_path: Path) -> None:
+def test_migrations_make_the_tables_of_the_rows_on_sqlite(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'x.db'}")
     with engine.begin() as connection:
         assert differences(connection) == []
@@ -61,7 +61,7 @@ def test_sqlite(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
-async def test_postgres(postgres_url: str) -> None:
+async def test_migrations_make_the_tables_of_the_rows_on_postgres(postgres_url: str) -> None:
     url = make_url(postgres_url).set(drivername="postgresql+asyncpg")
     engine = create_async_engine(url, poolclass=NullPool)
     async with engine.begin() as connection:

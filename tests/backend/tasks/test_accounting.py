@@ -81,7 +81,7 @@ YIELDED = (103.0, ev.Yielded(1, 0))
                      id="it had not begun"),
     ],
 )  # fmt: skip
-def test_run(story: tuple[Timed, ...], known: dict[str, Any]) -> None:
+def test_what_is_known_at_the_end_of_a_run(story: tuple[Timed, ...], known: dict[str, Any]) -> None:
     task = play(a_task(nodes=2), *story)
     assert task.state is not TaskState.RUNNING
     assert {name: getattr(task.progress, name) for name in known} == known

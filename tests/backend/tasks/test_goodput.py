@@ -45,7 +45,7 @@ def running(since: float, first_step: float | None, **progress: float) -> Task:
         pytest.param(900.0, 100.0, 100.0, id="dearer still: M itself"),
     ],
 )
-def test_advice(cost: float, between: float, seconds: float) -> None:
+def test_the_advised_interval(cost: float, between: float, seconds: float) -> None:
     assert advised(cost, between) == pytest.approx(seconds, abs=1e-5)
 
 
@@ -71,7 +71,9 @@ def test_advice_is_positive_and_never_more_than_youngs_nor_far_beyond_an_interru
         pytest.param(task(held_seconds=100, lost_seconds=500), 0.0, 100.0, 0.0, id="never below 0"),
     ],
 )  # fmt: skip
-def test_share(given_task: Task, share: float | None, held: float, overhead: float) -> None:
+def test_the_share_of_time_whose_work_was_kept(
+    given_task: Task, share: float | None, held: float, overhead: float
+) -> None:
     found = goodput(given_task, History(), NOW)
     assert found.share == (None if share is None else pytest.approx(share))
     assert (found.held_seconds, found.overhead_seconds) == (held, overhead)
@@ -128,7 +130,7 @@ WORK = 43_200.0
         pytest.param({"held_seconds": 700.0, "saves": 2, "save_seconds": 90.0}, "", id="two are too few to judge"),
     ],
 )  # fmt: skip
-def test_note(progress: dict[str, float], says: str) -> None:
+def test_who_saves_too_rarely_or_too_often_is_told(progress: dict[str, float], says: str) -> None:
     note = goodput(task(**progress), History(), NOW).note
     assert note.startswith(says)
     assert bool(note) == bool(says)

@@ -138,5 +138,5 @@ def test_why_it_takes_nothing_new(body: dict[str, Any], why: str) -> None:
         ("3E", "3e18"), ("7Ki", "7168"), ("0", "0"), ("250000u", "0.25"),
     ],
 )  # fmt: skip
-def test_quantities(text: str, value: str) -> None:
+def test_quantities_mean_what_they_do_in_kubernetes(text: str, value: str) -> None:
     assert quantity(text) == Decimal(value)

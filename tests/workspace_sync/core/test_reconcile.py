@@ -149,7 +149,7 @@ def _word(side: str, change: Change) -> str:
 
 
 @pytest.mark.parametrize(("base", "local", "remote", "mode", "expected"), CASES)
-def test_modes(
+def test_what_each_mode_does(
     base: str, local: str, remote: str, mode: Mode, expected: str, tree: Builder
 ) -> None:
     found = reconcile(tree(base), tree(local), tree(remote), Rules(mode))
@@ -160,7 +160,7 @@ def test_modes(
     ("rules", "base", "local", "remote", "expected"),
     [pytest.param(*row[1:], id=row[0]) for row in RULED],
 )
-def test_rules(
+def test_what_policies_and_options_decide(
     rules: Rules, base: str, local: str, remote: str, expected: str, tree: Builder
 ) -> None:
     ours = tree(local)

@@ -129,7 +129,9 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("status", "fault", "words"), TABLE)
-def test_status(status: dict[str, Any], fault: Fault | None, words: str) -> None:
+def test_why_the_status_of_a_pod_says_that_it_does_not_run(
+    status: dict[str, Any], fault: Fault | None, words: str
+) -> None:
     assert cause_of(status) == (None if fault is None else Cause(fault, words))
 
 
@@ -143,7 +145,7 @@ def test_status(status: dict[str, Any], fault: Fault | None, words: str) -> None
         pytest.param("FailedMount", "Normal", None, id="no warning"),
     ],
 )  # fmt: skip
-def test_warnings(reason: str, kind: str, words: str | None) -> None:
+def test_which_warnings_are_causes(reason: str, kind: str, words: str | None) -> None:
     event = {"reason": reason, "type": kind, "message": "why"}
     assert cause_of_event(event) == (words and Cause(LATER, words))
 

@@ -62,7 +62,7 @@ def test_a_pod_that_we_ended_before_it_ran_and_that_vanishes_is_gone(ranks: Rank
     assert ranks.pod("u1", None, 2.0) == GONE
 
 
-def test_but_its_agent_may_have_told_the_server_before_the_watch_told_us(ranks: Ranks) -> None:
+def test_a_pod_that_we_ended_and_whose_agent_was_heard_may_still_run(ranks: Ranks) -> None:
     ranks.pod("u1", PENDING, 1.0)
     ranks.kill(KEY, "n1", ran=True, preempted=False)
     assert ranks.pod("u1", None, 2.0) == []
@@ -90,7 +90,7 @@ def test_a_pod_that_vanishes_without_a_last_word_may_still_run(ranks: Ranks, kil
     assert ranks.tick(8.0) == GONE
 
 
-def test_and_a_node_that_falls_silent_meanwhile_is_waited_for(ranks: Ranks) -> None:
+def test_of_a_vanished_pod_a_node_that_falls_silent_is_waited_for(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
     ranks.pod("u1", None, 2.0)
     ranks.nodes([("n1", SILENT)], 7.0)
@@ -183,7 +183,9 @@ def test_a_death_on_a_silent_node_is_not_believed_before_the_fence(ranks: Ranks)
     assert ranks.tick(120.0) == GONE
 
 
-def test_nor_when_the_node_says_so_only_just_after_it_is_back(ranks: Ranks) -> None:
+def test_a_death_on_a_silent_node_is_believed_some_time_after_the_node_is_back(
+    ranks: Ranks,
+) -> None:
     ranks.pod("u1", POD, 1.0)
     ranks.nodes([("n1", SILENT)], 10.0)
     ranks.pod("u1", None, 20.0)

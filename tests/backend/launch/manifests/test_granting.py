@@ -84,7 +84,7 @@ def test_the_program_has_what_was_granted_and_can_gain_nothing(spec: Manifest, a
 
 
 @needs_root
-def test_without_that_it_would_have_nothing(spec: Manifest, agent: Path) -> None:
+def test_what_kubernetes_alone_adds_gives_the_program_nothing(spec: Manifest, agent: Path) -> None:
     """What Kubernetes alone does with `capabilities.add`."""
     agents = spec["containers"][0]["command"][-2:]
     said = run_here(agents, agent, *as_a_runtime(spec))

@@ -123,7 +123,7 @@ async def test_a_port_of_the_nodes_is_given_once(http: Any) -> None:
         pytest.param({"maxUnavailable": 1}, 3, True, id="one of three"),
     ],
 )
-async def test_budgets(
+async def test_a_budget_lets_so_many_be_evicted(
     http: Any, pod: Pod, budget: dict[str, Any], healthy: int, goes: bool
 ) -> None:
     for i in range(healthy):

@@ -244,7 +244,7 @@ async def test_a_loss_of_power_kills(http: Any, pod: Pod, until: Any) -> None:
     assert ended["exitCode"] == 255
 
 
-async def test_out_of_memory(http: Any, pod: Pod) -> None:
+async def test_a_container_out_of_memory_is_killed_and_says_so(http: Any, pod: Pod) -> None:
     await http.create(pod("a", "sh", "-c", FOREVER))
     await phase(http, "Running")
     http.cluster.kubelet.oom_kill("a")
