@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import AsyncIterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() != "mutation":  # which says so, too
     settings.load_profile("busy")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> str:
+    """The PostgreSQL server that HAI_TEST_POSTGRES names."""
+    if server := os.environ.get("HAI_TEST_POSTGRES"):
+        return server
+    pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
+
+
+@pytest.fixture
+async def postgres_url(postgres: str) -> AsyncIterator[str]:
+    """A new database there."""
+    from hai_backend.testing.databases import database
+
+    async with database(postgres) as url:
+        yield url

@@ -7,7 +7,6 @@ the fake's own tests and of the end-to-end tests.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import sys
 import uuid
@@ -45,14 +44,7 @@ from hai.v1.task_pb2 import (
 from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai.v1.user_pb2 import ROLE_ADMIN, ROLE_USER, TOKEN_SCOPE_READ, Grant, Quota, Share, User
-
-
-def has_running_server() -> bool:
-    """True when the backend is installed and can run a server for tests."""
-    try:
-        return importlib.util.find_spec("hai_backend.testing.server") is not None
-    except ModuleNotFoundError:
-        return False
+from hai_backend.testing.server import running_server
 
 
 @pytest.fixture(params=["fake", "server"])
@@ -63,10 +55,6 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             await _cordon(fake, 2)
             yield fake
         return
-    if not has_running_server():
-        pytest.skip("hai_backend.testing has no running_server")
-    from hai_backend.testing.server import running_server
-
     async with running_server(tmp_path, nodes=2) as server, Client(server.profile) as real:
         await _cordon(real, 2)
         yield real

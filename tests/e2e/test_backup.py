@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -21,8 +20,6 @@ from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.testing.databases import create_database, drop_database
 from hai_backend.testing.server import ServerProcess, running_server
-
-POSTGRES = os.environ.get("HAI_TEST_POSTGRES", "")
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -135,11 +132,9 @@ async def test_without_its_database_a_server_ends_nothing_and_takes_no_token(
 @pytest.mark.postgres
 @pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump makes the backup")
 async def test_a_server_goes_on_from_a_dump_of_postgres(
-    server: ServerProcess, restored: ServerProcess, program: Path
+    server: ServerProcess, restored: ServerProcess, program: Path, postgres: str
 ) -> None:
-    if not POSTGRES:
-        pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
-    old, new = await create_database(POSTGRES), await create_database(POSTGRES)
+    old, new = await create_database(postgres), await create_database(postgres)
     profile = server.start("--nodes", "1", "--database", old)
     await before(profile, program)
     dump = restored.home / "hai.dump"
@@ -151,5 +146,5 @@ async def test_a_server_goes_on_from_a_dump_of_postgres(
     shutil.copy(server.home / "admin.token", restored.home)
     await after(restored.start("--database", new))
     restored.end()
-    await drop_database(POSTGRES, old)
-    await drop_database(POSTGRES, new)
+    await drop_database(postgres, old)
+    await drop_database(postgres, new)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,29 +10,18 @@ from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai_backend.launch.process import sweep
-from hai_backend.testing.databases import database
 from hai_backend.testing.server import running_server
 
 pytestmark = pytest.mark.postgres
 
 
-@pytest.fixture
-async def address() -> AsyncIterator[str]:
-    """A new database on the server that HAI_TEST_POSTGRES names."""
-    server = os.environ.get("HAI_TEST_POSTGRES")
-    if not server:
-        pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
-    async with database(server) as url:
-        yield url
-
-
-async def test_a_task_survives_a_restart_of_the_server(address: str, tmp_path: Path) -> None:
+async def test_a_task_survives_a_restart_of_the_server(postgres_url: str, tmp_path: Path) -> None:
     program, home = tmp_path / "program.py", tmp_path / "home"
     program.write_text("import time\nprint('begun', flush=True)\ntime.sleep(1.5)\nprint('done')")
     spec = TaskSpec(version=2, name="one", spec=ProgramSpec(entrypoint=str(program)))
     try:
         async with (
-            running_server(home, nodes=1, database=address) as server,
+            running_server(home, nodes=1, database=postgres_url) as server,
             Client(server.profile) as client,
         ):
             task = await client.tasks.create(spec)
@@ -42,7 +29,7 @@ async def test_a_task_survives_a_restart_of_the_server(address: str, tmp_path: P
                 if answer.lines:
                     break
         async with (
-            running_server(home, nodes=1, database=address) as server,
+            running_server(home, nodes=1, database=postgres_url) as server,
             Client(server.profile) as client,
         ):
             task = await client.tasks.wait(task.id, timeout=30)

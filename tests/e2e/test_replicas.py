@@ -36,17 +36,14 @@ _names = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+def replicas(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> Iterator[Replicas]:
     """Started once; every test leaves all three running."""
-    server = os.environ.get("HAI_TEST_POSTGRES")
-    if not server:
-        pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
-    url = asyncio.run(create_database(server))
+    url = asyncio.run(create_database(postgres))
     made = Replicas(tmp_path_factory.mktemp("replicas"), 3, url, "--nodes", "3")
     made.start()
     yield made
     made.end()
-    asyncio.run(drop_database(server, url))
+    asyncio.run(drop_database(postgres, url))
 
 
 async def patient(ask: Callable[[], Awaitable[Answer]]) -> Answer:

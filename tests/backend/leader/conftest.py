@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
@@ -11,19 +10,14 @@ import pytest
 from sqlalchemy import make_url
 
 from hai_backend.store.connect import open_store
-from hai_backend.testing.databases import database
 
 
 @pytest.fixture
-async def url() -> AsyncIterator[str]:
-    server = os.environ.get("HAI_TEST_POSTGRES")
-    if not server:
-        pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
-    async with database(server) as made:
-        store = open_store(made)
-        await store.open()
-        await store.close()
-        yield made
+async def url(postgres_url: str) -> str:
+    store = open_store(postgres_url)
+    await store.open()
+    await store.close()
+    return postgres_url
 
 
 class Network:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,9 +10,6 @@ import pytest
 
 from hai_backend.store.base import Store
 from hai_backend.store.connect import open_store
-from hai_backend.testing.databases import database
-
-POSTGRES = os.environ.get("HAI_TEST_POSTGRES", "")
 
 
 @pytest.fixture(scope="session")
@@ -35,15 +31,6 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def sqlite_path(migrated_file: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(migrated_file, tmp_path / "hai.db"))
-
-
-@pytest.fixture
-async def postgres_url() -> AsyncIterator[str]:
-    """A new database on the server that HAI_TEST_POSTGRES names."""
-    if not POSTGRES:
-        pytest.skip("HAI_TEST_POSTGRES is not set: no PostgreSQL server to test with")
-    async with database(POSTGRES) as url:
-        yield url
 
 
 @pytest.fixture(
