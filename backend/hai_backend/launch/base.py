@@ -1,4 +1,4 @@
-"""The launcher's interface: what makes ranks exist. process.py runs them here, kubernetes.py as pods.
+"""The launcher's interface: what makes ranks exist. process.py runs them here, kubernetes/ as pods.
 
 A launcher knows nothing of tasks or scheduling. It starts agents, says when they are gone, and after a restart of the
 server it first lists what exists. Every verb may be repeated.
