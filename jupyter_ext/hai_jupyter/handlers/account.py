@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.message import Message
-
 from hai.v1.user_pb2 import Role
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.memory import memory
 from hai_jupyter.notices import say_saved
+from hai_jupyter.plain import plain
 
 _VISITOR = "X-Hai-User"
 
@@ -29,7 +27,7 @@ class MeHandler(Handler):
             "cluster": info.cluster,
             "version": info.version,
             "visitor": self._visitor(me.user.name),
-            "quotas": [_plain(quota) for quota in me.quotas],
+            "quotas": [plain(quota, whole=True) for quota in me.quotas],
         }
 
     def _visitor(self, owner: str) -> str:
@@ -44,7 +42,7 @@ class GroupsHandler(Handler):
     @answers
     async def get(self) -> Any:
         """By name."""
-        return [_plain(group) for group in await self.client.nodes.groups()]
+        return [plain(group, whole=True) for group in await self.client.nodes.groups()]
 
 
 class MessagesHandler(Handler):
@@ -53,7 +51,7 @@ class MessagesHandler(Handler):
     @answers
     async def get(self) -> Any:
         """Newest first."""
-        return [_plain(message) for message in await self.client.messages.list()]
+        return [plain(message, whole=True) for message in await self.client.messages.list()]
 
 
 class ManualHandler(Handler):
@@ -71,7 +69,7 @@ class WorkspacesHandler(Handler):
     @answers
     async def get(self) -> Any:
         """By name, without the secret of whoever writes one."""
-        found = [_plain(workspace) for workspace in await self.client.workspaces.list()]
+        found = [plain(workspace, whole=True) for workspace in await self.client.workspaces.list()]
         for workspace in found:
             workspace.get("lease", {}).pop("token", None)
         return found
@@ -94,9 +92,3 @@ class SavedHandler(Handler):
         """Nothing."""
         await say_saved()
         return {}
-
-
-def _plain(message: Message) -> dict[str, Any]:
-    return MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )

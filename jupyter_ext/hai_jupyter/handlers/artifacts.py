@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
 from hai.client.client import Client
 from hai.v1.artifact_pb2 import ArtifactDirection
 from hai_jupyter.failures import invalid
 from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.plain import plain
 
 _SIDES = ("input", "output")
 _NAME = ("name", "version", "user_group")
@@ -27,7 +26,7 @@ class ArtifactsHandler(Handler):
     async def get(self) -> Any:
         """By name and version."""
         found = await self.client.artifacts.list()
-        return [MessageToDict(one, preserving_proto_field_name=True) for one in found]
+        return [plain(one) for one in found]
 
 
 def read_wanted(data: Mapping[str, Any]) -> Wanted:

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
 from hai.client.container_spec import KINDS, Wish, container_spec
-from hai.v1.container_pb2 import Container, ServiceAction
+from hai.v1.container_pb2 import ServiceAction
 from hai_jupyter.failures import invalid
 from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.plain import plain
 from hai_jupyter.rows import task_row
 
 ACTIONS = "start|stop|restart"
@@ -39,7 +38,7 @@ class ContainerHandler(Handler):
     @answers
     async def get(self, id: str) -> Any:
         """Its services, and how long it may stay."""
-        return _plain(await self.client.containers.get(int(id)))
+        return plain(await self.client.containers.get(int(id)))
 
     @answers
     async def delete(self, id: str) -> Any:
@@ -67,7 +66,7 @@ class RenewHandler(Handler):
     @answers
     async def post(self, id: str) -> Any:
         """As it is then."""
-        return _plain(await self.client.containers.renew(int(id)))
+        return plain(await self.client.containers.renew(int(id)))
 
 
 class ServiceHandler(Handler):
@@ -77,7 +76,7 @@ class ServiceHandler(Handler):
     async def post(self, id: str, service: str, action: str) -> Any:
         """Start, stop or restart it; the container as it is then."""
         wanted = ServiceAction.Value(f"SERVICE_ACTION_{action.upper()}")
-        return _plain(await self.client.containers.control(int(id), service, wanted))
+        return plain(await self.client.containers.control(int(id), service, wanted))
 
 
 def wish(said: Mapping[str, Any]) -> Wish:
@@ -93,7 +92,3 @@ def wish(said: Mapping[str, Any]) -> Wish:
     if wrong:
         raise invalid(*wrong)
     return Wish(**said)
-
-
-def _plain(container: Container) -> dict[str, Any]:
-    return MessageToDict(container, preserving_proto_field_name=True)

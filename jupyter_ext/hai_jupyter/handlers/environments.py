@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
 from hai_jupyter.environments import default_root, ready
 from hai_jupyter.failures import invalid
 from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.plain import plain
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PYTHON = re.compile(r"\d+\.\d+(\.\d+)?|")
@@ -33,7 +32,7 @@ class EnvironmentsHandler(Handler):
         found = await asyncio.to_thread(lambda: list(ready(self.backend.environments)))
         kernels = {(e.owner, e.name): e.has_kernel for e in found}
         return [
-            {**_plain(one), "kernel": kernels.get((one.owner, one.name))}
+            {**plain(one, whole=True), "kernel": kernels.get((one.owner, one.name))}
             for one in await self.client.environments.list()
         ]
 
@@ -73,9 +72,3 @@ def arguments(said: Mapping[str, Any]) -> list[str]:
 
 def _is_package(word: object) -> bool:
     return isinstance(word, str) and word.isprintable() and not word.startswith("-")
-
-
-def _plain(message: Any) -> dict[str, Any]:
-    return MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )

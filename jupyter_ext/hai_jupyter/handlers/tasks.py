@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-
 from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.client.spec import to_yaml
@@ -16,6 +14,7 @@ from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
 from hai_jupyter import executed, notebooks
 from hai_jupyter.failures import invalid
 from hai_jupyter.handlers.base import Handler, answers
+from hai_jupyter.plain import plain
 from hai_jupyter.rows import task_row
 
 Body = Mapping[str, Any]
@@ -34,10 +33,10 @@ class TaskHandler(Handler):
         )
         return {
             "row": task_row(task),
-            "task": _plain(task),
+            "task": plain(task),
             "yaml": to_yaml(task.spec),
-            "runs": [_plain(run) for run in runs],
-            "events": [_plain(event) for event in events],
+            "runs": [plain(run) for run in runs],
+            "events": [plain(event) for event in events],
             "why": await _why(client, task),
             "notebook": self._notebook(task),
             "fetchable": executed.of(task) is not None,
@@ -76,12 +75,8 @@ async def _why(client: Client, task: Task) -> Any:
     if task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED):
         return None
     with suppress(HaiError):  # it may have started in between
-        return _plain(await client.tasks.explain(task.id))
+        return plain(await client.tasks.explain(task.id))
     return None
-
-
-def _plain(message: Any) -> dict[str, Any]:
-    return MessageToDict(message, preserving_proto_field_name=True)
 
 
 def _number(body: Body, field: str) -> int:
