@@ -25,15 +25,9 @@ import psutil
 
 from hai_backend.testing.server import server_process
 from tests.bench.figures import environment
+from tests.ports import free_port
 
 PROGRAM = str(Path(sys.executable).parent / "haiworkspace")
-
-
-def free_port() -> int:
-    """One that nobody uses now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def wait_for(port: int) -> None:

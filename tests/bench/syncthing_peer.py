@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.sync_peers import Peer, free_port, running, wait_for
+from tests.bench.sync_peers import Peer, running, wait_for
+from tests.ports import free_port
 
 _KEY = "bench"
 _SECONDS = 900.0

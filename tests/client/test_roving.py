@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from hai.client.profile import Profile
 from hai.v1.server_service_pb2 import ServerInfo
 from hai.v1.task_pb2 import Task
 from hai.v1.task_service_pb2 import WatchTasksResponse
+from tests.ports import free_port
 
 
 def answering(value: Any) -> Any:
@@ -23,12 +23,6 @@ def answering(value: Any) -> Any:
         return value
 
     return call
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 def several(*addresses: str) -> Profile:

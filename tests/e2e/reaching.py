@@ -25,6 +25,7 @@ from hai_backend.launch.process import sweep
 from hai_backend.testing.here import pod_table
 from hai_backend.testing.pods import pods_as_processes
 from hai_backend.testing.server import RunningServer, running_server
+from tests.ports import free_port
 
 ECHO = Path(__file__).with_name("echo_service.py")
 
@@ -118,12 +119,6 @@ class Reach:
         await directory.create_user(User(name, Role.USER, tuple(groups)))
         _, secret = await directory.create_token(name, TokenScope.ALL, 1.0)
         return Client(Profile(name, self.server.profile.server, secret))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import pytest
 import yaml
 
 from hai.task import env
+from tests.ports import free_port
 
 pytest.importorskip("numpy", reason="the example needs numpy")
 
@@ -160,13 +160,6 @@ class Gang:
         for program in self.programs:
             program.terminate()
             program.communicate(timeout=60)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.mark.torch

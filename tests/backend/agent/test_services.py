@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,12 @@ from hai_backend.agent.far import CannotServe, Unreachable
 from hai_backend.agent.notice import MARGIN_SECONDS, Notice
 from hai_backend.launch import rank_dirs
 from hai_backend.launch.base import RankKey
+from tests.ports import free_port
 
 
 def listener(port: int) -> str:
     """A script that answers on a port."""
     return f"{sys.executable} -m http.server {port} --bind 127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def until(rank: Any, name: str, state: int, starts: int = 1) -> Any:

@@ -35,6 +35,11 @@ class Http:
         assert code == 201, made
         return dict(made)
 
+    def pod(self, name: str = "a") -> Body | None:
+        """As the cluster has it now."""
+        found = self.cluster.api.get("pods", "default", name)
+        return None if found is None else found.body
+
     async def delete(self, name: str, plural: str = "pods", **options: Any) -> tuple[int, Any]:
         return await self.ask(
             "DELETE", f"api/v1/namespaces/default/{plural}/{name}", options or None

@@ -17,11 +17,6 @@ def node(http: Any, name: str = "node0") -> dict[str, Any]:
     return dict(http.cluster.api.get("nodes", "", name).body)
 
 
-def the_pod(http: Any, name: str = "a") -> dict[str, Any] | None:
-    found = http.cluster.api.get("pods", "default", name)
-    return None if found is None else found.body
-
-
 def taints(http: Any) -> set[tuple[str, str]]:
     rows = node(http)["spec"].get("taints") or []
     return {(t["key"].rpartition("/")[2], t["effect"]) for t in rows}
@@ -37,7 +32,7 @@ async def running(http: Any, pod: Pod) -> Any:
     """A pod that runs on node0."""
     await http.create(pod("a", nodeName="node0"))
     await http.cluster.settle()
-    assert the_pod(http)["status"]["phase"] == "Running"
+    assert http.pod()["status"]["phase"] == "Running"
     return http
 
 
@@ -50,20 +45,20 @@ async def test_a_silent_node_is_not_ready_after_its_grace_and_its_pods_keep_thei
     await running.cluster.advance(2)
     assert status(node(running), "Ready") == "Unknown"
     assert taints(running) == {("unreachable", "NoSchedule"), ("unreachable", "NoExecute")}
-    pod = the_pod(running)
+    pod = running.pod()
     assert (pod["status"]["phase"], status(pod, "Ready")) == ("Running", "False")
 
 
 async def test_a_pod_of_a_silent_node_is_driven_away_and_stays_terminating(running: Any) -> None:
     running.cluster.machines.partition("node0")
     await running.cluster.advance(50 + 299)
-    assert "deletionTimestamp" not in the_pod(running)["metadata"]
+    assert "deletionTimestamp" not in running.pod()["metadata"]
     await running.cluster.advance(2)
-    pod = the_pod(running)
+    pod = running.pod()
     assert "deletionTimestamp" in pod["metadata"]
     assert condition(pod, "DisruptionTarget")["reason"] == "DeletionByTaintManager"
     await running.cluster.advance(3600)
-    assert the_pod(running) is not None
+    assert running.pod() is not None
 
 
 async def test_a_pod_deleted_by_force_still_runs_on_a_silent_node(running: Any) -> None:
@@ -71,7 +66,7 @@ async def test_a_pod_deleted_by_force_still_runs_on_a_silent_node(running: Any) 
     running.cluster.machines.partition("node0")
     await running.delete("a", gracePeriodSeconds=0)
     await running.cluster.settle()
-    assert the_pod(running) is None
+    assert running.pod() is None
     old = running.cluster.kubelet.find("a")
     assert not running.cluster.kubelet.settled(old)
     running.cluster.machines.heal("node0")
@@ -85,7 +80,7 @@ async def test_a_node_that_comes_back_in_time_was_never_gone(running: Any) -> No
     running.cluster.machines.heal("node0")
     await running.cluster.advance(1000)
     assert taints(running) == set()
-    pod = the_pod(running)
+    pod = running.pod()
     assert (status(pod, "Ready"), "deletionTimestamp" in pod["metadata"]) == ("True", False)
 
 
@@ -93,19 +88,19 @@ async def test_a_pod_that_was_deleted_meanwhile_goes_when_its_node_is_back(runni
     running.cluster.machines.partition("node0")
     await running.delete("a")
     await running.cluster.advance(60)
-    assert the_pod(running) is not None
+    assert running.pod() is not None
     running.cluster.machines.heal("node0")
     await running.cluster.settle()
-    assert the_pod(running) is None
+    assert running.pod() is None
 
 
 async def test_after_a_loss_of_power_the_pod_has_failed(running: Any) -> None:
     running.cluster.machines.power_loss("node0")
     await running.cluster.advance(60)
-    assert the_pod(running)["status"]["phase"] == "Running"  # nobody knows better
+    assert running.pod()["status"]["phase"] == "Running"  # nobody knows better
     running.cluster.machines.heal("node0")
     await running.cluster.settle()
-    pod = the_pod(running)
+    pod = running.pod()
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (pod["status"]["phase"], ended["exitCode"]) == ("Failed", 255)
 
@@ -114,16 +109,16 @@ async def test_pods_of_a_node_that_is_deleted_are_collected(running: Any) -> Non
     running.cluster.machines.partition("node0")
     await running.ask("DELETE", "api/v1/nodes/node0")
     await running.cluster.advance(39)
-    assert the_pod(running) is not None
+    assert running.pod() is not None
     await running.cluster.advance(2)
-    assert the_pod(running) is None
+    assert running.pod() is None
 
 
 async def test_a_kubelet_may_say_that_it_is_not_ready(running: Any) -> None:
     running.cluster.machines.unready("node0", message="container runtime is down")
     await running.cluster.settle()
     assert taints(running) == {("not-ready", "NoSchedule"), ("not-ready", "NoExecute")}
-    assert status(the_pod(running), "Ready") == "False"
+    assert status(running.pod(), "Ready") == "False"
 
 
 async def test_a_node_without_a_kubelet_is_trusted_while_it_says_so(http: Any) -> None:
@@ -155,9 +150,9 @@ async def test_a_cordoned_node_is_tainted_and_takes_only_what_names_it(http: Any
     await http.create(pod("a"))
     await http.create(pod("b", nodeName="node0"))
     await http.cluster.settle()
-    assert the_pod(http)["status"]["phase"] == "Pending"
-    assert "2 node(s) were unschedulable" in condition(the_pod(http), "PodScheduled")["message"]
-    assert the_pod(http, "b")["status"]["phase"] == "Running"
+    assert http.pod()["status"]["phase"] == "Pending"
+    assert "2 node(s) were unschedulable" in condition(http.pod(), "PodScheduled")["message"]
+    assert http.pod("b")["status"]["phase"] == "Running"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +172,7 @@ async def test_a_cordoned_node_is_tainted_and_takes_only_what_names_it(http: Any
 async def test_why_a_pod_waits(http: Any, pod: Pod, spec: Any, message: str) -> None:
     await http.create(pod("a", **spec))
     await http.cluster.settle()
-    row = condition(the_pod(http), "PodScheduled")
+    row = condition(http.pod(), "PodScheduled")
     assert (row["status"], row["reason"]) == ("False", "Unschedulable")
     assert message in row["message"]
 
@@ -208,8 +203,8 @@ async def test_tolerations_and_affinity_let_a_pod_in(clusters: Any, pod: Pod) ->
     toleration = {"key": "hai", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
     await http.create(pod("b", tolerations=[toleration], **affinity))
     await http.cluster.settle()
-    assert the_pod(http)["status"]["phase"] == "Pending"
-    assert the_pod(http, "b")["spec"]["nodeName"] == "node1"
+    assert http.pod()["status"]["phase"] == "Pending"
+    assert http.pod("b")["spec"]["nodeName"] == "node1"
 
 
 async def test_only_as_many_as_fit_are_taken_by_a_kubelet(clusters: Any, pod: Pod) -> None:
@@ -229,22 +224,22 @@ async def test_pods_that_are_held_stopped_and_restarted(clusters: Any, pod: Pod)
     http = await clusters(kubelet=lambda api: InstantKubelet(api, starts=False, stop_seconds=None))
     await http.create(pod("a", restartPolicy="Always"))
     await http.cluster.settle()
-    assert the_pod(http)["status"]["phase"] == "Pending"
+    assert http.pod()["status"]["phase"] == "Pending"
     runtime = http.cluster.kubelet
     runtime.run("a")
     runtime.exit("a", 1, reason="OOMKilled")
     await http.cluster.advance(0)
     runtime.exit("a", 1)
-    row = the_pod(http)["status"]["containerStatuses"][0]
+    row = http.pod()["status"]["containerStatuses"][0]
     assert row["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     await http.cluster.advance(10)
-    row = the_pod(http)["status"]["containerStatuses"][0]
+    row = http.pod()["status"]["containerStatuses"][0]
     assert (row["restartCount"], "running" in row["state"]) == (2, True)
     await http.delete("a", gracePeriodSeconds=5)
     await http.cluster.advance(4)
-    assert the_pod(http) is not None
+    assert http.pod() is not None
     await http.cluster.advance(2)
-    assert the_pod(http) is None
+    assert http.pod() is None
 
 
 async def test_a_grace_may_be_shortened(clusters: Any, pod: Pod) -> None:
@@ -253,7 +248,7 @@ async def test_a_grace_may_be_shortened(clusters: Any, pod: Pod) -> None:
     await http.cluster.settle()
     await http.delete("a", gracePeriodSeconds=600)
     await http.delete("a", gracePeriodSeconds=900)
-    assert the_pod(http)["metadata"]["deletionGracePeriodSeconds"] == 600
+    assert http.pod()["metadata"]["deletionGracePeriodSeconds"] == 600
     await http.delete("a", gracePeriodSeconds=5)
     await http.cluster.advance(6)
-    assert the_pod(http) is None
+    assert http.pod() is None

@@ -26,14 +26,9 @@ async def http(clusters: Any, tmp_path: Path) -> Any:
     )
 
 
-def the_pod(http: Any, name: str = "a") -> dict[str, Any] | None:
-    found = http.cluster.api.get("pods", "default", name)
-    return None if found is None else found.body
-
-
 async def phase(http: Any, *phases: str, name: str = "a") -> dict[str, Any]:
-    await http.cluster.until(lambda: (p := the_pod(http, name)) and p["status"]["phase"] in phases)
-    return the_pod(http, name) or {}
+    await http.cluster.until(lambda: (p := http.pod(name)) and p["status"]["phase"] in phases)
+    return http.pod(name) or {}
 
 
 async def log(http: Any, name: str = "a", query: str = "") -> str:
@@ -136,7 +131,7 @@ async def test_a_volume_that_comes_late(http: Any, pod: Pod) -> None:
     await http.cluster.until(
         lambda: [e for e in http.cluster.objects("events") if e["reason"] == "FailedMount"]
     )
-    assert the_pod(http)["status"]["phase"] == "Pending"
+    assert http.pod()["status"]["phase"] == "Pending"
     await http.create({"metadata": {"name": "late"}, "data": {"key": "value"}}, "configmaps")
     await phase(http, "Succeeded")
     assert await log(http) == "value"
@@ -191,7 +186,7 @@ async def test_a_first_process_without_a_handler_does_not_hear_sigterm(
     await http.cluster.advance(9)
     assert alive(pid)
     await http.cluster.advance(1)
-    await http.cluster.until(lambda: the_pod(http) is None)
+    await http.cluster.until(lambda: http.pod() is None)
     assert not alive(pid)
 
 
@@ -205,7 +200,7 @@ async def test_one_with_a_handler_goes_at_once(http: Any, pod: Pod, until: Any) 
     await phase(http, "Running")
     await said(http, until, "up")
     await http.delete("a", gracePeriodSeconds=600)
-    await http.cluster.until(lambda: the_pod(http) is None)
+    await http.cluster.until(lambda: http.pod() is None)
     assert http.cluster.kubelet.pods == {}
 
 
@@ -220,7 +215,7 @@ async def test_two_copies_of_a_pod_after_a_forced_delete_on_a_lost_node(
     code, status = await http.ask("GET", "api/v1/namespaces/default/pods/a/log")
     assert (code, status["status"]) == (500, "Failure")
     await http.delete("a", gracePeriodSeconds=0)
-    assert the_pod(http) is None
+    assert http.pod() is None
     await http.create(pod("a", "sh", "-c", FOREVER, nodeName="node1"))
     await phase(http, "Running")
     (second,) = http.cluster.kubelet.pids("a")
@@ -238,7 +233,7 @@ async def test_a_loss_of_power_kills(http: Any, pod: Pod, until: Any) -> None:
     (pid,) = http.cluster.kubelet.pids("a")
     http.cluster.machines.power_loss("node0")
     await until(lambda: not alive(pid))
-    assert the_pod(http)["status"]["phase"] == "Running"
+    assert http.pod()["status"]["phase"] == "Running"
     http.cluster.machines.heal("node0")
     ended = (await phase(http, "Failed"))["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 255
@@ -256,15 +251,15 @@ async def test_restarts_take_longer_and_longer(http: Any, pod: Pod) -> None:
     await http.create(pod("a", "sh", "-c", "echo up; exit 3", restartPolicy="Always"))
 
     def restarts() -> int:
-        rows = the_pod(http)["status"].get("containerStatuses") or [{"restartCount": 0}]
+        rows = http.pod()["status"].get("containerStatuses") or [{"restartCount": 0}]
         return int(rows[0]["restartCount"])
 
     def waits() -> bool:
-        row = the_pod(http)["status"]["containerStatuses"][0]
+        row = http.pod()["status"]["containerStatuses"][0]
         return bool(row["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff")
 
     def message() -> str:
-        return str(the_pod(http)["status"]["containerStatuses"][0]["state"]["waiting"]["message"])
+        return str(http.pod()["status"]["containerStatuses"][0]["state"]["waiting"]["message"])
 
     await http.cluster.advance(0)
     for count, seconds in ((1, 10), (2, 20), (3, 40)):
@@ -282,7 +277,7 @@ async def test_an_image_that_comes_late(http: Any, pod: Pod) -> None:
     await http.create(pod("a", "true", container={"image": "late"}))
 
     def reason() -> str:
-        rows = the_pod(http)["status"].get("containerStatuses") or [{}]
+        rows = http.pod()["status"].get("containerStatuses") or [{}]
         return str(rows[0].get("state", {}).get("waiting", {}).get("reason"))
 
     await http.cluster.until(lambda: reason() == "ErrImagePull")
@@ -296,9 +291,9 @@ async def test_an_image_that_comes_late(http: Any, pod: Pod) -> None:
 
 async def test_a_pod_that_is_deleted_before_it_starts(http: Any, pod: Pod) -> None:
     await http.create(pod("a", "true", container={"image": "x.invalid/none"}))
-    await http.cluster.until(lambda: the_pod(http)["status"].get("containerStatuses"))
+    await http.cluster.until(lambda: http.pod()["status"].get("containerStatuses"))
     await http.delete("a")
-    await http.cluster.until(lambda: the_pod(http) is None)
+    await http.cluster.until(lambda: http.pod() is None)
 
 
 async def test_closing_leaves_no_process_and_no_descriptor(
