@@ -33,7 +33,7 @@ _NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Store:
+class Contents:
     """One flat directory of files named by digest. Names may have an end: `.part`, `.2`."""
 
     def __init__(self, path: Path) -> None:

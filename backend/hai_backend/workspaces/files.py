@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from hai_backend.workspaces.contents import Store, digest_of, open_in
+from hai_backend.workspaces.contents import Contents, digest_of, open_in
 from hai_backend.workspaces.folders import Folders, give
 from hai_backend.workspaces.index import Index
 from hai_backend.workspaces.stats import Stat, stat_of
@@ -43,10 +43,10 @@ class Files:
         self.laid = path / "laid"
         self.laid.mkdir(exist_ok=True, mode=0o700)
         self.index = Index(path / "index.db")
-        self.incoming = Store(path / "incoming")
+        self.incoming = Contents(path / "incoming")
         self._growing: dict[bytes, Callable[[], None]] = {}
         self._claiming = threading.Lock()
-        self.objects = Store(path / "objects")
+        self.objects = Contents(path / "objects")
 
     def recover(self) -> None:
         """Once everything is applied: what another process left is read before it is believed."""

@@ -12,18 +12,18 @@ from types import SimpleNamespace
 import pytest
 
 from hai_backend.workspaces import contents
-from hai_backend.workspaces.contents import Store, rename_into_nothing
+from hai_backend.workspaces.contents import Contents, rename_into_nothing
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(tmp_path / "incoming")
+def incoming(tmp_path: Path) -> Iterator[Contents]:
+    made = Contents(tmp_path / "incoming")
     yield made
     made.close()
 
 
 def test_an_early_flush_that_fails_is_told_to_who_must_know(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    incoming: Contents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(folder: int) -> int:
         ctypes.set_errno(errno.EIO)
@@ -33,19 +33,19 @@ def test_an_early_flush_that_fails_is_told_to_who_must_know(
         return 0
 
     monkeypatch.setattr(contents, "_libc", SimpleNamespace(syncfs=fails))
-    store.sync_early()
-    assert store._early is not None
-    store._early.result()
+    incoming.sync_early()
+    assert incoming._early is not None
+    incoming._early.result()
     monkeypatch.setattr(contents, "_libc", SimpleNamespace(syncfs=works))
     with pytest.raises(OSError, match="Input/output"):
-        store.sync(None)
-    store.sync(None)
+        incoming.sync(None)
+    incoming.sync(None)
 
 
 def test_a_slow_disk_keeps_no_other_workspace_waiting(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    incoming: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow, done = Store(tmp_path / "slow"), threading.Event()
+    slow, done = Contents(tmp_path / "slow"), threading.Event()
 
     def syncfs(folder: int) -> int:
         if folder == slow.folder:
@@ -54,21 +54,21 @@ def test_a_slow_disk_keeps_no_other_workspace_waiting(
 
     monkeypatch.setattr(contents, "_libc", SimpleNamespace(syncfs=syncfs))
     slow.sync_early()
-    store.sync_early()
+    incoming.sync_early()
     try:
-        assert store._early is not None
-        store._early.result(20)
+        assert incoming._early is not None
+        incoming._early.result(20)
     finally:
         done.set()
         slow.close()
 
 
-def test_a_rename_into_nothing_replaces_nothing(store: Store, tmp_path: Path) -> None:
-    store.put("new", memoryview(b"new"))
-    store.put("here", memoryview(b"old"))
-    assert not rename_into_nothing("new", store.folder, "here", store.folder)
+def test_a_rename_into_nothing_replaces_nothing(incoming: Contents, tmp_path: Path) -> None:
+    incoming.put("new", memoryview(b"new"))
+    incoming.put("here", memoryview(b"old"))
+    assert not rename_into_nothing("new", incoming.folder, "here", incoming.folder)
     assert (tmp_path / "incoming" / "here").read_bytes() == b"old"
-    assert rename_into_nothing("new", store.folder, "there", store.folder)
-    assert sorted(store.names()) == ["here", "there"]
+    assert rename_into_nothing("new", incoming.folder, "there", incoming.folder)
+    assert sorted(incoming.names()) == ["here", "there"]
     with pytest.raises(FileNotFoundError):
-        rename_into_nothing("new", store.folder, "again", store.folder)
+        rename_into_nothing("new", incoming.folder, "again", incoming.folder)
