@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn, Protocol
 
 import grpc
@@ -48,6 +48,29 @@ class Identifies(Protocol):
     """The one verb of auth.Directory that the gate needs."""
 
     def identify(self, secret: str, now: float) -> Identity: ...
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call on its way through the gate."""
+
+    method: str
+    rule: Rule | None
+    request: Any  # a message, none that can be read, or the stream of those that come
+    identity: Identity | None = None
+    answer: Any = None  # of a call that is no stream
+    code: str = "CANCELLED"
+
+    @property
+    def changes(self) -> bool:
+        return self.rule is not None and self.rule.mutates
+
+    def is_recorded(self, identity: Identity) -> bool:
+        if self.rule is None or not self.rule.mutates:
+            return False
+        in_timeline = self.rule.in_timeline and not identity.holder  # it names the user only
+        told_elsewhere = in_timeline or getattr(self.request, "validate_only", False)
+        return not (told_elsewhere and self.code == "OK")
 
 
 class Gate:
@@ -96,99 +119,79 @@ class Gate:
 
         def unary(inner: Unary) -> Unary:
             async def call(request: Any, context: Context) -> Any:
-                return await self._unary(method, rule, inner, request, context)
+                return await self._unary(_Call(method, rule, request), inner, context)
 
             return call
 
         return wrap(
             handler,
             unary,
-            lambda request, context: self._stream(method, rule, request, context),
+            lambda request, context: self._stream(_Call(method, rule, request), context),
             self._closing,
         )
 
-    async def _unary(
-        self, method: str, rule: Rule | None, inner: Unary, request: Any, context: Context
-    ) -> Any:
-        began, code, answer = self._monotonic(), "CANCELLED", None
-        identity: Identity | None = None
-        refusal: status_pb2.Status | None = None
-        told = audit.listen()
-        handling = self._begun(asyncio.current_task())
-        try:
-            identity = self._identify(method, rule, context)
-            self._admit(method, rule, identity)
-            _require_message(request)
-            work, finish = inner(request, context), rule is not None and rule.mutates
-            answer = await self._limited(self._finished(method, work) if finish else work)
-            code = "OK"
-        except aio.AbortError:
-            code = _code_name(context)
-            raise
-        except Exception as error:
-            code, refusal = errors.code_of(error).name, errors.status_of(error, method)
-        finally:
-            self._observe(method, code, self._monotonic() - began)
-            if identity is not None and _is_recorded(rule, code, request, identity):
-                read = None if isinstance(request, Undecodable) else request
-                what = "; ".join(told) or ("unreadable" if read is None else audit.what(read))
-                await self._keep(self._row(method, identity, read, answer, code, what))
-            self._running.discard(handling)
-        if refusal is not None:
-            await abort(context, refusal)
-        return answer
+    async def _unary(self, call: _Call, inner: Unary, context: Context) -> Any:
+        async with self._passing(call, context):
+            work = inner(call.request, context)
+            work = self._finished(call.method, work) if call.changes else work
+            call.answer = await self._limited(work)
+        return call.answer
 
     @asynccontextmanager
-    async def _stream(
-        self, method: str, rule: Rule | None, request: Any, context: Context
-    ) -> AsyncIterator[Admitted]:
-        began, code = self._monotonic(), "CANCELLED"
-        identity: Identity | None = None
+    async def _stream(self, call: _Call, context: Context) -> AsyncIterator[Admitted]:
+        async with self._passing(call, context):
+            with self._admission.stream(call.identity.name) if call.identity else nullcontext():
+                yield lambda: self._recheck(call, context)
+
+    @asynccontextmanager
+    async def _passing(self, call: _Call, context: Context) -> AsyncIterator[None]:
+        """Let a call in; when it has ended count it, keep its row of audit, and answer with its error."""
+        began, told = self._monotonic(), audit.listen()
         refusal: status_pb2.Status | None = None
-        told = audit.listen()
-        handling = self._begun(asyncio.current_task())  # its row of audit is written at its end
+        handling = self._begun(asyncio.current_task())  # until its row is written
         try:
-            identity = self._identify(method, rule, context)
-            self._admit(method, rule, identity)
-            _require_message(request)
-            with self._admission.stream(identity.name) if identity else nullcontext():
-                yield lambda: self._recheck(method, rule, context, identity)
-            code = "OK"
+            self._let_in(call, context)
+            yield
+            call.code = "OK"
         except aio.AbortError:
-            code = _code_name(context)
+            call.code = _code_name(context)
             raise
         except Exception as error:
-            code, refusal = errors.code_of(error).name, errors.status_of(error, method)
+            call.code = errors.code_of(error).name
+            refusal = errors.status_of(error, call.method)
         finally:
-            self._observe(method, code, self._monotonic() - began)
-            if identity is not None and rule is not None and rule.mutates:
-                row = self._row(method, identity, None, None, code, "; ".join(told))
-                await self._keep(row)
+            self._observe(call.method, call.code, self._monotonic() - began)
+            if call.identity is not None and call.is_recorded(call.identity):
+                await self._keep(self._row(call, call.identity, told))
             self._running.discard(handling)
         if refusal is not None:
             await abort(context, refusal)
 
-    def _identify(self, method: str, rule: Rule | None, context: Context) -> Identity | None:
-        if rule is None:
-            raise Denied(f"{method} has no rule of access, so nobody may call it", reason="NO_RULE")
-        if rule.door is not Door.TOKEN:
+    def _let_in(self, call: _Call, context: Context) -> None:
+        call.identity = self._identify(call, context)
+        if call.rule is not None and call.identity is not None:
+            self._admit(call.method, call.rule, call.identity)
+        if isinstance(call.request, Undecodable):
+            raise unreadable()
+
+    def _identify(self, call: _Call, context: Context) -> Identity | None:
+        if call.rule is None:
+            problem = f"{call.method} has no rule of access, so nobody may call it"
+            raise Denied(problem, reason="NO_RULE")
+        if call.rule.door is not Door.TOKEN:
             return None
         return self._directory.identify(bearer(_authorization(context)), self._clock.now())
 
-    def _recheck(
-        self, method: str, rule: Rule | None, context: Context, before: Identity | None
-    ) -> None:
+    def _recheck(self, call: _Call, context: Context) -> None:
         """What a stream shows was chosen by what its caller could do when it began."""
-        now = self._identify(method, rule, context)
+        before, now = call.identity, self._identify(call, context)
         if now is not None and before is not None and (less := permissions.lost(before, now)):
             raise Unavailable(f"{now.name} is without {less} now; ask again", reason="RIGHTS_LOST")
 
-    def _admit(self, method: str, rule: Rule | None, identity: Identity | None) -> None:
-        if rule is not None and identity is not None:
-            call = method.rpartition("/")[2]
-            permissions.admit(identity, rule.scope, rule.role, call, rule.right)
-            self._admission.call(identity.name)
-            caller.enter(identity)
+    def _admit(self, method: str, rule: Rule, identity: Identity) -> None:
+        permissions.admit(identity, rule.scope, rule.role, _verb(method), rule.right)
+        self._admission.call(identity.name)
+        caller.enter(identity)
 
     async def _limited(self, work: Coroutine[Any, Any, Any]) -> Any:
         seconds = self._limits.call_seconds
@@ -222,22 +225,15 @@ class Gate:
         except HaiError as error:
             log.error("audit row not stored", why=str(error), **asdict(row))
 
-    def _row(
-        self,
-        method: str,
-        identity: Identity,
-        request: Message | None,
-        answer: Message | None,
-        code: str,
-        what: str,
-    ) -> AuditRow:
+    def _row(self, call: _Call, identity: Identity, told: Sequence[str]) -> AuditRow:
+        request = call.request if isinstance(call.request, Message) else None
         return AuditRow(
             time=self._clock.now(),
             actor=identity.actor,
-            method=method.rpartition("/")[2],
-            resource="" if request is None else audit.resource(request, answer),
-            what=what,
-            code=code,
+            method=_verb(call.method),
+            resource="" if request is None else audit.resource(request, call.answer),
+            what="; ".join(told) or _asked(call.request),
+            code=call.code,
         )
 
 
@@ -247,17 +243,15 @@ def _drop(method: str, task: asyncio.Task[Any]) -> None:
         errors.status_of(error, method)
 
 
-def _is_recorded(rule: Rule | None, code: str, request: Any, identity: Identity) -> bool:
-    if rule is None or not rule.mutates:
-        return False
-    in_timeline = rule.in_timeline and not identity.holder  # a timeline names the user only
-    told_elsewhere = in_timeline or getattr(request, "validate_only", False)
-    return not (told_elsewhere and code == "OK")
+def _verb(method: str) -> str:
+    return method.rpartition("/")[2]
 
 
-def _require_message(request: Any) -> None:
+def _asked(request: Any) -> str:
+    """What a row says of a call that tells nothing of itself."""
     if isinstance(request, Undecodable):
-        raise unreadable()
+        return "unreadable"
+    return audit.what(request) if isinstance(request, Message) else ""
 
 
 def _authorization(context: Context) -> str | None:
