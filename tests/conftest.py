@@ -1,8 +1,9 @@
-"""What holds for all tests: an example of hypothesis may take as long as a busy machine makes it take."""
+"""What holds for all tests: examples of hypothesis take as long as a busy machine makes them take; Ctrl-C is heard."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() != "mutation":  # which says so, too
     settings.load_profile("busy")
+# Who runs in the background is deaf to it, and so would be the commands that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -153,8 +153,6 @@ def test_up_gives_up_and_leaves_nothing(home: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_foreground_ends_with_its_server(home: Path, number: signal.Signals) -> None:
     argv = [sys.executable, "-m", "hai_tui.cli.main", "up", "--home", str(home), "--foreground"]
-    # Who runs in the background inherits deafness.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True) as up:
         assert up.stderr is not None
         said = []
