@@ -49,7 +49,8 @@ class Contents:
         os.close(self.folder)
 
     def names(self) -> list[str]:
-        return os.listdir(self.folder)
+        with self._listing() as folder:
+            return os.listdir(folder)
 
     def doubt(self) -> None:
         """What is here was left by another process, perhaps in the middle of a write: `has` reads it first."""
@@ -102,8 +103,15 @@ class Contents:
 
     def size(self) -> int:
         """Bytes of all files."""
-        with os.scandir(self.folder) as found:
+        with self._listing() as folder, os.scandir(folder) as found:
             return sum(file.stat(follow_symlinks=False).st_size for file in found)
+
+    @contextmanager
+    def _listing(self) -> Iterator[int]:
+        """Opened anew: one place in a listing is shared by all who list one descriptor, and on btrfs that shows nothing
+        of what came after it was opened."""
+        with opened(os.open(".", DIRECTORY, dir_fd=self.folder)) as folder:
+            yield folder
 
     def sync(self, names: list[str] | None) -> None:
         """These are on disk when it returns; None: everything on this file system, for many that is faster."""

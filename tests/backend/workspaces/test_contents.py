@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,15 @@ def incoming(tmp_path: Path) -> Iterator[Contents]:
     made = Contents(tmp_path / "incoming")
     yield made
     made.close()
+
+
+def test_a_listing_is_whole_while_another_is_read(incoming: Contents) -> None:
+    for name in ("a", "b"):
+        incoming.put(name, memoryview(b"xy"))
+    with os.scandir(incoming.folder) as other:
+        next(other, None)  # btrfs: of what was there when it was opened
+        assert sorted(incoming.names()) == ["a", "b"]
+        assert incoming.size() == 4
 
 
 def test_an_early_flush_that_fails_is_told_to_who_must_know(
