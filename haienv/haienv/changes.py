@@ -166,11 +166,13 @@ def rebuild(
     base: Foundation | None = None,
 ) -> Built | None:
     """Other packages: a new layer beside the old one, then a switch. None: a dry run."""
-    layer = mine(home, environment).usable
+    anew = base is not None
+    mine(home, environment)
+    layer = environment.told if anew else environment.usable
     before = parse(environment.lock())
     pins = before.pins if before else ()
-    old = ground.on_layer(environment)
-    anew, base = base is not None, base or old
+    old = ground.on_layer(environment, layer)
+    base = base or old
     moved = (base.parents, base.python) != (old.parents, old.python)
     wish = change(Wish(layer.wanted, layer.editable, pins, new_ground=moved, judged_anew=anew))
     with building(home) as work:

@@ -16,7 +16,7 @@ from haienv.installed import distributions, fingerprint, versions
 from haienv.layout import LAYERS, site_packages
 from haienv.names import Reference
 from haienv.plan import Dist
-from haienv.records import Parent, fits, minor
+from haienv.records import Layer, Parent, fits, minor
 from haienv.registry import Environment
 
 _ASK = """
@@ -86,9 +86,8 @@ def on_environment(parent: Environment, python: str = "") -> Foundation:
     )
 
 
-def on_layer(environment: Environment) -> Foundation:
+def on_layer(environment: Environment, layer: Layer) -> Foundation:
     """What an environment stands on now, so that its layer can be made again."""
-    layer = environment.usable
     below = [
         site_packages(environment.root / p.owner / LAYERS / p.layer, layer.minor)
         for p in layer.parents

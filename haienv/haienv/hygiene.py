@@ -130,7 +130,7 @@ def _broken(each: Environment) -> Iterator[Finding]:
     yield Finding(
         f"{each} is broken: {each.fault}",
         str(each.directory),
-        f"haienv upgrade {each.name} --rollback, or remove it and make it again",
+        f"haienv upgrade {each.name} (-p PYTHON), or --rollback; or remove it and make it again",
     )
 
 

@@ -55,14 +55,21 @@ class Environment:
     @property
     def usable(self) -> Layer:
         """What its layer is, or Broken."""
-        if self.fault or self.layer is None:
+        if self.fault:
+            raise Broken(f"environment {self} is broken: {self.fault}", "see `haienv doctor`")
+        return self.told
+
+    @property
+    def told(self) -> Layer:
+        """The same where its Python cannot be run, or a parent is gone: enough to make it anew."""
+        if self.layer is None:
             raise Broken(f"environment {self} is broken: {self.fault}", "see `haienv doctor`")
         return self.layer
 
     @property
     def sites(self) -> tuple[Path, ...]:
         """Directories of packages, nearest first: its own, those of its parents, of an extended Python."""
-        layer = self.usable
+        layer = self.told
         below = (
             site_packages(self.root / p.owner / LAYERS / p.layer, layer.minor)
             for p in layer.parents

@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from haienv.foundation import running
 
 NEWEST = "import fast; print(fast.VERSION)"
 
@@ -87,6 +90,38 @@ def test_an_older_layer_runs_on_while_the_environment_changes(haienv: Any) -> No
     haienv.ok("install one fast==2.0")
     assert old != haienv.get("one").path
     assert (old / "bin" / "python").exists()
+
+
+def test_an_upgrade_takes_another_python_where_the_old_one_is_gone(
+    haienv: Any, tmp_path: Path
+) -> None:
+    old, new = (tmp_path / name / "python3" for name in ("old", "new"))
+    for each in (old, new):
+        each.parent.mkdir()
+        each.symlink_to(running())
+    haienv.ok("create base --no_extend fast==1.0 -p", old)
+    haienv.ok("create top --extend base plain==1.0")
+    lock = haienv.ok("lock base").out
+    old.unlink()
+    assert not haienv.get("base").ready
+    assert haienv.ok("lock base").out == lock
+    assert haienv.ok("freeze top --json").json == {"fast": "1.0", "plain": "1.0"}
+    assert haienv("install base tool").code == 1
+    assert "upgrade base (-p PYTHON)" in haienv("doctor").out
+    haienv.ok("upgrade base --keep-versions -p", new)
+    haienv.ok("upgrade top --keep-versions")
+    assert haienv.run("top", "import fast, plain; print(fast.VERSION, plain.VERSION)") == "1.0 1.0"
+
+
+def test_an_upgrade_takes_the_parent_as_it_is_where_its_old_layer_is_gone(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0")
+    haienv.ok("create top --extend base plain")
+    gone = haienv.get("base").path
+    haienv.ok("install base tool")
+    shutil.move(gone, f"{gone}.away")
+    assert not haienv.get("top").ready
+    haienv.ok("upgrade top --keep-versions")
+    assert haienv.run("top", "import fast, plain, tool; print(fast.VERSION)") == "1.0"
 
 
 def test_rename_and_clone(haienv: Any) -> None:

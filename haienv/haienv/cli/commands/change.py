@@ -185,13 +185,13 @@ def upgrade(settings: Settings, /, name: str, **options: Any) -> int:
 def _ground(here: Home, found: Environment, python: str) -> Foundation:
     from haienv import foundation as ground
 
-    layer = found.usable
+    layer = found.told
     if layer.parents:
         parent = parent_of(here, found)
         if parent is None:
-            return ground.on_layer(found)
+            return ground.on_layer(found, found.usable)
         return ground.on_environment(parent, python)
-    now = ground.on_layer(found)
+    now = ground.on_layer(found, layer)
     if layer.sites and python:
         raise UsageError(
             f"{found} extends {layer.sites[0]}, so its Python is given", "leave out -p"

@@ -171,7 +171,7 @@ def freeze(settings: Settings, name: str, user: str | None, own: bool) -> int:
 def lock(settings: Settings, name: str, user: str | None) -> int:
     """The lock of its own layer, with hashes: `haienv create --from` makes the same one."""
     _, found = environment(name, user)
-    layer = found.usable
+    layer = found.told
     text = found.lock()
     settings.answer({"lock": text, "lock_hash": layer.lock_hash}, text.rstrip("\n"))
     return 0
