@@ -69,7 +69,7 @@ def _line(path: Path, line: str) -> Wanted:
             return Wanted((), (os.path.abspath(path.parent / value.strip()),))
     raise UsageError(
         f"{path}: {line!r} is not understood",
-        "indexes are options of haienv: --index, --find-links",
+        "indexes are options of haienv: --index, --find-links; constraints are uv's: UV_CONSTRAINT=FILE",
     )
 
 

@@ -47,6 +47,20 @@ def test_options_in_files_are_not_passed_over(haienv: Any, tmp_path: Path, text:
     assert haienv("create one --no_extend --from", tmp_path / "r.txt").code == 2
 
 
+@pytest.mark.parametrize("place", ["UV_CONSTRAINT", "uv.toml"])
+def test_constraints_of_uvs_settings_count(haienv: Any, tmp_path: Path, place: str) -> None:
+    if place == "uv.toml":
+        haienv.home.root.mkdir()
+        (haienv.home.root / place).write_text("constraint-dependencies = ['fast<2', 'plain<2']\n")
+    else:
+        (tmp_path / "one.txt").write_text("fast<2\n")
+        (tmp_path / "two.txt").write_text("plain<2\n")
+        haienv.monkeypatch.setenv(place, f"{tmp_path / 'one.txt'} {tmp_path / 'two.txt'}")
+    haienv.ok("create base --no_extend fast")
+    haienv.ok("create top --extend base plain")
+    assert haienv.ok("freeze top --json").json == {"fast": "1.0", "plain": "1.0"}
+
+
 @pytest.mark.parametrize("coding", ["utf-8-sig", "utf-16"])
 def test_what_windows_writes_is_read(tmp_path: Path, coding: str) -> None:
     (tmp_path / "r.txt").write_bytes("fast==1.0\r\nplain\r\n".encode(coding))

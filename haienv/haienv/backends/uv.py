@@ -18,6 +18,8 @@ from haienv.errors import BuildFailed
 from haienv.layout import CACHE, Home
 
 MINIMAL_ENV_CLEARED = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
+_CONSTRAINTS = "UV_CONSTRAINT"
+"""They count when versions are chosen; those of a lock are chosen, and uv would want hashes of these too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,10 @@ class Uv:
         return answer.read_text()
 
     def install(self, python: Path, lock: Path, compiled: bool) -> None:
-        """Exactly the pins of a lock, each with its hash, and nothing that they depend on."""
-        arguments = ["pip", "install", "--python", str(python), "--no-deps", "--require-hashes"]
+        """Exactly the pins of a lock, each with its hash; `sync` asks no setting of uv what else they should be."""
+        arguments = ["pip", "sync", "--python", str(python), "--require-hashes"]
         arguments += ["--compile-bytecode"] if compiled else []
-        self._run(*arguments, "-r", str(lock), *self.index.arguments())
+        self._run(*arguments, str(lock), *self.index.arguments())
 
     def install_editable(self, python: Path, projects: Sequence[str]) -> None:
         """Projects in place; what they depend on is in the lock already."""
@@ -99,7 +101,8 @@ class Uv:
             raise BuildFailed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what))
 
     def _environ(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if k not in MINIMAL_ENV_CLEARED}
+        cleared = (*MINIMAL_ENV_CLEARED, _CONSTRAINTS)
+        kept = {k: v for k, v in os.environ.items() if k not in cleared}
         kept.setdefault("UV_CACHE_DIR", str(self.home.own / CACHE))
         site = self.home.root / "uv.toml"
         if site.is_file():
@@ -108,8 +111,10 @@ class Uv:
 
 
 def _compile(wanted: Path, constraints: Path, answer: Path) -> list[str]:
+    also = os.environ.get(_CONSTRAINTS, "").split()
     return [
-        *("pip", "compile", str(wanted), "--constraints", str(constraints)),
+        *("pip", "compile", str(wanted)),
+        *(f"--constraints={each}" for each in (constraints, *also)),
         *("--output-file", str(answer), "--generate-hashes"),
         *("--no-header", "--no-annotate", "--no-strip-extras"),
     ]
