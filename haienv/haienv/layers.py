@@ -16,7 +16,7 @@ from pathlib import Path
 from haienv import foundation as ground
 from haienv.backends.uv import Uv
 from haienv.cuda import driver
-from haienv.errors import BuildFailed, Refused
+from haienv.errors import BuildFailed, Refused, UsageError
 from haienv.foundation import Foundation
 from haienv.installed import infos
 from haienv.integrity import differences_of
@@ -24,11 +24,13 @@ from haienv.layering import pip_shim, programs_of_layer, programs_of_sites, see
 from haienv.layout import LOCK_TEXT, RECORD, Home, site_packages
 from haienv.lock import Lock, Pin
 from haienv.plan import Step, breaking, own, plan
-from haienv.records import MODES, Layer, fits, minor, to_toml
+from haienv.records import MODES, Layer, Malformed, fits, layer_from, minor, to_toml
 from haienv.resolve import Resolution, resolve
+from haienv.safely import LIMIT
 from haienv.transaction import publish, readable
 
 Tell = Callable[[Sequence[Step]], None]
+_SIZES = 100  # bytes of what is known of a layer once it is built
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     pins = tuple(pin for pin in found.pins if pin.name in mine)
     lock = Lock(minor(python), pins, base.parent_hash, base.sites_hash)
     layer = _record(lock, python, interpreter, base, wish)
+    _require_readable(layer)
     tell(steps)
     if wish.dry_run:
         return None
@@ -136,6 +139,17 @@ def _record(lock: Lock, python: str, interpreter: str, base: Foundation, wish: W
         created=datetime.now(UTC).replace(microsecond=0),
         parents=base.parents,
     )
+
+
+def _require_readable(layer: Layer) -> None:
+    """What is written can be read again, by the server too: before it is built."""
+    text = to_toml(layer)
+    try:
+        layer_from(text)
+    except Malformed as error:
+        raise UsageError(str(error)) from error
+    if len(text.encode()) > LIMIT - _SIZES:
+        raise UsageError(f"what is asked for has {LIMIT >> 10} KiB at most")
 
 
 def libc() -> str:

@@ -130,6 +130,16 @@ def test_a_python_outside_haienv_can_be_extended(haienv: Any, tmp_path: Path) ->
     assert told.stdout == "app 1.0\nfast 1.0\n"
 
 
+@pytest.mark.parametrize("folder", ["a:b", "全　角"])
+def test_a_python_that_no_record_can_name_is_refused_at_once(
+    haienv: Any, tmp_path: Path, folder: str
+) -> None:
+    subprocess.run(["uv", "venv", "-q", tmp_path / folder], check=True)
+    result = haienv("create top fast -p", tmp_path / folder / "bin" / "python")
+    assert (result.code, "meanwhile" in result.err) == (2, False), result.err
+    assert not list((haienv.home.own / ".layers").glob("*"))
+
+
 def test_the_same_contents_are_one_layer_and_files_are_shared(haienv: Any) -> None:
     haienv.ok("create one --no_extend fast tool")
     haienv.ok("create two --no_extend fast tool")
