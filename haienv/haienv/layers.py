@@ -28,8 +28,10 @@ from haienv.records import MODES, Layer, Malformed, fits, layer_from, minor, to_
 from haienv.resolve import Resolution, resolve
 from haienv.safely import LIMIT
 from haienv.transaction import publish, readable
+from haienv.wanted import directory_of
 
 Tell = Callable[[Sequence[Step]], None]
+_PROJECT = ("pyproject.toml", "setup.cfg", "setup.py")
 _SIZES = 100  # bytes of what is known of a layer once it is built
 
 
@@ -164,8 +166,15 @@ def _identity(layer: Layer, base: Foundation) -> str:
     """The same contents on the same ground have the same name."""
     parents = [(p.owner, p.layer) for p in base.parents]
     facts = [layer.backend, layer.lock_hash, layer.python, layer.interpreter, layer.wanted, layer.editable,
-             layer.sites, parents]  # fmt: skip
+             layer.sites, parents, *_projects(layer.editable)]  # fmt: skip
     return sha256(json.dumps(facts).encode()).hexdigest()[:24]
+
+
+def _projects(editable: Sequence[str]) -> list[str]:
+    """Hashes of what says how projects in place are installed: they may get other programs, or another version."""
+    folders = map(Path, map(directory_of, editable))
+    files = [folder / name for folder in folders for name in _PROJECT]
+    return [sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in files]
 
 
 def _fill(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from haienv.errors import Refused, UsageError
 from haienv.foundation import Foundation
 from haienv.lock import Lock, Pin
 from haienv.records import path_fault
+
+_EXTRAS = re.compile(r"\[[^\[\]/]*\]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,16 @@ def _checked(asked: Wanted) -> Wanted:
 def joined(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
     """Requirements after an install: later ones of a name replace earlier ones."""
     return _flat({**by_name(before), **by_name(more)})
+
+
+def projects_joined(before: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    """Projects in place after an install: later ones of a directory replace earlier ones, with their extras."""
+    return tuple({directory_of(each): each for each in (*before, *more)}.values())
+
+
+def directory_of(project: str) -> str:
+    """Where a project in place lies: DIR of DIR or DIR[extra]."""
+    return _EXTRAS.sub("", project)
 
 
 def without(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:

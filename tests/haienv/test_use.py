@@ -248,12 +248,41 @@ def test_a_project_in_place(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("install one plain")
 
 
+def test_a_project_in_place_is_installed_again_when_it_says_something_else(
+    haienv: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(BUILD)
+    (tmp_path / "backend.py").write_text(BACKEND)
+    haienv.ok("create one --no_extend -e", tmp_path)
+    before = haienv.get("one").layer_id
+    assert haienv.ok("install one -e", tmp_path).out == "nothing to change\n"
+    assert haienv.get("one").layer_id == before
+    (tmp_path / "pyproject.toml").write_text(f"{BUILD}[project.scripts]\nsay = 'inplace:say'\n")
+    (tmp_path / "backend.py").write_text(BACKEND.replace("# scripts", SCRIPTS))
+    assert haienv.ok("install one -e", tmp_path).out == "no other packages\n"
+    assert (haienv.get("one").path / "bin" / "say").is_file()
+
+
+def test_a_project_in_place_with_extras_is_one_project(haienv: Any, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(BUILD)
+    (tmp_path / "backend.py").write_text(BACKEND)
+    haienv.ok("create one --no_extend -e", f"{tmp_path}[more]")
+    assert haienv.ok("freeze one --json").json == {"fast": "2.0", "inplace": "1", "tool": "1.0"}
+    haienv.ok("install one -e", tmp_path)
+    assert haienv.ok("freeze one --json").json == {"fast": "2.0", "inplace": "1"}
+    haienv.ok("install one -e", f"{tmp_path}[more]")
+    assert haienv.ok("uninstall one inplace").out.startswith("drop ")
+    assert haienv.ok("freeze one --json").json == {}
+
+
 BUILD = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 BUILD += '[project]\nname = "inplace"\nversion = "1"\ndependencies = ["fast"]\n'
+BUILD += '[project.optional-dependencies]\nmore = ["tool"]\n'
 BACKEND = """
 import os, zipfile
 
 META = "Metadata-Version: 2.1\\nName: inplace\\nVersion: 1\\nRequires-Dist: fast\\n"
+META += "Provides-Extra: more\\nRequires-Dist: tool; extra == 'more'\\n"
 
 
 def build_editable(directory, config_settings=None, metadata_directory=None):
@@ -263,11 +292,13 @@ def build_editable(directory, config_settings=None, metadata_directory=None):
         wheel.writestr("inplace-1.dist-info/METADATA", META)
         wheel.writestr("inplace-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\nRoot-Is-Purelib: true\\n")
         wheel.writestr("inplace-1.dist-info/RECORD", "")
+        # scripts
     return name
 
 
 build_wheel = build_editable
 """
+SCRIPTS = 'wheel.writestr("inplace-1.dist-info/entry_points.txt", "[console_scripts]\\nsay = inplace:say\\n")'
 
 
 def test_hai_env_is_haienv(haienv: Any) -> None:

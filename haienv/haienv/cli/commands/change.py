@@ -54,7 +54,7 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
     Parents are never changed; what they have in a fitting version is used from there. Running
     programs keep what they have: a new layer is built and switched to.
     """
-    from haienv.wanted import Wanted, gather, joined
+    from haienv.wanted import Wanted, gather, joined, projects_joined
 
     here, found = own(name)
     uv = installer(here, options)
@@ -65,7 +65,7 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
 
     def more(wish: Wish) -> Wish:
         wanted = joined(wish.wanted, asked.requirements)
-        editable = tuple(dict.fromkeys((*wish.editable, *asked.editable)))
+        editable = projects_joined(wish.editable, asked.editable)
         return _as_asked(replace(wish, wanted=wanted, editable=editable), options)
 
     return _rebuild(settings, here, uv, found, more)
@@ -91,7 +91,7 @@ def uninstall(settings: Settings, /, name: str, packages: tuple[str, ...], **opt
 def _without(found: Environment, wish: Wish, packages: Sequence[str]) -> Wish:
     from haienv.installed import in_place, versions
     from haienv.lock import normal
-    from haienv.wanted import by_name, without
+    from haienv.wanted import by_name, directory_of, without
 
     asked, projects = by_name(wish.wanted), in_place(found.sites[0])
     gone = list(map(normal, packages))
@@ -105,7 +105,7 @@ def _without(found: Environment, wish: Wish, packages: Sequence[str]) -> Wish:
                 else f"it asks for: {', '.join((*asked, *projects)) or 'nothing'}",
             )
     left = {projects.get(name) for name in gone}
-    editable = tuple(path for path in wish.editable if path not in left)
+    editable = tuple(each for each in wish.editable if directory_of(each) not in left)
     return replace(wish, wanted=without(wish.wanted, gone), editable=editable)
 
 
@@ -132,7 +132,8 @@ def _rebuild(
     plan: list[Step] = []
     built = changes.rebuild(here, uv, found, change, plan.extend, base)
     after = read(here, found.owner, found.name) or found
-    text = "\n".join(map(str, changing(plan))) or "nothing to change"
+    same = "nothing to change" if after.layer_id == found.layer_id else "no other packages"
+    text = "\n".join(map(str, changing(plan))) or same
     document = (
         {"plan": steps_dict(plan)}
         if built is None
