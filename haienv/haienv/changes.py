@@ -231,13 +231,19 @@ def configure(
                 f"{environment} is broken: {found.fault}", f"mend {found.directory / LABEL}"
             )
         label = replace(change(found.label), updated=now())
-        check(home, label, found.layer.parents if found.layer else ())
+        if _eyes(label) != _eyes(found.label):  # parents may be hidden since
+            check(home, label, found.layer.parents if found.layer else ())
         replace_text(found.directory / LABEL, _text(label))
         show(found.directory, label)
         if found.layer is not None:
             open_layer(home, found.layer_id)
         note(home, "configure", found.name, found.layer_id)
     return _there(home, environment.name)
+
+
+def _eyes(label: Label) -> tuple[str, str]:
+    """Who sees it."""
+    return label.visibility, label.group
 
 
 def rename(home: Home, environment: Environment, name: str) -> Environment:

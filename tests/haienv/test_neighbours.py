@@ -217,6 +217,15 @@ def test_what_is_shown_stands_on_what_is_shown(haienv: Any) -> None:
     haienv.ok("create top --extend base --visibility public")
 
 
+def test_a_child_of_what_was_hidden_since_can_be_configured(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast --visibility public")
+    haienv.ok("create top --extend base plain --visibility public")
+    haienv.ok("config set base visibility private")
+    haienv.ok("config append top extra-environment A=1")
+    assert haienv("config set top visibility group --group root").code != 0
+    assert haienv.ok("config show top --json").json["visibility"] == "public"
+
+
 def test_names_of_distributions_are_names(haienv: Any) -> None:
     """A parent's directories become constraints, which are lines that an installer reads."""
     from haienv.installed import versions
