@@ -7,13 +7,14 @@ import platform
 import re
 import tomllib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from haienv.errors import UsageError
-from haienv.lock import logical_lines, parse, pins_of
+from haienv.lock import logical_lines, normal, parse, pins_of
+from haienv.resolve import requirement
 from haienv.wanted import Wanted
 
 _CONDA_PIN = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9._-]+)\s*(.*)")
@@ -80,8 +81,24 @@ def _pyproject(path: Path, extras: Sequence[str]) -> Wanted:
         raise UsageError(f"{path}: optional-dependencies is not a table")
     if unknown := [extra for extra in extras if extra not in optional]:
         raise UsageError(f"{path} has no extra {', '.join(unknown)}", f"it has: {list(optional)}")
-    listed = [project.get("dependencies", []), *(optional[extra] for extra in extras)]
-    return Wanted(tuple(line for lines in listed for line in _lines(path, lines)))
+    lines = _lines(path, project.get("dependencies", []))
+    return Wanted((*lines, *_of_extras(path, project, optional, extras)))
+
+
+def _of_extras(
+    path: Path, project: Mapping[str, Any], optional: Mapping[str, Any], extras: Sequence[str]
+) -> Iterator[str]:
+    """Extras may name others of the same project, as its_name[other]: it is not asked of an index."""
+    known, own = {normal(extra): extra for extra in optional}, normal(str(project.get("name", "")))
+    ahead = list(extras)
+    for extra in ahead:
+        for line in _lines(path, optional[extra]):
+            asked = requirement(line)
+            if normal(asked.name) != own:
+                yield line
+                continue
+            more = [known[each] for each in sorted(map(normal, asked.extras)) if each in known]
+            ahead += [each for each in more if each not in ahead]
 
 
 def _project(path: Path) -> dict[str, Any]:

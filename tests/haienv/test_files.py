@@ -41,6 +41,14 @@ def test_what_is_wanted_may_stand_in_files(
     assert haienv.ok("freeze one --json").json == expected
 
 
+def test_extras_of_a_project_may_name_one_another(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "My_Own"\ndependencies = ["a"]\n[project.optional-dependencies]\n'
+        'all = ["my-own[Train-It]", "b"]\nTrain_it = ["c", "my.own[all]"]\nother = ["d"]\n'
+    )
+    assert read(tmp_path / "pyproject.toml", ["all"]).requirements == ("a", "b", "c")
+
+
 @pytest.mark.parametrize("text", ["--index-url http://x\nfast\n", "-c x.txt\n", "--pre\n"])
 def test_options_in_files_are_not_passed_over(haienv: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "r.txt").write_text(text)
