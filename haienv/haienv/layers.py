@@ -77,6 +77,7 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     _refuse_breaking(judged, wish.force)
     mine = own(steps)
     pins = tuple(pin for pin in found.pins if pin.name in mine)
+    _require_hashes(pins)
     lock = Lock(minor(python), pins, base.parent_hash, base.sites_hash)
     layer = _record(lock, python, interpreter, base, wish)
     _require_readable(layer)
@@ -124,6 +125,15 @@ def _refuse_breaking(steps: Sequence[Step], force: bool) -> None:
             for s in broken
         )
         raise Refused(lines, "ask for what fits the parent, or --force if you know that it works")
+
+
+def _require_hashes(pins: Sequence[Pin]) -> None:
+    """What comes from a repository or a directory has none, and a lock could not tell what it was."""
+    if bare := [pin for pin in pins if "--hash=" not in pin.line]:
+        raise Refused(
+            f"{bare[0].name} comes from {bare[0].version}, which no lock can name by a hash",
+            f"make a wheel of it and ask for '{bare[0].name} @ file:///….whl'; or install a clone in place: -e DIR",
+        )
 
 
 def _record(lock: Lock, python: str, interpreter: str, base: Foundation, wish: Wish) -> Layer:

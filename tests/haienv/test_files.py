@@ -49,6 +49,14 @@ def test_extras_of_a_project_may_name_one_another(tmp_path: Path) -> None:
     assert read(tmp_path / "pyproject.toml", ["all"]).requirements == ("a", "b", "c")
 
 
+def test_what_has_no_hash_is_refused_with_what_helps(haienv: Any, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "own"\nversion = "1"\n')
+    result = haienv("create one --no_extend --dry-run", f"own @ {tmp_path.as_uri()}")
+    assert result.code == 1
+    assert "own comes from file://" in result.err
+    assert "-e DIR" in result.err
+
+
 @pytest.mark.parametrize("text", ["--index-url http://x\nfast\n", "-c x.txt\n", "--pre\n"])
 def test_options_in_files_are_not_passed_over(haienv: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "r.txt").write_text(text)
