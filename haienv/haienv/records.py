@@ -6,6 +6,7 @@ and content. backend/docs/environments.md is the contract; the server mirrors th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from haienv.names import is_layer, is_name, variable_fault
 from haienv.toml import loads
 
 SCHEMA = 1
+_PYTHON = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}[A-Za-z0-9.+-]{0,16}")
 _MOST_TEXT, _MOST_VALUE, _MOST_ITEMS = 4096, 1 << 16, 10_000
 EPOCH = datetime.fromtimestamp(0, UTC)
 Visibility = Literal["private", "group", "public"]
@@ -139,7 +141,7 @@ def layer_from(text: str) -> Layer:
     parents = _get(table, "parents", list, [])
     return Layer(
         lock_hash=_checked(table, "lock_hash", _is_hash),
-        python=_checked(table, "python", lambda v: v.replace(".", "").isalnum()),
+        python=_checked(table, "python", lambda v: _PYTHON.fullmatch(v) is not None),
         interpreter=_checked(table, "interpreter", _is_path),
         platform=_text(table, "platform"),
         libc=_text(table, "libc"),
@@ -194,6 +196,8 @@ def _table(text: str) -> dict[str, Any]:
     schema = _get(table, "schema", int, 0)
     if schema > SCHEMA:
         raise Malformed(f"written by a newer haienv (schema {schema}); update haienv")
+    if schema != SCHEMA:
+        raise Malformed(f"schema is {schema}, not {SCHEMA}")
     return table
 
 
@@ -298,11 +302,14 @@ def _variables(table: Mapping[str, Any]) -> dict[str, str]:
             raise Malformed(f"variables.{name} is not a text")
         if fault := variable_fault(name) or value_fault(value):
             raise Malformed(f"variables: {fault}")
+    if len(table) > _MOST_ITEMS:
+        raise Malformed(f"there are more than {_MOST_ITEMS} variables")
     return dict(table)
 
 
 def _visibility(table: Mapping[str, Any]) -> Visibility:
-    return cast("Visibility", _checked(table, "visibility", lambda v: v in VISIBILITIES))
+    word = _checked({"visibility": "private", **table}, "visibility", lambda v: v in VISIBILITIES)
+    return cast("Visibility", word)
 
 
 def _moment(table: Mapping[str, Any], key: str) -> datetime:

@@ -21,6 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _CURRENT = re.compile(r"\.\./(\.layers/[0-9a-f]{24})")
 _LAYER = re.compile(r"[0-9a-f]{24}")
 _MAX_BYTES = 256 * 1024
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,12 @@ def ready(root: Path) -> Iterator[Environment]:
     for owner in _directories(root):
         for name in _directories(root / owner):
             layer = _layer(root / owner / name)
-            if layer is None:
+            if layer is None or not _toml(root / owner / name / "env.toml"):
                 continue
             described = _toml(layer / "layer.toml")
-            python = described.get("python")
-            if isinstance(python, str) and os.access(layer / "bin" / "python", os.X_OK):
-                yield Environment(root, owner, name, python, _has_kernel(root, layer, described))
+            python, layers = described.get("python"), [layer, *_parents(root, described)]
+            if isinstance(python, str) and _works(described, layers):
+                yield Environment(root, owner, name, python, _has_kernel(described, layers))
 
 
 def _directories(folder: Path) -> list[str]:
@@ -75,13 +76,25 @@ def _layer(environment: Path) -> Path | None:
     return environment.parent / current[1] if current else None
 
 
-def _has_kernel(root: Path, layer: Path, described: dict[str, Any]) -> bool:
-    """Its own ipykernel, or that of a layer that it extends, or of a Python outside."""
-    layers = [layer]
+def _works(described: dict[str, Any], layers: list[Path]) -> bool:
+    """As far as haienv would not refuse to start a kernel in it: on this kind of machine, with all that it extends."""
+    here = str(described.get("platform", "")).endswith(os.uname().machine)
+    return (
+        (here or not described.get("platform"))
+        and os.access(layers[0] / "bin" / "python", os.X_OK)
+        and all(os.access(layer, os.R_OK | os.X_OK) for layer in layers)
+    )
+
+
+def _parents(root: Path, described: dict[str, Any]) -> Iterator[Path]:
     for parent in _tables(described, "parents"):
         owner, digits = str(parent.get("owner")), str(parent.get("layer"))
         if _NAME.fullmatch(owner) and _LAYER.fullmatch(digits):
-            layers.append(root / owner / ".layers" / digits)
+            yield root / owner / ".layers" / digits
+
+
+def _has_kernel(described: dict[str, Any], layers: list[Path]) -> bool:
+    """Its own ipykernel, or that of a layer that it extends, or of a Python outside."""
     sites = [Path(site) for site in _list(described, "sites") if isinstance(site, str)]
     packages = [p for each in layers for p in each.glob("lib/python3*/site-packages")]
     return any((place / "ipykernel").is_dir() for place in (*packages, *sites))
@@ -97,10 +110,12 @@ def _list(described: dict[str, Any], key: str) -> list[Any]:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    """Empty: it cannot be read, or it is of a newer haienv."""
     with suppress(OSError, ValueError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as file:
             facts = os.fstat(file.fileno())
             if stat.S_ISREG(facts.st_mode) and facts.st_size <= _MAX_BYTES:
-                return loads(file.read(_MAX_BYTES).decode())
+                table = loads(file.read(_MAX_BYTES).decode())
+                return table if table.get("schema") == _SCHEMA else {}
     return {}

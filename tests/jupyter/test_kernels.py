@@ -80,6 +80,13 @@ def test_ipykernel_may_be_a_parents(tmp_path: Path) -> None:
         pytest.param(lambda e: relink(e, "../../bob/.layers/" + LAYER), id="another's layer"),
         pytest.param(lambda e: layer(e).write_text("x = [" * 9), id="layer does not parse"),
         pytest.param(lambda e: layer(e).write_text("python = 3"), id="wrong type"),
+        pytest.param(lambda e: (e / "env.toml").write_text("x = ["), id="label does not parse"),
+        pytest.param(lambda e: (e / "env.toml").write_text("schema = 2\n"), id="a newer schema"),
+        pytest.param(
+            lambda e: add(layer(e), f"[[parents]]\nowner='x'\nlayer='{BASE}'"),
+            id="its parent is gone",
+        ),
+        pytest.param(lambda e: add(layer(e), "platform = 'linux-riscv64'"), id="another machine"),
         pytest.param(lambda e: add(layer(e), "x = " + "9" * 5000), id="an endless number"),
         pytest.param(lambda e: add(layer(e), "a." * 4000 + "a = 1"), id="a key of many parts"),
         pytest.param(lambda e: layer(e).write_text("#" * 300_000), id="too large"),

@@ -22,6 +22,7 @@ SCHEMA = 1
 _MOST_TEXT = 4096
 _MOST_ITEMS = 10_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OURS = ("PATH", "PYTHONPATH", "PYTHONHOME", "PS1", "VIRTUAL_ENV")  # of activation itself
 _PYTHON = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}[A-Za-z0-9.+-]{0,16}")
 
 
@@ -144,9 +145,7 @@ def _get(table: Mapping[str, Any], key: str, kind: type[Kind], default: Kind) ->
 
 
 def _text(table: Mapping[str, Any], key: str, default: str) -> str:
-    value = _get(table, key, str, default)
-    _bounded(key, value)
-    return value
+    return _shown(key, _get(table, key, str, default))
 
 
 def _matching(table: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
@@ -166,29 +165,29 @@ def _count(table: Mapping[str, Any], key: str) -> int:
 def _moment(table: Mapping[str, Any], key: str) -> float:
     value = _get(table, key, datetime.datetime, datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC))
     try:
-        return max(0.0, value.timestamp())
+        return max(0.0, (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).timestamp())
     except (OverflowError, ValueError) as error:
         raise Broken(f"{key} is {value}, which it cannot be") from error
 
 
 def _visibility(word: str) -> Visibility:
-    try:
-        return Visibility(word.upper())
-    except ValueError as error:
-        raise Broken(f"visibility is {word!r:.40}, not private, group or public") from error
+    for each in Visibility:
+        if word == each.value.lower():
+            return each
+    raise Broken(f"visibility is {word!r:.40}, not private, group or public")
 
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = _bounded(key, _get(table, key, list, []))
     if not all(type(value) is str for value in values):
         raise Broken(f"{key} has something else than texts")
-    return tuple(_bounded(key, value) for value in values)
+    return tuple(_shown(key, value) for value in values)
 
 
 def _directories(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     values = _texts(table, key)
     for value in values:
-        if not value.startswith("/") or ":" in value or not value.isprintable():
+        if not value.startswith("/") or ":" in value:
             raise Broken(f"{key} has {value!r:.80}, which is no whole path without a colon")
     return values
 
@@ -197,7 +196,9 @@ def _variables(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     for name, value in _bounded("variables", table).items():
         if not _VARIABLE.fullmatch(name) or type(value) is not str:
             raise Broken(f"variable {name!r:.80} is none, or its value is no text")
-        if "\0" in value or "\n" in value or len(value) > 1 << 16:
+        if name in _OURS or name.startswith(("HF_ENV_", "_HAIENV_")):
+            raise Broken(f"variable {name[:80]} is set by activation itself")
+        if any(letter in value for letter in "\0\n\r") or len(value) > 1 << 16:
             raise Broken(f"the value of variable {name[:80]} cannot be one")
     return tuple(table.items())
 
@@ -216,6 +217,14 @@ def _parent(table: object) -> Parent:
     return Parent(
         called, _matching(table, "layer", LAYER), _matching(table, "lock_hash", LOCK_HASH)
     )
+
+
+def _shown(key: str, value: str) -> str:
+    """A text that people are shown."""
+    if not value.isprintable():
+        raise Broken(f"{key} has letters that cannot be shown")
+    _bounded(key, value)
+    return value
 
 
 def _bounded(key: str, value: Any) -> Any:
