@@ -163,11 +163,11 @@ class EnvironmentBuilding:
 def replacing(name: str, mark: str, *, used: bool) -> list[list[str]]:
     """What haienv is told when the new one is whole: only now does the old one lose its name.
 
-    While tasks use it, it stays under another.
+    It goes last, so it is there under another whatever ends this half-way; and while tasks use it.
     """
     old = f"{name[:50]}.old-{mark}"
-    away = ["rename", name, old] if used else ["remove", name, "--force", "--yes"]
-    return [away, ["rename", _new(name, mark), name]]
+    names = [["rename", name, old], ["rename", _new(name, mark), name]]
+    return names if used else [*names, ["remove", old, "--force", "--yes"]]
 
 
 def _new(name: str, mark: str) -> str:

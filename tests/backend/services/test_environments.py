@@ -450,6 +450,20 @@ async def test_one_that_tasks_use_stays_under_another_name_when_it_is_replaced(
     assert (name.startswith("torch.old-"), lock_hash) == (True, before)
 
 
+async def test_one_that_is_replaced_is_there_until_the_new_one_has_its_name(
+    platform: Any, expect_refusal: Any
+) -> None:
+    before = make(platform, "ada", "torch")
+    full = "if words[0] == 'rename' and '.new-' in words[1]:\n    sys.exit('haienv: no room')"
+    fake_haienv(platform.home / "haienv", f"{full}\n{BUILDER}")
+    async with expect_refusal() as why:
+        await built(platform, "ada", described(replace=True))
+    assert "no room" in why[0].message
+    assert before in [
+        e.lock_hash for e in await listed(platform, "ada") if e.state == ENVIRONMENT_STATE_READY
+    ]
+
+
 async def test_one_that_a_task_comes_to_use_while_it_is_built_again_stays_too(
     platform: Any, tmp_path: Path
 ) -> None:
