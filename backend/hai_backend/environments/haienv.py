@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import sys
@@ -20,11 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from hai_backend.domain.errors import Conflict
+from hai_backend.environments.leftovers import sweep
 
 _SECONDS = 3600.0
 _LINE_BYTES = 8192
 _LAST_LINES = 500
 _ERROR = "haienv: "
+_PREFIX = "hai-build-"
+_PLACE = re.compile(rf"{_PREFIX}\w+")
 _PASSED = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
     *("http_proxy", "https_proxy", "no_proxy", "all_proxy", "UV_DEFAULT_INDEX", "UV_INDEX"),
@@ -120,7 +124,8 @@ class Haienv:
             shutil.rmtree(made, ignore_errors=True)
 
     def _fill(self, uid: int, texts: Mapping[str, str], wheels: Sequence[Path]) -> str:
-        made = tempfile.mkdtemp(prefix="hai-build-")
+        sweep(Path(tempfile.gettempdir()), _PLACE)
+        made = tempfile.mkdtemp(prefix=_PREFIX)
         (Path(made) / "wheels").mkdir()
         for name, text in texts.items():
             (Path(made) / name).write_text(text)

@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.environments.leftovers import sweep
 
 WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}\.whl")
+_HALF = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
 _MOST_BYTES = 8 << 30  # of one; those of CUDA have gigabytes
 
 
@@ -27,6 +29,10 @@ class Wheels:
     def missing(self, wanted: Iterable[str]) -> list[str]:
         """Those that are not kept."""
         return [sha256 for sha256 in wanted if self.path(sha256) is None]
+
+    def sweep(self) -> None:
+        """Away with halves that a killed server has left."""
+        sweep(self._root, _HALF)
 
     def receive(self, sha256: str, name: str) -> Receiving:
         """A wheel that comes in parts. Raises Invalid when the name is none of a wheel."""

@@ -135,6 +135,7 @@ class EnvironmentBuilding:
                 ) from error
 
     async def _run(self, order: Order) -> AsyncIterator[str]:
+        await asyncio.to_thread(self._wheels.sweep)
         if missing := self.missing(order):
             raise NotFound(f"{len(missing)} wheels have not come; the first is {missing[0]}")
         uid, texts = order.owner.uid, {_LOCK: order.lock}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,18 @@ def test_what_it_says_is_why(lines: tuple[str, ...], error: str) -> None:
 async def lines_of(haienv: Haienv, uid: int, *words: str) -> list[str]:
     async with haienv.place(uid, {"lock.txt": "x"}, ()) as place:
         return [line async for line in haienv.run("ada", uid, words, place)]
+
+
+async def test_directories_of_builds_that_were_killed_go_after_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name, hours in (("hai-build-left", 25), ("hai-build-at_work", 1), ("another", 25)):
+        (tmp_path / name / "wheels").mkdir(parents=True)
+        os.utime(tmp_path / name, (0, time.time() - hours * 3600))
+    program = fake_haienv(tmp_path / "haienv", "")
+    await lines_of(Haienv(tmp_path, pods=False, program=program), 0)
+    assert set(os.listdir(tmp_path)) == {"hai-build-at_work", "another", "haienv"}
 
 
 async def test_a_reason_of_many_lines_keeps_its_beginning(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -368,6 +369,16 @@ async def test_a_wheel_is_sent_once_and_only_by_its_content(
     assert again[2].line == f"wheels {name}"
     kept = [p.name for p in (platform.home / "wheels").iterdir()]
     assert kept == [sha256]
+
+
+async def test_halves_of_wheels_go_when_nobody_has_written_to_them_for_a_day(platform: Any) -> None:
+    left, coming = (platform.home / "wheels" / f"{'0' * 64}.{digit * 16}" for digit in "ab")
+    left.parent.mkdir()
+    for half, hours in ((left, 25), (coming, 23)):
+        half.write_bytes(b"half")
+        os.utime(half, (0, time.time() - hours * 3600))
+    await built(platform, "ada", described())
+    assert list(left.parent.iterdir()) == [coming]
 
 
 @pytest.mark.parametrize(
