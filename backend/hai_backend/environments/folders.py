@@ -18,8 +18,14 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Folder:
     """An open directory. Raises OSError for what is not there or may not be read."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, read: list[int] | None = None) -> None:
         self._fd = descriptor
+        self._read = read if read is not None else [0]  # shared with those below
+
+    @property
+    def bytes_read(self) -> int:
+        """Of texts, here and below."""
+        return self._read[0]
 
     def names(self, most: int) -> list[str]:
         """Entries but those with a dot first, which are haienv's own; of a flood of them only so many."""
@@ -36,7 +42,7 @@ class Folder:
         """One directory below; a link to one is none."""
         descriptor = os.open(name, _FOLDER, dir_fd=self._fd)
         try:
-            yield Folder(descriptor)
+            yield Folder(descriptor, self._read)
         finally:
             os.close(descriptor)
 
@@ -55,6 +61,7 @@ class Folder:
         """A regular file of at most `most` bytes. Raises Broken for anything else that is there."""
         with self.file(name) as descriptor:
             data = _read(descriptor, most + 1)
+        self._read[0] += len(data)
         if len(data) > most:
             raise Broken(f"{name} has more than {most} bytes")
         try:

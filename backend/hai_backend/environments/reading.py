@@ -25,6 +25,8 @@ IMAGE = "image.tar.zst"
 
 _LABEL, _LAYER, _LOCK, _IMAGE = "env.toml", "layer.toml", "lock.txt", "image.toml"
 _MOST_BYTES = 256 * 1024
+_MOST_BYTES_OF_ONE = 2 << 20
+"""Of records of one user that are read for a list, which takes a second for each MiB. The rest is known from before."""
 _MOST_LOCK_BYTES = 16 * 1024 * 1024
 _MOST_USERS = 100_000
 _CURRENT = re.compile(r"\.\./\.layers/([0-9a-f]{24})")
@@ -36,7 +38,7 @@ Trusted = Callable[[str, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Something is there that the reader may not look into."""
+    """Something is there that the reader may not look into, or not now: its owner has too much of it."""
 
     called: EnvironmentName
 
@@ -107,8 +109,12 @@ def read_lock(folder: Folder, layer: Layer) -> str:
 def _of_owner(
     root: Folder, home: Folder, owner: str, trusted: Trusted
 ) -> Iterator[Environment | Unreadable]:
+    most = home.bytes_read + _MOST_BYTES_OF_ONE
     for name in filter(NAME.fullmatch, home.names(MOST_OF_ONE)):
         called = EnvironmentName(owner, name)
+        if home.bytes_read > most:
+            yield Unreadable(called)
+            continue
         try:
             found = _look(root, home, called, trusted)
         except PermissionError:

@@ -193,6 +193,20 @@ def test_what_is_not_as_the_layout_says_is_broken_or_not_there(
     assert listed == {"secret[bob]"} | ({"torch[ada]"} if why else set())
 
 
+def test_who_has_endless_labels_keeps_no_list_waiting(tmp_path: Path) -> None:
+    for number in range(20):
+        make_environment(tmp_path, "ada", f"e{number:02}")
+        with (tmp_path / "ada" / f"e{number:02}" / "env.toml").open("a") as label:
+            label.writelines("#" + "x" * 998 + "\n" for _ in range(250))
+    make_environment(tmp_path, "bob", "b")
+    *of_ada, of_bob = scan(tmp_path, anybody)
+    told = [isinstance(each, Environment) for each in of_ada]
+    assert (told, len(told)) == (sorted(told, reverse=True), 20)
+    assert 0 < sum(told) < 10
+    assert of_bob == found(tmp_path, EnvironmentName("bob", "b"))
+    assert found(tmp_path, EnvironmentName("ada", "e19")).state is READY
+
+
 def test_as_much_as_people_write_is_read(tmp_path: Path) -> None:
     wanted = [f"p{number}" for number in range(3000)]
     make_environment(tmp_path, "ada", "torch", facts={"wanted": wanted})
