@@ -59,9 +59,10 @@ def write(environment: Environment, target: Path) -> None:
 
 
 def _new(path: Path, suffix: str) -> tarfile.TarFile:
+    """Each file with its bytes, also where some of them are one file with several names."""
     if suffix == ".gz":
-        return tarfile.open(path, "w:gz", compresslevel=1)
-    return tarfile.open(path, "w:xz") if suffix == ".xz" else tarfile.open(path, "w")
+        return tarfile.open(path, "w:gz", compresslevel=1, dereference=True)
+    return tarfile.open(path, "w:xz" if suffix == ".xz" else "w", dereference=True)
 
 
 def _heads(environment: Environment) -> Iterator[tuple[str, str]]:
@@ -158,7 +159,7 @@ def _put(
     parts = rest.split("/")
     bad = not rest or "\0" in rest or any(part in ("", ".", "..") for part in parts)
     ours = kind == _OTHERS and rest in _MADE_ANEW
-    if kind not in folders or bad or ours or not info.isreg():
+    if kind not in folders or bad or ours or not info.isreg() or info.issparse():
         raise Refused(f"{path} holds {info.name!r}, which does not belong into an environment")
     target = folders[kind].joinpath(*parts)
     target.parent.mkdir(parents=True, exist_ok=True)

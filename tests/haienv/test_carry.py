@@ -56,6 +56,18 @@ def test_all_that_a_wheel_brings_travels(haienv: Any, tmp_path: Path, make_wheel
     assert second == first
 
 
+def test_files_that_share_their_bytes_travel(haienv: Any, tmp_path: Path, make_wheel: Any) -> None:
+    haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    make_wheel("twin", "1.0", more={"twin/a.txt": "same", "twin/b.txt": "same"})
+    haienv.ok("create one --no_extend twin")
+    first, second = (haienv.get("one").sites[0] / "twin" / name for name in ("a.txt", "b.txt"))
+    second.unlink()
+    second.hardlink_to(first)
+    haienv.ok("export one", tmp_path / "one.tar")
+    haienv.ok("import", tmp_path / "one.tar", "two")
+    assert (haienv.get("two").sites[0] / "twin" / "b.txt").read_text() == "same"
+
+
 def test_a_layer_finds_its_parent_by_its_lock(haienv: Any, tmp_path: Path) -> None:
     haienv.ok("create base --no_extend fast==1.0 --visibility public")
     haienv.ok("create top --extend base tool")
@@ -161,6 +173,20 @@ def test_archives_that_escape_or_lie_are_refused(haienv: Any, tmp_path: Path, ch
     assert haienv("import", tmp_path / "bad.tar", "two").code in (1, 2)
     assert sorted(map(str, tmp_path.rglob("*"))) == before
     assert haienv.ok("list --names").out == "one\n"
+
+
+def test_files_with_holes_are_refused(haienv: Any, tmp_path: Path) -> None:
+    """A few bytes there would be gigabytes here."""
+    haienv.ok("create one --no_extend fast==1.0")
+    haienv.ok("export one", tmp_path / "one.tar")
+    with tarfile.open(tmp_path / "one.tar", "a") as archive:
+        info = tarfile.TarInfo("site-packages/fast-1.0.dist-info/holes")
+        info.pax_headers = {"GNU.sparse.size": str(1 << 20), "GNU.sparse.map": "0,1"}
+        info.size = 1
+        archive.addfile(info, io.BytesIO(b"x"))
+    result = haienv("import", tmp_path / "one.tar", "two")
+    assert result.code == 1
+    assert "holes" in result.err
 
 
 @pytest.mark.parametrize("libc", ["", " ", "glibc", "glibc 1.²", f"glibc {'9' * 5000}"])
