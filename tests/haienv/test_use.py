@@ -74,6 +74,17 @@ def test_pip_inside_goes_through_haienv(haienv: Any) -> None:
     assert haienv("pip download x").code == 2
 
 
+@pytest.mark.parametrize("words", ["-r {file}", "-r{file}", "--requirement={file}", "tool -i x://y",
+                                   "tool --index-url=x://y"])  # fmt: skip
+def test_pip_inside_takes_what_people_write(haienv: Any, tmp_path: Path, words: str) -> None:
+    (tmp_path / "a=b.txt").write_text("tool\n")
+    haienv.ok("create one --no_extend")
+    haienv.monkeypatch.setenv("HF_ENV_NAME", "one")
+    haienv.ok(f"pip install {words.format(file=tmp_path / 'a=b.txt')}")
+    assert haienv.ok("pip freeze").out == "tool==1.0\n"
+    assert "`haienv install --help`" in haienv("pip install --user tool").err
+
+
 def test_config_in_all_its_ways(haienv: Any) -> None:
     haienv.ok("create one --no_extend")
     haienv.ok("config append one extra-environment A=1 B=x:y=z")

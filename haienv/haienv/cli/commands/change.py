@@ -35,6 +35,7 @@ _NAME = click.argument("name", shell_complete=names)
 _FORCE = click.option(
     "--force", is_flag=True, help="Allow other versions of what a parent was built with."
 )
+_PIPS = {"-r": "--from", "--requirement": "--from", "-i": "--index", "--index-url": "--index"}
 _DRY = click.option("--dry-run", is_flag=True, help="Show the plan only.")
 
 
@@ -218,7 +219,11 @@ def rename(settings: Settings, name: str, to: str, force: bool) -> int:
     return 0
 
 
-@click.command("pip", cls=EnvCommand, context_settings={"ignore_unknown_options": True})
+@click.command(
+    "pip",
+    cls=EnvCommand,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def pip(ctx: click.Context, words: tuple[str, ...]) -> int:
@@ -241,10 +246,16 @@ def pip(ctx: click.Context, words: tuple[str, ...]) -> int:
                 "install, uninstall, list and freeze",
                 "`haienv --help` shows the rest; `python -m pip` is pip itself, if it is installed",
             )
-    with chosen.make_context(f"haienv {chosen.name}", arguments, parent=ctx.parent) as inner:
+    with chosen.make_context(chosen.name, arguments, parent=ctx.parent) as inner:
         return int(chosen.invoke(inner))
 
 
 def _translated(words: Sequence[str]) -> list[str]:
-    """pip's -r FILE is our --from FILE."""
-    return ["--from" if word in ("-r", "--requirement") else word for word in words]
+    """pip's -r FILE is our --from FILE, its -i URL our --index URL."""
+    return [ours for word in words for ours in _ours(word)]
+
+
+def _ours(word: str) -> list[str]:
+    name, _, value = word.partition("=") if word.startswith("--") else (word[:2], "", word[2:])
+    same = word.startswith("-") and _PIPS.get(name)
+    return [same, *([value] if value else [])] if same else [word]
