@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 from collections.abc import Iterable
@@ -62,10 +63,12 @@ class Receiving:
         self._file.write(data)
 
     def finish(self) -> None:
-        """Keep it. Raises Invalid when its bytes are others than were announced."""
-        self._file.close()
+        """Keep it, on the disk: nobody compares it again. Raises Invalid when its bytes are not those announced."""
         if (found := self._hash.hexdigest()) != self.sha256:
             raise _refused(self.sha256, f"has SHA-256 {found}")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
         self._path.parent.mkdir(exist_ok=True)
         self._partial.replace(self._path)
 

@@ -121,11 +121,11 @@ class EnvironmentService(EnvironmentServiceServicer):
                 part = request.wheel
                 if coming is None or coming.sha256 != part.sha256:
                     if coming is not None:
-                        coming.finish()
+                        await asyncio.to_thread(coming.finish)
                     coming = self._building.receive(order, part.sha256, part.name)
                 await asyncio.to_thread(coming.add, part.data)
             if coming is not None:
-                coming.finish()
+                await asyncio.to_thread(coming.finish)
         finally:
             if coming is not None:
                 coming.drop()
