@@ -73,7 +73,8 @@ def collect(home: Home, found: Sequence[Garbage]) -> None:
     """Delete them, unless one came into use meanwhile."""
     with committing(home):
         layers = [each.path for each in found if each.path.parent.name == LAYERS]
-        prefixes = [each.path for each in found if each.path not in layers]
+        unused = {each.path for each in _unused_prefixes(home, 0)}
+        prefixes = [each.path for each in found if each.path in unused]
         gone = take(home, [path.name for path in layers])
         gone += [put_away(home, path) for path in prefixes]
     for path in gone:

@@ -7,9 +7,7 @@ a file beside the one that it was to replace. None of them is ever listed; `doct
 from __future__ import annotations
 
 import os
-import platform
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -31,14 +29,13 @@ from haienv.layout import (
 from haienv.names import is_layer, is_name
 from haienv.records import MODES, Parent
 from haienv.registry import Environment, of_owner
-from haienv.removal import used_layers
+from haienv.removal import take, used_layers
 from haienv.safely import entries
 from haienv.sharing import is_open_as_it_should, open_layer, show
 from haienv.standing import forget, made, needed, tell
-from haienv.transaction import WAY, committing, delete, discard
+from haienv.transaction import WAY, alive, at_work, committing, delete
 
 _BESIDE = re.compile(rf"\.({re.escape(LABEL)}|{CURRENT}|{re.escape(IMAGE_RECORD)})\.[0-9a-f]{{8}}")
-_FOREIGN_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +80,13 @@ def mend(home: Home, found: list[Finding]) -> list[Finding]:
 def _remains(home: Home) -> Iterator[Finding]:
     for kind in (BUILDING, TRASH):
         for entry in entries(home.own / kind):
-            if not _alive(Path(entry.path)):
+            if not alive(Path(entry.path)):
                 path = Path(entry.path)
                 yield Finding(
                     "left over by a command that was killed",
                     entry.path,
                     mend=partial(delete, path),
                 )
-
-
-def _alive(path: Path) -> bool:
-    """Is the process at work that made it? Of another machine it is thought so for a day."""
-    host, _, rest = path.name.rpartition("-")[0].rpartition("-")
-    if host == (platform.node() or "host") and rest.isdigit():
-        return os.path.exists(f"/proc/{rest}") if os.path.isdir("/proc/self") else True
-    try:
-        return time.time() - path.stat().st_mtime < _FOREIGN_SECONDS
-    except OSError:
-        return False
 
 
 def _beside(home: Home) -> Iterator[Finding]:
@@ -136,7 +122,7 @@ def _broken(each: Environment) -> Iterator[Finding]:
 
 def _orphans(home: Home) -> Iterator[Finding]:
     """Layers that no environment ever had: made by a create that was killed just before its end."""
-    if any(_alive(Path(entry.path)) for entry in entries(home.own / BUILDING)):
+    if at_work(home):
         return  # somebody may be about to use it
     used = used_layers(home)
     for entry in entries(home.own / LAYERS):
@@ -145,12 +131,20 @@ def _orphans(home: Home) -> Iterator[Finding]:
             yield Finding(
                 "a layer that no environment has",
                 entry.path,
-                mend=partial(discard, home, path),
+                mend=partial(_discard_unused, home, path),
             )
+
+
+def _discard_unused(home: Home, layer: Path) -> None:
+    """Somebody may have come to use it since."""
+    for gone in take(home, [layer.name]):
+        delete(gone)
 
 
 def _half_prefixes(home: Home) -> Iterator[Finding]:
     """Of conda: made where they stay, so they may be half made."""
+    if at_work(home):
+        return  # somebody may be making it
     for entry in entries(home.own / CONDA):
         if not (Path(entry.path) / DONE).exists():
             yield Finding("a prefix of conda that was not finished", entry.path,
@@ -162,7 +156,12 @@ def _half_images(home: Home) -> Iterator[Finding]:
         image = Path(entry.path) / IMAGE
         if image.exists() and not (Path(entry.path) / IMAGE_RECORD).exists():
             yield Finding("an image that was not finished", str(image),
-                          mend=partial(image.unlink, missing_ok=True))  # fmt: skip
+                          mend=partial(_discard_half, image))  # fmt: skip
+
+
+def _discard_half(image: Path) -> None:
+    if not image.with_name(IMAGE_RECORD).exists():
+        image.unlink(missing_ok=True)
 
 
 def _uses(home: Home) -> Iterator[Finding]:

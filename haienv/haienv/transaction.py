@@ -16,11 +16,13 @@ from pathlib import Path
 
 from haienv.errors import Busy, Denied, NoRoom
 from haienv.layout import BUILDING, CACHE, LOCK, TRASH, Home
+from haienv.safely import entries
 
 WAY = 0o711
 """Of a directory that others walk through: to what is below, by its name."""
 _PATIENCE_SECONDS = 60
 _LEASE_SECONDS = 20
+_FOREIGN_SECONDS = 24 * 3600
 _EMPTY_SECONDS = 1
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
@@ -60,7 +62,7 @@ def building(home: Home) -> Iterator[Path]:
 def fresh(home: Home, kind: str) -> Path:
     """A new private directory. Its name tells whose it is, so that remains of dead processes can be told."""
     make_own(home)
-    name = f"{platform.node() or 'host'}-{os.getpid()}-{secrets.token_hex(4)}"
+    name = f"{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
     path = home.own / kind / name
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -69,6 +71,30 @@ def fresh(home: Home, kind: str) -> Path:
         raise Denied(f"{home.own} is not yours to change") from error
     _require_own(home, path)
     return path
+
+
+def _machine() -> str:
+    """Where a number names one process: containers may have the name of their node, and numbers of their own."""
+    numbers = ""
+    with suppress(OSError):
+        numbers = f".{os.stat('/proc/self/ns/pid').st_ino}"
+    return f"{platform.node() or 'host'}{numbers}"
+
+
+def alive(path: Path) -> bool:
+    """Is the process at work that made it? Of another machine it is thought so for a day."""
+    machine, _, number = path.name.rpartition("-")[0].rpartition("-")
+    if machine == _machine() and number.isdigit():
+        return os.path.exists(f"/proc/{number}") if os.path.isdir("/proc/self") else True
+    try:
+        return time.time() - path.stat().st_mtime < _FOREIGN_SECONDS
+    except OSError:
+        return False
+
+
+def at_work(home: Home) -> list[Path]:
+    """Directories that processes of the caller, here or elsewhere, are building in."""
+    return [Path(e.path) for e in entries(home.own / BUILDING) if alive(Path(e.path))]
 
 
 def _require_own(home: Home, made: Path) -> None:
@@ -173,11 +199,6 @@ def put_away(home: Home, path: Path) -> Path:
     trash = fresh(home, TRASH)
     path.rename(trash / "it")
     return trash
-
-
-def discard(home: Home, path: Path) -> None:
-    """Out of sight at once, then deleted."""
-    delete(put_away(home, path))
 
 
 def delete(path: Path) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from haienv.backends.conda import DONE, prefix
+from haienv.garbage import collect, garbage
+from haienv.transaction import building
 
 STAND_IN = """#!/bin/sh
 echo "$@" >> "$CONDA_LOG"
@@ -63,6 +68,33 @@ def test_a_half_made_prefix_is_mended(haienv: Any, log: Path) -> None:
     assert haienv("doctor").code == 1
     haienv.ok("doctor --fix")
     assert len([*(haienv.home.own / ".conda").iterdir()]) == 1
+
+
+def test_what_another_command_lets_conda_make_is_left_alone(haienv: Any, log: Path) -> None:
+    haienv.ok("create one --conda gcc -p 3.11")
+    prefix = haienv.home.own / ".conda" / log_hash(haienv)
+    (prefix / DONE).unlink()
+    with building(haienv.home) as work:  # by a process that lives
+        (work / prefix.name).touch()
+        busy = haienv("create two --conda gcc -p 3.11")
+        assert (busy.code, "lets conda make the same" in busy.err) == (1, True)
+        haienv.ok("doctor --fix")
+        assert (prefix / "bin" / "compiler").exists()
+    haienv.ok("create two --conda gcc -p 3.11")
+
+
+def test_a_prefix_that_comes_into_use_is_no_garbage(haienv: Any, log: Path) -> None:
+    haienv.ok("create one --conda gcc -p 3.11")
+    haienv.ok("remove one --yes")
+    found = garbage(haienv.home, 0)
+    haienv.ok("create two --conda gcc -p 3.11 plain")
+    collect(haienv.home, found)
+    assert haienv.run("two", "import fast, plain; print(fast.VERSION)") == "1.0"
+    haienv.ok("remove two --yes")
+    aged = time.time() - 8 * 86400
+    os.utime(haienv.home.own / ".conda" / log_hash(haienv) / DONE, (aged, aged))
+    prefix(haienv.home, ["python=3.11", "gcc"], [])  # somebody begins to stand on it
+    assert garbage(haienv.home, 7) == []
 
 
 def test_without_conda_it_says_so(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:

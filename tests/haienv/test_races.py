@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
+import platform
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, redirect_stderr, redirect_stdout
 from typing import Any
@@ -12,9 +14,10 @@ from typing import Any
 import pytest
 
 from haienv.cli.main import main
+from haienv.hygiene import findings, mend
 from haienv.layout import Home
 from haienv.registry import everything
-from haienv.transaction import committing
+from haienv.transaction import building, committing
 
 
 def at_once(lines: Sequence[str]) -> list[int]:
@@ -67,6 +70,36 @@ def test_who_looks_meanwhile_sees_whole_things(haienv: Any) -> None:
         assert [each.fault for each in everything(haienv.home) if each.fault] == []
         looks += 1
     assert looks > 10
+
+
+def test_what_came_into_use_since_the_doctor_looked_is_left_alone(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast")
+    layer = haienv.get("one").path
+    shutil.rmtree(haienv.home.own / "one")  # as if it had never been: its create was killed
+    (layer / "used").unlink()
+    found = findings(haienv.home)
+    assert [each.path for each in found] == [str(layer)]
+    haienv.ok("create two --no_extend fast")
+    assert haienv.get("two").path == layer
+    mend(haienv.home, found)
+    assert haienv.run("two", "import fast; print(fast.VERSION)") == "2.0"
+
+
+@pytest.mark.parametrize(
+    ("machine", "left"),
+    [
+        pytest.param("{here}", 1, id="here, and it is dead"),
+        pytest.param("another-host", 0, id="another host"),
+        pytest.param("{name}.1", 0, id="a container that has the name of this host"),
+    ],
+)
+def test_only_what_is_known_to_be_dead_is_left_over(haienv: Any, machine: str, left: int) -> None:
+    haienv.ok("create one --no_extend")
+    with building(haienv.home) as work:
+        here = work.name.rsplit("-", 2)[0]
+    name = machine.format(here=here, name=platform.node())
+    (haienv.home.own / ".building" / f"{name}-{2**22 + 1}-00000000").mkdir()
+    assert len(findings(haienv.home)) == left
 
 
 @pytest.mark.parametrize("line", ["remove one --yes", "rename one three"])

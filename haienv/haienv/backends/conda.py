@@ -16,8 +16,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from haienv.backends.children import run
-from haienv.errors import BuildFailed, NotFound
+from haienv.errors import BuildFailed, Busy, NotFound
 from haienv.layout import CONDA, Home
+from haienv.transaction import at_work, building
 
 PROGRAMS = ("micromamba", "mamba", "conda")
 DONE = "conda-meta/haienv-done"
@@ -38,12 +39,21 @@ def prefix(home: Home, packages: Sequence[str], channels: Sequence[str]) -> Path
     facts = "\n".join([*sorted(packages), "", *channels])
     place = home.own / CONDA / sha256(facts.encode()).hexdigest()[:24]
     if not (place / DONE).exists():
-        shutil.rmtree(place, ignore_errors=True)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _make(place, packages, channels)
-        (place / DONE).parent.mkdir(exist_ok=True)
-        (place / DONE).touch()
+        with building(home) as work:
+            _begin(home, work / place.name)
+            shutil.rmtree(place, ignore_errors=True)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _make(place, packages, channels)
+            (place / DONE).parent.mkdir(exist_ok=True)
+    (place / DONE).touch()  # gc waits some days from now
     return place
+
+
+def _begin(home: Home, mark: Path) -> None:
+    """Raises Busy when another process makes the same prefix: it is made where it stays."""
+    mark.touch()
+    if any((work / mark.name).exists() for work in at_work(home) if work != mark.parent):
+        raise Busy(f"another command lets conda make the same ({mark.name})", "wait for it")
 
 
 def _make(place: Path, packages: Sequence[str], channels: Sequence[str]) -> None:
