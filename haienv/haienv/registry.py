@@ -96,6 +96,8 @@ def read(home: Home, owner: str, name: str) -> Environment | None:
 def _read(home: Home, owner: str, name: str) -> Environment | None:
     directory = home.directory(owner, name)
     empty = Environment(home.root, owner, name, Label())
+    if directory.is_symlink() or directory.parent.is_symlink():
+        return None
     try:
         text = read_text(directory / LABEL)
     except Unreadable as error:

@@ -155,6 +155,15 @@ def test_a_directory_says_the_name_and_the_owner(haienv: Any) -> None:
     assert haienv.ok("list --json").json["system"] == []
 
 
+@pytest.mark.parametrize(("link", "to"), [("carl", "ann"), ("ann/linked", "one")])
+def test_linked_directories_are_not_found_by_name(haienv: Any, link: str, to: str) -> None:
+    haienv.ok("create one --no_extend")
+    (haienv.home.root / link).symlink_to(to)
+    meant = "one[carl]" if link == "carl" else "linked[ann]"
+    assert haienv(f"info '{meant}'").code == 3
+    assert haienv(f"create two --extend '{meant}'").code == 3
+
+
 def test_linked_directories_are_not_entered(haienv: Any, tmp_path: Path) -> None:
     lay(tmp_path / "elsewhere")
     haienv.home.root.mkdir()
