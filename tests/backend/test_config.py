@@ -61,6 +61,11 @@ def test_certificates_lie_below_the_home(tmp_path: Path) -> None:
         pytest.param({"listen": "127.0.0.1"}, "listen", id="an address without a port"),
         pytest.param({"listen": "127.0.0.1:99999"}, "listen", id="an address with no port"),
         pytest.param({"http_listen": "127.0.0.1:abc"}, "http_listen", id="a port in letters"),
+        pytest.param({"advertise": "fd00::1"}, "advertise", id="whose last part could be a port"),
+        pytest.param({"advertise": "http://a.org"}, "advertise", id="a page, not a server"),
+        pytest.param({"servers": "a.org:1,b.org"}, "servers", id="servers without a port"),
+        pytest.param({"http_url": "a.org"}, "http_url", id="no scheme"),
+        pytest.param({"http_url": "https://a.org/hai"}, "http_url", id="below another page"),
         pytest.param({"lifetimes": {"banana": 3}}, "lifetimes.banana", id="no kind of container"),
         pytest.param({"node_ports_from": 40_000}, "node_ports_from", id="order"),
     ],
@@ -71,6 +76,18 @@ def test_a_value_that_cannot_be_is_told_at_the_start(
     with pytest.raises(Invalid) as told:
         config.load(tmp_path, settings, {})
     assert [violation.field for violation in told.value.violations] == [key]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"advertise": "[fd00::1]", "servers": "[fd00::1]:7450, b.org:7450,"},
+        {"advertise": "a.org:7450", "http_url": "http://[::1]:7480/"},
+    ],
+)
+def test_ways_to_the_servers(tmp_path: Path, settings: dict[str, Any]) -> None:
+    read = config.load(tmp_path, settings, {})
+    assert {name: getattr(read, name) for name in settings} == settings
 
 
 @pytest.mark.parametrize(

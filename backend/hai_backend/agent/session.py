@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import time
@@ -106,7 +105,7 @@ class Session:
             self._say(_why(error))
             if given_up(error):
                 raise GivenUp(str(error.details())) from error
-        except (OSError, json.JSONDecodeError, KeyError) as error:
+        except (OSError, ValueError, KeyError) as error:
             self._say(f"no way to the server: {error}")  # the server is being started
 
     def _say(self, message: str) -> None:

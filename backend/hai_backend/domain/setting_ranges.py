@@ -27,7 +27,9 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "build_within": (0, 86_400),
 }
 _ADDRESSES = ("listen", "http_listen")
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:\s]+):([0-9]{1,5})")
+_HOST = r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/,\s]+)"
+_ADDRESS = re.compile(_HOST + ":([0-9]{1,5})")
+_URL = re.compile(rf"https?://{_HOST}(:[0-9]{{1,5}})?/?")
 _CONTAINERS = ("shared", "dedicated", "spot")
 
 
@@ -42,6 +44,7 @@ def violations(settings: Any) -> Iterator[Violation]:
         value = getattr(settings, key)
         if value and not _is_address(value):
             yield Violation(key, f"must be HOST:PORT, not {value!r}")
+    yield from _ways(settings)
     for kind in settings.lifetimes:
         if kind not in _CONTAINERS:
             known = ", ".join(_CONTAINERS)
@@ -50,6 +53,18 @@ def violations(settings: Any) -> Iterator[Violation]:
         yield Violation(
             "node_ports_from", f"is larger than node_ports_to, {settings.node_ports_to}"
         )
+
+
+def _ways(settings: Any) -> Iterator[Violation]:
+    """How others are told to reach the servers."""
+    own = settings.advertise
+    if own and not (re.fullmatch(_HOST, own) or _is_address(own)):
+        yield Violation("advertise", f"must be HOST or HOST:PORT, not {own!r}")
+    for address in filter(None, map(str.strip, settings.servers.split(","))):
+        if not _is_address(address):
+            yield Violation("servers", f"must be HOST:PORT, separated by commas, not {address!r}")
+    if settings.http_url and not _URL.fullmatch(settings.http_url):
+        yield Violation("http_url", f"must be https://HOST, not {settings.http_url!r}")
 
 
 def _is_address(value: str) -> bool:

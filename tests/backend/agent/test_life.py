@@ -272,7 +272,7 @@ async def test_of_several_servers_any_will_do(agents, server):
     rank, _ = await agents.start(["sleep", "99"])
     await rank.until("started")
     await server.stop()
-    await server.start("127.0.0.1:1", "127.0.0.1:2")
+    await server.start("127.0.0.1:1", "127.0.0.1:2", "no-port")
     await rank.until("hello", 2)
 
 
