@@ -133,8 +133,8 @@ def _from_file(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:  # no TOML, or no UTF-8
         raise Invalid(
             (Violation(str(path), f"cannot be read: {error}"),), reason="BAD_SETTINGS"
         ) from error
@@ -181,5 +181,14 @@ def _unknown(key: str, kinds: Mapping[str, Any]) -> Violation:
 
 
 def _wrong(key: str, value: Any, kind: Any) -> Violation:
-    name = getattr(kind, "__name__", "table of numbers")
-    return Violation(key, f"{value!r} is not a {name}")
+    return Violation(key, f"{value!r} is not {_NAMES[kind]}")
+
+
+_NAMES: Mapping[Any, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    Mapping[str, int]: "a table of whole numbers from 0",
+    Mapping[str, Any]: "a table",
+}

@@ -79,6 +79,38 @@ def test_a_value_that_cannot_be_is_told_at_the_start(
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("cluster", 3, "3 is not a text"),
+        ("insecure", "yes", "'yes' is not true or false"),
+        ("log_bytes_per_rank", "256MiB", "'256MiB' is not a whole number"),
+        ("resync_seconds", "5s", "'5s' is not a number"),
+        ("groups", {"a": "4"}, "{'a': '4'} is not a table of whole numbers from 0"),
+        ("kubernetes", "k3s", "'k3s' is not a table"),
+    ],
+)
+def test_a_wrong_type_is_told_in_plain_words(
+    tmp_path: Path, key: str, value: Any, said: str
+) -> None:
+    with pytest.raises(Invalid) as told:
+        config.load(tmp_path, {key: value}, {})
+    assert [str(violation.message) for violation in told.value.violations] == [said]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        pytest.param('cluster = "Köln"'.encode("latin-1"), "can't decode byte", id="no UTF-8"),
+        pytest.param(b"nodes 4", "Expected '=' after a key", id="no TOML"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, written: bytes, said: str) -> None:
+    (tmp_path / "hai.toml").write_bytes(written)
+    with pytest.raises(Invalid, match=f"hai.toml: cannot be read: .*{said}"):
+        config.load(tmp_path, {}, {})
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         {"advertise": "[fd00::1]", "servers": "[fd00::1]:7450, b.org:7450,"},
