@@ -18,6 +18,7 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.gateway import (
     addresses,
     advertised,
+    distrust,
     open_door,
     open_gateway,
     tls_of_door,
@@ -121,6 +122,9 @@ class App:
         await self._listening.start()
         self.address = self._listening.address
         keep_port(self.settings.home, self.address)
+        own = advertised(self.settings, self.address)
+        if why := distrust(self.settings, own):
+            log.warning("agents and other servers will not trust this one", address=own, why=why)
         self._open_door()
         if self.settings.metrics_port:
             port, host = self.settings.metrics_port, self.settings.metrics_host

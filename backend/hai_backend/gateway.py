@@ -89,6 +89,25 @@ def advertised(settings: Settings, listening: str) -> str:
     return wanted if wanted.rpartition(":")[2].isdecimal() else f"{wanted}:{port}"
 
 
+def distrust(settings: Settings, own: str) -> str:
+    """Why agents and other servers will not believe the certificate of this one; empty: they will, or there is none."""
+    if not settings.tls_cert:
+        return ""
+    trusting = ssl.create_default_context(cafile=settings.authority)
+    trusting.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST | ssl.VERIFY_X509_PARTIAL_CHAIN  # as gRPC
+    shown = tls_context(settings.tls_cert, settings.tls_key)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller = trusting.wrap_bio(back, there, server_hostname=own.rpartition(":")[0].strip("[]"))
+    for side in (caller, shown.wrap_bio(there, back, server_side=True), caller):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLError as error:
+            return getattr(error, "verify_message", str(error))
+    return ""
+
+
 def told_to_agents(settings: Settings, own: str) -> str:
     """The addresses that agents try in turn: the leader's own first."""
     others = (address.strip() for address in settings.servers.split(","))

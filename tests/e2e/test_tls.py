@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from hai.client.client import Client
 from hai.client.errors import Unreachable, Untrusted
@@ -244,6 +245,35 @@ def test_flags_name_files_as_seen_from_where_they_are_typed(
         assert _list(profile, tmp_path).returncode == 0
     finally:
         server.end()
+
+
+@pytest.mark.parametrize(
+    ("cert", "trusted", "said"),
+    [
+        pytest.param((HERE, 2), "ours", "", id="good"),
+        pytest.param((HERE, 2), "server.crt", "", id="the certificate itself"),
+        pytest.param((HERE, 2), "theirs", "unable to get local issuer", id="other authority"),
+        pytest.param((HERE, -1), "ours", "certificate has expired", id="expired"),
+        pytest.param(("DNS:a.org", 2), "ours", "not valid for '127.0.0.1'", id="other name"),
+    ],
+)
+async def test_a_server_that_its_agents_will_not_trust_says_so(
+    ours: Authority,
+    theirs: Authority,
+    tmp_path: Path,
+    cert: tuple[str, int],
+    trusted: str,
+    said: str,
+) -> None:
+    settings = ours.sign("server", *cert)
+    authorities = {"ours": ours.file, "theirs": theirs.file}
+    settings["tls_ca"] = str(authorities.get(trusted, tmp_path / trusted))
+    with capture_logs() as logs:
+        async with running_server(tmp_path / "home", nodes=1, **settings):
+            pass
+    (why,) = [line["why"] for line in logs if line["log_level"] == "warning"] or [""]
+    assert said in why
+    assert bool(said) == bool(why)
 
 
 @pytest.mark.parametrize(
