@@ -323,18 +323,45 @@ def test_levels_have_priority_classes_that_preempt_nobody(render: Render) -> Non
         "localhost",
         "hai.example.org",
         "t7.web.example.org",
+        "127.0.0.1",
+        "10.1.2.3",
+        "fd00::1",
     ],
 )
 def test_the_certificate_holds_for_every_name_of_the_servers(
     render: Render, tmp_path: Path, name: str
 ) -> None:
-    values = {"tls": {"names": ["hai.example.org"]}, "proxy": {"url": "https://web.example.org"}}
+    names = ["hai.example.org", "10.1.2.3", "fd00::1"]
+    values = {"tls": {"names": names}, "proxy": {"url": "https://web.example.org"}}
     secret = one(render(**values), "Secret", "hai-tls")["data"]
     for file in ("ca.crt", "tls.crt"):
         (tmp_path / file).write_bytes(base64.b64decode(secret[file]))
-    verify = ["openssl", "verify", "-CAfile", tmp_path / "ca.crt", "-verify_hostname", name]
+    what = "-verify_hostname" if name[-1].isalpha() else "-verify_ip"
+    verify = ["openssl", "verify", "-CAfile", tmp_path / "ca.crt", what, name]
     done = subprocess.run([*verify, tmp_path / "tls.crt"], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_cert_manager_is_asked_for_the_same_names(render: Render) -> None:
+    manager = {"enabled": True, "issuer": {"name": "ca"}}
+    made = render(tls={"certManager": manager, "names": ["hai.example.org", "10.1.2.3"]})
+    spec = one(made, "Certificate")["spec"]
+    names = ["hai.lab.svc", "*.hai-peers.lab.svc", "localhost", "hai.example.org"]
+    assert (spec["dnsNames"], spec["ipAddresses"]) == (names, ["127.0.0.1", "10.1.2.3"])
+
+
+@pytest.mark.parametrize(
+    ("tls", "protocol", "backend"),
+    [({}, None, "GRPCS"), ({"insecure": True}, "kubernetes.io/h2c", "GRPC")],
+)
+def test_others_are_told_whether_the_servers_speak_tls(
+    render: Render, tls: Body, protocol: str | None, backend: str
+) -> None:
+    made = render(tls=tls, ingress={"enabled": True, "host": "hai.example.org"})
+    assert one(made, "Service", "hai")["spec"]["ports"][0].get("appProtocol") == protocol
+    notes = one(made, "Ingress", "hai")["metadata"]["annotations"]
+    assert notes["nginx.ingress.kubernetes.io/backend-protocol"] == backend
+    assert notes["nginx.ingress.kubernetes.io/proxy-body-size"] == "0"  # pushes of any length
 
 
 def test_the_key_of_run_tokens_is_long_enough(render: Render) -> None:

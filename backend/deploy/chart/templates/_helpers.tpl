@@ -56,7 +56,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "hai.names" -}}
 {{- $names := list (include "hai.host" .) (printf "*.%s" (include "hai.peers" .)) "localhost" -}}
 {{- with include "hai.browsersHost" . }}{{ $names = append $names . }}{{ end -}}
-{{ concat $names .Values.tls.names | uniq | toJson }}
+{{- range .Values.tls.names }}{{ if not (regexMatch "^([0-9.]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)$" .) }}{{ $names = append $names . }}{{ end }}{{ end -}}
+{{ $names | uniq | toJson }}
+{{- end }}
+
+{{- /* Addresses that they hold for. */ -}}
+{{- define "hai.ips" -}}
+{{- $ips := list "127.0.0.1" -}}
+{{- range .Values.tls.names }}{{ if regexMatch "^([0-9.]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)$" . }}{{ $ips = append $ips . }}{{ end }}{{ end -}}
+{{ $ips | uniq | toJson }}
 {{- end }}
 
 {{- /* Name that browsers reach tasks by: of all of them by path, else with a star for each. Empty: there is no proxy. */ -}}
