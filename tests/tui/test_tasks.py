@@ -154,6 +154,19 @@ async def test_tags_and_stars(server, drive, client, submit) -> None:
     assert (await client.tasks.get(task.id)).starred
 
 
+async def test_tags_are_for_the_tasks_that_the_line_names(server, drive, client, submit) -> None:
+    stays, ends = await submit("stays"), await submit("ends")
+    async with drive(server.profile, start="tasks status:unfinished") as tui:
+        await tui.shows("2 of 2 tasks")
+        await tui.press("t", *"old")
+        await tui.shows("tags of 2 ends")
+        await client.tasks.stop(ends.id)
+        await tui.shows("1 of 2 tasks")
+        await tui.press("enter")
+        await tui.shows("tags: 2 ends has the tags old")
+    assert not (await client.tasks.get(stays.id)).tags
+
+
 async def test_what_the_role_forbids_is_struck_out_and_says_which_right_is_missing(
     server, drive, client, submit, program
 ) -> None:

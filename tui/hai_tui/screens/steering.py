@@ -6,6 +6,7 @@ Mixed into the pages that show tasks; `chosen_ids` says which ones are meant.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hai.client.errors import HaiError
@@ -161,14 +162,16 @@ class TaskPageBase(Page):
         known = sorted({tag for task in model.tasks.values() for tag in task.tags}) if model else []
         label = text("tag.label", what=self.what(tasks))
         mine = " ".join(tasks[0].tags) if len(tasks) == 1 else ""
-        self.ask_line(Question(label, self._tagged, placeholder=mine, words=known))
+        tagged = partial(self._tagged, tasks)
+        self.ask_line(Question(label, tagged, placeholder=mine, words=known))
 
-    def _tagged(self, line: str) -> None:
+    def _tagged(self, tasks: Sequence[Task], line: str) -> None:
+        """Those that the line named: the cursor may stand on another one by now."""
         words = line.replace(",", " ").split()
         remove = [word[1:] for word in words if word.startswith("-") and len(word) > 1]
         add = [word.removeprefix("+") for word in words if not word.startswith("-")]
         if add or remove:
-            self.start(self.do(changes.tags(self.chosen_tasks(), add, remove)))
+            self.start(self.do(changes.tags(tasks, add, remove)))
 
     async def _star(self) -> None:
         await self.do(changes.star(self.chosen_tasks()))
