@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from hai.client import profile as profiles
 from hai.client.profile import Profile
 from hai_tui.later import later
 
@@ -95,6 +97,18 @@ async def test_without_a_profile_the_first_start_asks_for_one(server, drive, tmp
     stored = tmp_path / "config" / "config.toml"
     assert stored.stat().st_mode & 0o777 == 0o600
     assert server.profile.token in stored.read_text()
+
+
+@pytest.mark.parametrize("keys", [["ctrl+r"], ["P", "enter"]], ids=["try again", "choose"])
+async def test_a_token_that_was_replaced_is_taken_where_the_old_one_is_refused(
+    server, drive, keys: list[str]
+) -> None:
+    profiles.save(replace(server.profile, name="lab", token="revoked"))
+    async with drive(None) as tui:
+        await tui.shows("⊘ refused", "does not accept the token")
+        profiles.save(replace(server.profile, name="lab"))
+        await tui.press(*keys)
+        await tui.shows("lab · admin (admin) · ● live")
 
 
 async def test_quitting_leaves_no_stream_open(open_streams, server, drive) -> None:

@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hai.client import profile as profiles
-from hai.client.errors import HaiError, UsageError
+from hai.client.errors import HaiError, NotFound, UsageError
 from hai.client.profile import Profile
 from hai_tui.actions import Caller
-from hai_tui.feed.link import LinkState
+from hai_tui.feed.link import LinkState, Phase
 from hai_tui.feed.ticks import Gathered
 from hai_tui.later import later
 from hai_tui.options import Options
@@ -32,6 +32,7 @@ class Speaking(Places):
     def __init__(self, options: Options | None = None) -> None:
         super().__init__()
         self.options = options or Options()
+        self._profile = self.options.profile
         self.session = Session(Profile(), self.options.clock)
         self._gathered = Gathered(self._tasks_changed, REPAINT_SECONDS, partial(later, self))
 
@@ -60,8 +61,13 @@ class Speaking(Places):
         self.session.look_at_queue()
 
     def retry_now(self) -> None:
-        """End the wait before the next try."""
-        self.session.link.retry_now()
+        """End the wait before the next try. Where a token was refused, another may be stored by now."""
+        refused = self.session.link.state.phase is Phase.REFUSED
+        stored = self._chosen() if refused else None
+        if stored is None or stored == self.session.profile:
+            self.session.link.retry_now()
+        else:
+            self.run_worker(self.switch(stored), exclusive=True)
 
     # Which server.
 
@@ -73,8 +79,8 @@ class Speaking(Places):
         if self.options.chosen is not None:
             return self.options.chosen
         try:
-            return profiles.load(self.options.profile)
-        except UsageError:
+            return profiles.load(self._profile)
+        except (NotFound, UsageError):
             return None
 
     async def use(self, profile: Profile | None) -> None:
@@ -108,8 +114,10 @@ class Speaking(Places):
         self.push_screen(ProfileScreen(self.session.profile.name), self._chose)
 
     def _chose(self, name: str | None) -> None:
-        if name and name != self.session.profile.name:
-            self.run_worker(self.switch(profiles.load(name)), exclusive=True)
+        stored = profiles.load(name) if name else self.session.profile
+        if stored != self.session.profile:
+            self._profile = name
+            self.run_worker(self.switch(stored), exclusive=True)
 
     async def switch(self, profile: Profile) -> None:
         """Leave this server and all its pages, and speak to another."""

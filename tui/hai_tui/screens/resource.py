@@ -97,7 +97,7 @@ class ResourcePage(Page):
 
     def reload(self) -> None:
         """Ask again; the table stays until the answer is there."""
-        self.hai.session.link.retry_now()
+        self.hai.retry_now()
         self.fetch(self.resource.load, self._show)
 
     def refused(self, error: HaiError) -> None:
