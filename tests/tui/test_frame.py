@@ -111,6 +111,23 @@ async def test_a_token_that_was_replaced_is_taken_where_the_old_one_is_refused(
         await tui.shows("lab · admin (admin) · ● live")
 
 
+async def test_on_the_first_start_what_is_no_address_is_told_and_can_be_mended(drive) -> None:
+    async with drive(None) as tui:
+        await tui.shows("Welcome to HAI Platform")
+        await tui.press(*"lab", "enter", "t", "enter")
+        await tui.shows("'lab' is no address of a server", "write HOST:PORT")
+
+
+async def test_on_the_first_start_a_profile_that_can_not_be_stored_is_told(
+    server, drive, tmp_path
+) -> None:
+    (tmp_path / "config").symlink_to("nowhere")
+    async with drive(None) as tui:
+        await tui.shows("Welcome to HAI Platform")
+        await tui.press(*server.profile.server, "enter", *server.profile.token, "enter")
+        await tui.shows("cannot write", "config.toml")
+
+
 async def test_quitting_leaves_no_stream_open(open_streams, server, drive) -> None:
     async with drive(server.profile) as tui:
         await tui.shows("● live")

@@ -91,18 +91,17 @@ class WizardScreen(Screen[None]):
         self.run_worker(self._try(profile), exclusive=True)
 
     async def _try(self, profile: Profile) -> None:
-        hai = cast("HaiApp", self.app)
         self._say(text("wizard.trying", server=profile.server))
-        client = hai.options.connect(profile)
         try:
-            await client.users.whoami()
+            async with cast("HaiApp", self.app).options.connect(profile) as client:
+                await client.users.whoami()
+            profiles.save(profile)
         except HaiError as error:
             self._say(f"{error.message} {error.hint}".strip())
-            return
-        finally:
-            await client.close()
-        profiles.save(profile)
-        await self._go(profile)
+        except OSError as error:
+            self._say(text("save.cannot", path=profiles.config_path(), error=error.strerror))
+        else:
+            await self._go(profile)
 
     async def _start_here(self) -> None:
         self._say(text("wizard.starting"))
