@@ -111,6 +111,15 @@ async def test_a_token_that_was_replaced_is_taken_where_the_old_one_is_refused(
         await tui.shows("lab · admin (admin) · ● live")
 
 
+async def test_profiles_that_can_not_be_read_are_told_and_the_app_goes_on(server, drive) -> None:
+    async with drive(server.profile) as tui:
+        await tui.shows("● live")
+        profiles.config_path().parent.mkdir(exist_ok=True)
+        profiles.config_path().write_text("[[")
+        await tui.press("P")
+        await tui.shows("cannot read", "config.toml", "● live")
+
+
 async def test_on_the_first_start_what_is_no_address_is_told_and_can_be_mended(drive) -> None:
     async with drive(None) as tui:
         await tui.shows("Welcome to HAI Platform")

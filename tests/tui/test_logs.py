@@ -207,6 +207,31 @@ async def test_long_lines_scroll_sideways_or_are_folded(server, drive, ended) ->
         await tui.shows("xxxend")
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        pytest.param("x" * 300, "File name too long", id="too long"),
+        pytest.param("~nobody-here/a.log", "No such file or directory", id="no such home"),
+    ],
+)
+async def test_a_file_that_can_not_be_is_told(
+    server, drive, ended, tmp_path, monkeypatch, name: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with drive(server.profile, start="logs 1") as tui:
+        await tui.shows("■ the task has ended")
+        await tui.press("s", "ctrl+u", *name, "enter")
+        await tui.shows("cannot write", told)
+
+
+async def test_a_pager_that_is_no_command_is_told(server, drive, ended, monkeypatch) -> None:
+    monkeypatch.setenv("PAGER", "less '")
+    async with drive(server.profile, start="logs 1") as tui:
+        await tui.shows("■ the task has ended")
+        await tui.press("p")
+        await tui.shows("cannot start less '")
+
+
 async def test_the_whole_log_is_saved_as_it_was_printed(server, drive, ended, tmp_path) -> None:
     lines = [b"\x1b[31mline\x1b[0m %d" % n for n in range(20_000)]
     write_log(server, lines)

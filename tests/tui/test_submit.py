@@ -214,6 +214,18 @@ async def test_the_yaml_fills_the_form(server, drive, submit) -> None:
         assert "line " in tui.screen()
 
 
+@pytest.mark.parametrize("key", ["f4", "f5"])
+async def test_a_file_below_nobodys_home_is_told(
+    server, drive, submit, tmp_path, monkeypatch, key: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await submit("train")
+    async with drive(server.profile, size=(120, 40), start="submit") as tui:
+        await tui.shows("train")
+        await tui.press(key, "ctrl+u", *"~nobody-here/task.yml", "enter")
+        await tui.shows("cannot", "~nobody-here/task.yml: ")
+
+
 async def test_a_file_is_saved_and_read(server, drive, submit, tmp_path) -> None:
     await submit("train", "sleep", "60")
     path = tmp_path / "t.yml"

@@ -111,7 +111,12 @@ class Speaking(Places):
         """Another server."""
         from hai_tui.screens.profiles import ProfileScreen
 
-        self.push_screen(ProfileScreen(self.session.profile.name), self._chose)
+        try:
+            known = [profiles.load(name) for name in profiles.names()]
+        except HaiError as error:
+            self.fail(error)
+        else:
+            self.push_screen(ProfileScreen(self.session.profile.name, known), self._chose)
 
     def _chose(self, name: str | None) -> None:
         stored = profiles.load(name) if name else self.session.profile

@@ -47,7 +47,7 @@ class LogFiles(Page):
 
     def _save(self, name: str) -> None:
         if name.strip() and self.pane is not None:
-            work = self._save_to(self.pane, Path(name.strip()).expanduser())
+            work = self._save_to(self.pane, Path(os.path.expanduser(name.strip())))
             self.run_worker(self.reported(work), group="actions")
 
     async def _save_to(self, pane: LogPane, path: Path) -> None:
@@ -70,15 +70,16 @@ class LogFiles(Page):
         pane = self.pane
         if pane is None or pane.reader is None:
             return
-        pager = shlex.split(os.environ.get("PAGER") or "less -R")
+        pager = os.environ.get("PAGER") or "less -R"
         with tempfile.TemporaryDirectory(prefix="hai-log-") as directory:
             path = Path(directory) / f"task-{pane.source.task}.log"
             await self._write(pane, path, lambda line: harmless(line.text))
             try:
+                command = [*shlex.split(pager), str(path)]
                 with self.app.suspend():
-                    subprocess.run([*pager, str(path)], check=False)  # noqa: ASYNC221 - the screen is the pager's
-            except OSError:
-                self.hai.say(text("logs.no_pager", pager=pager[0]), warning=True)
+                    subprocess.run(command, check=False)  # noqa: ASYNC221 - the screen is the pager's
+            except (OSError, ValueError):  # there is none, or a quote is open
+                self.hai.say(text("logs.no_pager", pager=pager), warning=True)
         self.tell()
 
     async def reported(self, work: Awaitable[object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from pathlib import Path
@@ -216,7 +217,7 @@ class Page(Screen[None]):
 
     async def save(self, path: Path, write: Callable[[], Awaitable[str]]) -> None:
         """Write a file, asked first where it would replace one; `write` answers with what is said then."""
-        exists = await asyncio.to_thread(path.exists)
+        exists = await asyncio.to_thread(os.path.exists, path)  # False of a name that can not be
         if exists and not await self.confirm(text("save.exists", path=path)):
             return
         try:

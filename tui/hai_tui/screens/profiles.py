@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 from textual.widgets.option_list import Option
 
-from hai.client import profile as profiles
+from hai.client.profile import Profile
 from hai_tui.i18n import text
 
 
@@ -27,26 +28,26 @@ class ProfileScreen(ModalScreen[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", show=False)]
 
-    def __init__(self, current: str) -> None:
+    def __init__(self, current: str, known: Sequence[Profile]) -> None:
         super().__init__()
-        self._current = current
+        self._current, self._known = current, known
 
     def compose(self) -> ComposeResult:
         """One line a profile; the current one is marked."""
         with Vertical() as box:
             box.border_title = text("profile.title")
-            yield OptionList(*(self._option(name) for name in profiles.names()), markup=False)
+            yield OptionList(*map(self._option, self._known), markup=False)
             yield Label(text("profile.keys"), markup=False)
 
     def on_mount(self) -> None:
         """The cursor begins on the current one."""
-        names = profiles.names()
+        names = [profile.name for profile in self._known]
         if self._current in names:
-            self.query_one(OptionList).highlighted = list(names).index(self._current)
+            self.query_one(OptionList).highlighted = names.index(self._current)
 
-    def _option(self, name: str) -> Option:
-        sign = "●" if name == self._current else " "
-        return Option(f"{sign} {name:<20} {profiles.load(name).server}", id=name)
+    def _option(self, profile: Profile) -> Option:
+        sign = "●" if profile.name == self._current else " "
+        return Option(f"{sign} {profile.name:<20} {profile.server}", id=profile.name)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """The answer."""

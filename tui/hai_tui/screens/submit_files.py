@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 from hai_tui.i18n import text
@@ -35,7 +36,7 @@ class DraftFiles(Page):
         if not name.strip():
             return
         try:
-            shown = Path(name.strip()).expanduser().read_text("utf-8")
+            shown = Path(os.path.expanduser(name.strip())).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             self.hai.say(text("submit.cannot_read", path=name, error=error), warning=True)
             return
@@ -43,7 +44,7 @@ class DraftFiles(Page):
 
     def _save(self, name: str) -> None:
         if name.strip():
-            path = Path(name.strip()).expanduser()
+            path = Path(os.path.expanduser(name.strip()))
             self.start(self.save(path, lambda: self._write(path)))
 
     async def _write(self, path: Path) -> str:
