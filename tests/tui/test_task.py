@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hai.v1.task_pb2 import Rank, Run
-from hai_tui.likely import STOP_CODES, cause, first_failing, stop_words
+from hai.v1.task_pb2 import (
+    RANK_STATE_FAILED,
+    RANK_STATE_STOPPED,
+    RANK_STATE_STOPPED_TERMINATING,
+    Rank,
+    Run,
+)
+from hai_tui.likely import STOP_CODES, cause, failing, first_failing, stop_words
 
 
 def rank(index: int, code: int, ended: int) -> Rank:
@@ -23,6 +29,14 @@ def test_the_first_rank_to_fail_is_not_one_that_was_ended_because_of_it() -> Non
     alone = first_failing(Run(ranks=[rank(0, 137, 3)]))
     assert alone is not None
     assert alone.index == 0
+
+
+def test_a_rank_that_was_told_to_end_has_not_failed() -> None:
+    told = Rank(index=0, exit_code=143, state=RANK_STATE_STOPPED)
+    leaves = Rank(index=1, exit_code=137, state=RANK_STATE_STOPPED_TERMINATING)
+    assert first_failing(Run(ranks=[told, leaves])) is None
+    failed = Rank(index=2, exit_code=1, state=RANK_STATE_FAILED)
+    assert failing(Run(ranks=[told, leaves, failed])) == [failed]
 
 
 @pytest.mark.parametrize(

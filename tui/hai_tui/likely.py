@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hai.v1.task_pb2 import RANK_STATE_STOPPED, RANK_STATE_STOPPED_TERMINATING
 from hai_tui.i18n import text
 
 if TYPE_CHECKING:
@@ -27,12 +28,18 @@ _SIGNS: tuple[tuple[str, str], ...] = (
     (r"SyntaxError|IndentationError", "syntax"),
     (r"AssertionError|ValueError|TypeError|KeyError|IndexError|RuntimeError", "exception"),
 )
+_TOLD = (RANK_STATE_STOPPED_TERMINATING, RANK_STATE_STOPPED)
 _CODES = {137: "killed", 139: "segfault", 127: "command", 126: "notexecutable", 134: "abort"}
+
+
+def failing(run: Run) -> list[Rank]:
+    """Ranks whose programs failed; those that were told to end have not, whatever their exit codes."""
+    return [rank for rank in run.ranks if rank.exit_code and rank.state not in _TOLD]
 
 
 def first_failing(run: Run) -> Rank | None:
     """The rank that failed first: the others were most likely ended because of it."""
-    failed = [rank for rank in run.ranks if rank.HasField("exit_code") and rank.exit_code]
+    failed = failing(run)
     own = [rank for rank in failed if rank.exit_code not in (143, 137)] or failed
     times = ((r.end_time.ToNanoseconds() or 1 << 62, r.index, r) for r in own)
     return min(times, key=lambda at: at[:2], default=(0, 0, None))[2]

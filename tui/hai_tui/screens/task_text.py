@@ -19,7 +19,7 @@ from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.cli.table import printable
 from hai_tui.cli.task_view import status
 from hai_tui.i18n import text
-from hai_tui.likely import cause, first_failing, stop_words
+from hai_tui.likely import cause, failing, first_failing, stop_words
 from hai_tui.look import bar, look
 
 Tones = Mapping[str, Style]
@@ -107,9 +107,9 @@ def failure(run: Run, tones: Tones) -> list[RenderableType]:
     meaning = f" ({told})" if told and not told.startswith("exit code") else ""
     facts = {"rank": rank.index, "node": rank.node, "code": rank.exit_code, "meaning": meaning}
     lines: list[RenderableType] = [Text(f"✗ {text('fail.rank', **facts)}", tones["bad"])]
-    failed = sum(bool(r.HasField("exit_code") and r.exit_code) for r in run.ranks)
     if len(run.ranks) > 1:
-        lines.append(Text(text("fail.others", count=failed, all=len(run.ranks))))
+        facts = {"count": len(failing(run)), "all": len(run.ranks)}
+        lines.append(Text(text("fail.others", **facts)))
     last = [printable(line) for line in rank.last_lines.splitlines()][-LAST_LINES:]
     if last:
         lines.append(Text(text("fail.lines")))
