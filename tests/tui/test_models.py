@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hai.v1.task_pb2 import Task, Waiting
+from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
 from hai_tui.feed.facts import Facts
 from hai_tui.feed.shown import Shown
@@ -57,6 +57,12 @@ def test_places_in_the_queue_are_those_of_the_last_look() -> None:
     assert model.take_queue([Task(id=1, waiting=Waiting(queue_place=2))]) == {1}
     assert model.waiting(task).queue_place == 2
     assert model.take_queue([]) == {1}
+
+
+def test_a_task_that_runs_waits_for_nothing_although_the_last_look_found_it_in_the_queue() -> None:
+    model = TaskModel()
+    model.take_queue([Task(id=1, waiting=Waiting(queue_place=2))])
+    assert not model.waiting(Task(id=1, version=2, state=TASK_STATE_RUNNING)).queue_place
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from hai.v1.task_pb2 import Task, Waiting
+from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
 from hai_tui.feed.facts import Facts
 
@@ -40,8 +40,9 @@ class TaskModel:
         return self._tasks.get(id)
 
     def waiting(self, task: Task) -> Waiting:
-        """Why a task waits and its place: of the last look at the queue, if it was in it then."""
-        return self._waits.get(task.id, task.waiting)
+        """Why a task waits and its place: of the last look at the queue, if it was in it then and has not left it."""
+        left = task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
+        return task.waiting if left else self._waits.get(task.id, task.waiting)
 
     def take_queue(self, queue: Iterable[Task]) -> set[int]:
         """Take an answer of ListQueue: places change without any change of the tasks themselves."""
