@@ -59,6 +59,7 @@ WAITS = Task(id=9, name="eval", user="ada", state=TASK_STATE_WAITING_INIT)
         pytest.param("tag:swe*", {7}, id="tag"),
         pytest.param("starred:yes", {8}, id="starred"),
         pytest.param("node:n3", {7}, id="node"),
+        pytest.param("node:n*", {7}, id="nodes whose names begin so"),
         pytest.param('why:"exited with"', {7}, id="why, quoted"),
         pytest.param("BERT", {7}, id="a word"),
         pytest.param("sweep", {7}, id="a word of the tags"),

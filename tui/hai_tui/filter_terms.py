@@ -135,7 +135,7 @@ def _keyed(key: str, relation: str, rest: str, me: str) -> Term:
         case "tag":
             return _tags(values)
         case "node":
-            return _each(lambda task, now: any(r.node in values for r in task.task.run.ranks))
+            return _on_nodes(values)
         case "id":
             return _ids(values)
         case "name" | "why":
@@ -214,6 +214,11 @@ def _tags(values: Sequence[str]) -> Term:
     among = _among(values)
     server = "" if _starry(values) else _listed("tag", values)
     return _each(lambda task, now: any(map(among, task.tags)), server)
+
+
+def _on_nodes(values: Sequence[str]) -> Term:
+    among = _among(values)
+    return _each(lambda task, now: any(among(rank.node) for rank in task.task.run.ranks))
 
 
 def _ids(values: Sequence[str]) -> Term:
