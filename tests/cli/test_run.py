@@ -110,6 +110,26 @@ def test_json_of_one_and_of_several(files: Path, hai) -> None:
     assert json.loads(hai("run", "a.yaml", "--json").out)["id"] == 4
     many = json.loads(hai("run", "a.yaml", "b.yaml", "--name", "z", "--json").err)
     assert many["error"]["reason"] == "CONFLICT"
+    both = json.loads(hai("run", "b.yaml", "b.yaml", "--json").out)
+    assert [task["name"] for task in both["tasks"]] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        pytest.param("-q", "4\n", id="quiet"),
+        pytest.param("-oyaml", "- id: 4\n", id="yaml"),
+        pytest.param("--no-color", "submitted task 4 (a)\n", id="sentences"),
+    ],
+)
+def test_what_was_submitted_is_told_where_a_later_one_is_refused(
+    files: Path, hai, option: str, told: str
+) -> None:
+    done = hai("run", "a.yaml", "a.yaml", "b.yaml", option)
+    assert done.code == 1
+    assert told in done.out
+    if option != "-q":
+        assert done.err.splitlines()[-2].startswith("it ends at task 2 of 3, a:")
 
 
 def test_follow_prints_the_log_and_exits_as_the_task(files: Path, hai, fake) -> None:

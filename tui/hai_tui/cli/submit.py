@@ -182,23 +182,26 @@ def tell_without_effect(settings: Settings, spec: TaskSpec) -> None:
 
 
 async def _send(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> list[Task]:
-    tasks = []
-    for spec in specs:
-        task = await client.tasks.create(spec)
-        tasks.append(task)
-        if settings.sentences:
-            click.echo(text("submitted", id=task.id, name=task.name))
-            note(settings, text("submitted.next", id=task.id))
-    _show(settings, tasks)
+    tasks: list[Task] = []
+    try:
+        for spec in specs:
+            task = await client.tasks.create(spec)
+            tasks.append(task)
+            if settings.sentences:
+                click.echo(text("submitted", id=task.id, name=task.name))
+                note(settings, text("submitted.next", id=task.id))
+    finally:  # what the server has is told, also where it refuses a later one
+        _show(settings, specs, tasks)
     return tasks
 
 
-def _show(settings: Settings, tasks: Sequence[Task]) -> None:
+def _show(settings: Settings, specs: Sequence[TaskSpec], tasks: Sequence[Task]) -> None:
     from hai_tui.cli.task_view import TASKS
 
-    if settings.sentences:
-        return
-    if len(tasks) == 1:
-        show_one(settings, TASKS, tasks[0])
-    else:
+    if len(specs) > 1 and not settings.sentences:
         show(settings, TASKS, tasks)
+    elif tasks and not settings.sentences:
+        show_one(settings, TASKS, tasks[0])
+    if len(tasks) < len(specs) > 1 and not settings.json:
+        facts = {"number": len(tasks) + 1, "count": len(specs), "name": specs[len(tasks)].name}
+        note(settings, text("submitted.until", **facts))

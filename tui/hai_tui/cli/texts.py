@@ -113,6 +113,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "see it: hai status {id}    its output: hai logs {id} -f    end it: hai stop {id}",
         "查看：hai status {id}    日志：hai logs {id} -f    停止：hai stop {id}",
     ),
+    "submitted.until": (
+        "it ends at task {number} of {count}, {name}:",
+        "提交到第 {number} 个任务（共 {count} 个，{name}）为止：",
+    ),
     "valid": (
         "{name}: accepted by the server; nothing was submitted",
         "{name}：服务端检查通过，未提交",
