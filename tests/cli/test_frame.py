@@ -176,6 +176,24 @@ def test_completion_is_quiet_without_a_server(fake) -> None:
     assert found.get_completions(["stop"], "") == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "token create --expires 1x",
+        "quota set ada 2 --expires 1x",
+        "right grant ada manage_tasks --expires 1x",
+        "message send hello --expires 1x",
+        "logs 1 --since 1x",
+        "usage --until 1x",
+        "audit --since 1x",
+    ],
+)
+def test_a_wrong_time_names_its_option(line: str, hai) -> None:
+    done = hai(*line.split())
+    assert done.code == 2
+    assert f"invalid value for '{line.split()[-2]}': '1x' is not a span" in done.err
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script(shell: str, hai) -> None:
     out = hai("completion", shell).out

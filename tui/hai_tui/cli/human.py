@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hai.task.levels import PRIORITIES
+from hai_tui.cli.settings import Settings
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -89,6 +90,20 @@ def moment(value: str, now: float) -> datetime:
         return datetime.fromisoformat(value).astimezone()
     except ValueError:
         return datetime.fromtimestamp(now, tz=UTC) - timedelta(seconds=seconds(value))
+
+
+def before_now(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Reads an option that takes a `moment`."""
+    return moment(value, _clock(ctx)) if value else None
+
+
+def after_now(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Reads an option that takes a `deadline`."""
+    return deadline(value, _clock(ctx)) if value else None
+
+
+def _clock(ctx: click.Context) -> float:
+    return ctx.ensure_object(Settings).clock()
 
 
 class Span(click.ParamType[float]):

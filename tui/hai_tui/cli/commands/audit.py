@@ -8,7 +8,7 @@ import click
 
 from hai_tui.cli.command import TableCommand
 from hai_tui.cli.complete import users as complete_users
-from hai_tui.cli.human import local, moment
+from hai_tui.cli.human import before_now, local
 from hai_tui.cli.mistyped import question_user
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -16,6 +16,8 @@ from hai_tui.cli.show import show
 from hai_tui.cli.table import Column, View
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hai.client.client import Client
     from hai.v1.audit_service_pb2 import AuditRow
 
@@ -54,8 +56,10 @@ AUDIT = View(
 @click.option("--resource", default="", help="Only calls about this task, node, user ….")
 @click.option("--code", default="", help="Only calls that ended so, as PERMISSION_DENIED.")
 @click.option("--failed", is_flag=True, help="Only calls that were refused or failed.")
-@click.option("--since", metavar="TIME", help="10m, 2h, or 2026-11-21T11:08.")
-@click.option("--until", metavar="TIME", help="10m (ago), or 2026-11-21T11:08.")
+@click.option("--since", metavar="TIME", callback=before_now, help="10m, 2h, or 2026-11-21T11:08.")
+@click.option(
+    "--until", metavar="TIME", callback=before_now, help="10m (ago), or 2026-11-21T11:08."
+)
 @click.option(
     "-n",
     "--limit",
@@ -66,15 +70,13 @@ AUDIT = View(
 )
 @click.pass_obj
 def audit(
-    settings: Settings, /, since: str | None, until: str | None, limit: int, **terms: Any
+    settings: Settings, /, since: datetime | None, until: datetime | None, limit: int, **terms: Any
 ) -> int:
     """The function behind the command."""
-    now = settings.clock()
-    start, end = (moment(value, now) if value else None for value in (since, until))
     terms["code"] = terms["code"].upper()
 
     async def work(client: Client) -> int:
-        rows = await _newest(client, limit, start=start, end=end, **terms)
+        rows = await _newest(client, limit, start=since, end=until, **terms)
         show(settings, AUDIT, rows)
         if terms["actor"] and not rows:
             await question_user(client, settings, terms["actor"])

@@ -9,7 +9,7 @@ import click
 
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.follow import Lines, follow, print_lines
-from hai_tui.cli.human import moment, ranks
+from hai_tui.cli.human import before_now, ranks
 from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -57,7 +57,7 @@ def _pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> A
 @click.option(
     "--tail", type=click.IntRange(1), metavar="N", default=None, help="Last lines of each rank."
 )
-@click.option("--since", metavar="TIME", help="10m, 2h, or 2026-11-21T11:08.")
+@click.option("--since", metavar="TIME", callback=before_now, help="10m, 2h, or 2026-11-21T11:08.")
 @click.option("--grep", callback=_pattern, metavar="REGEX", help="Only lines that match.")
 @click.option("--timestamps/--no-timestamps", default=False, help="Print when each line came.")
 @click.option("--run", type=click.IntRange(1), metavar="N", help="Only this run.")
@@ -93,7 +93,7 @@ def _lines(settings: Settings, run: int, options: dict[str, Any]) -> Lines:
         ranks=options["ranks"],
         run=run,
         tail=options["tail"] or 0,
-        since=moment(options["since"], settings.clock()) if options["since"] else None,
+        since=options["since"],
         grep=options["grep"],
         timestamps=options["timestamps"],
         output=settings.output,

@@ -9,7 +9,7 @@ import click
 from hai_tui.cli.account_view import until
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import users as complete_users
-from hai_tui.cli.human import deadline, local
+from hai_tui.cli.human import after_now, local
 from hai_tui.cli.mistyped import question_user_group
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
@@ -17,6 +17,8 @@ from hai_tui.cli.show import note, show, show_one
 from hai_tui.cli.table import Column, View
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hai.client.client import Client
     from hai.v1.message_service_pb2 import Message
 
@@ -72,15 +74,19 @@ def list_messages(settings: Settings, everybody: bool) -> int:
 @click.argument("text")
 @click.option("--to", "subject", default="", shell_complete=complete_users, help="Default: all.")
 @click.option("--user-group", "is_group", is_flag=True, help="--to names a user group.")
-@click.option("--expires", metavar="TIME", help="30d, or 2026-12-31. Default: never.")
+@click.option(
+    "--expires", metavar="TIME", callback=after_now, help="30d, or 2026-12-31. Default: never."
+)
 @click.pass_obj
-def send(settings: Settings, text: str, subject: str, is_group: bool, expires: str | None) -> int:
+def send(
+    settings: Settings, text: str, subject: str, is_group: bool, expires: datetime | None
+) -> int:
     """The function behind the command."""
     from hai.v1.message_service_pb2 import Message
 
     new = Message(text=text, subject=subject, subject_is_group=is_group)
     if expires:
-        new.expire_time.FromDatetime(deadline(expires, settings.clock()))
+        new.expire_time.FromDatetime(expires)
 
     async def work(client: Client) -> int:
         show_one(settings, MESSAGES, await client.messages.create(new))

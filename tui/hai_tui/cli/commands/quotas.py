@@ -10,13 +10,15 @@ from hai_tui.cli.account_view import QUOTAS
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import users as complete_users
-from hai_tui.cli.human import Priority, deadline
+from hai_tui.cli.human import Priority, after_now
 from hai_tui.cli.mistyped import question_group, question_subject, question_user_group
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show, show_one
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hai.client.client import Client
 
 _SET_HELP = """Let SUBJECT hold so many NODES at once. Own quotas beat those of user groups.
@@ -80,15 +82,17 @@ def list_quotas(settings: Settings, subject: str) -> int:
 @_SUBJECT
 @click.argument("nodes", type=click.IntRange(0))
 @_which
-@click.option("--expires", metavar="TIME", help="30d, or 2026-12-31.")
+@click.option("--expires", metavar="TIME", callback=after_now, help="30d, or 2026-12-31.")
 @click.pass_obj
-def set_quota(settings: Settings, /, expires: str | None, is_group: bool, **fields: Any) -> int:
+def set_quota(
+    settings: Settings, /, expires: datetime | None, is_group: bool, **fields: Any
+) -> int:
     """The function behind the command."""
     from hai.v1.user_pb2 import Quota
 
     new = Quota(subject_is_group=is_group, **fields)
     if expires:
-        new.expire_time.FromDatetime(deadline(expires, settings.clock()))
+        new.expire_time.FromDatetime(expires)
 
     async def work(client: Client) -> int:
         show_one(settings, QUOTAS, await client.users.set_quota(new))

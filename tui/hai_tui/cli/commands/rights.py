@@ -10,13 +10,15 @@ from hai_tui.cli.account_view import GRANTS
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import rights as complete_rights
 from hai_tui.cli.complete import users as complete_users
-from hai_tui.cli.human import deadline
+from hai_tui.cli.human import after_now
 from hai_tui.cli.mistyped import question_subject, question_user_group
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note, show, show_one
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hai.client.client import Client
 
 _GRANT_HELP = """Let SUBJECT do more than the role allows. For admins.
@@ -61,15 +63,19 @@ def list_rights(settings: Settings, subject: str) -> int:
 @_SUBJECT
 @_RIGHT
 @_IS_GROUP
-@click.option("--expires", metavar="TIME", help="30d, or 2026-12-31. Default: never.")
+@click.option(
+    "--expires", metavar="TIME", callback=after_now, help="30d, or 2026-12-31. Default: never."
+)
 @click.pass_obj
-def grant(settings: Settings, subject: str, right: str, is_group: bool, expires: str | None) -> int:
+def grant(
+    settings: Settings, subject: str, right: str, is_group: bool, expires: datetime | None
+) -> int:
     """The function behind the command."""
     from hai.v1.user_pb2 import Grant
 
     new = Grant(subject=subject, subject_is_group=is_group, right=right)
     if expires:
-        new.expire_time.FromDatetime(deadline(expires, settings.clock()))
+        new.expire_time.FromDatetime(expires)
 
     async def work(client: Client) -> int:
         show_one(settings, GRANTS, await client.users.grant(new))

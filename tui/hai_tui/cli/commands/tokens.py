@@ -9,12 +9,14 @@ import click
 from hai_tui.cli.account_view import TOKENS
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import users as complete_users
-from hai_tui.cli.human import deadline
+from hai_tui.cli.human import after_now
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note, show
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hai.client.client import Client
     from hai.v1.user_pb2 import Token
 
@@ -60,22 +62,28 @@ def list_tokens(settings: Settings, user: str) -> int:
     help="Who gets it, to act as the user. Default: the user.",
 )
 @click.option("--description", default="", help="What it is for.")
-@click.option("--expires", metavar="TIME", help="30d, or 2026-12-31. Default: never.")
+@click.option(
+    "--expires", metavar="TIME", callback=after_now, help="30d, or 2026-12-31. Default: never."
+)
 @click.pass_obj
 def create(
-    settings: Settings, /, user: str, scope: str, holder: str, description: str, expires: str | None
+    settings: Settings,
+    /,
+    user: str,
+    scope: str,
+    holder: str,
+    description: str,
+    expires: datetime | None,
 ) -> int:
     """The function behind the command."""
     from hai.v1.user_pb2 import TokenScope
-
-    until = deadline(expires, settings.clock()) if expires else None
 
     async def work(client: Client) -> int:
         made = await client.users.create_token(
             user=user,
             scope=TokenScope.Value(f"TOKEN_SCOPE_{scope.upper()}"),
             description=description,
-            expire_time=until,
+            expire_time=expires,
             holder=holder,
         )
         _show_secret(settings, made)

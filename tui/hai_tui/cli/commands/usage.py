@@ -9,14 +9,12 @@ import click
 from hai_tui.cli.command import TableCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import tasks as complete_tasks
-from hai_tui.cli.human import moment, ranks
+from hai_tui.cli.human import before_now, ranks
 from hai_tui.cli.reference import kind_of_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from hai.client.client import Client
     from hai.v1.usage_service_pb2 import ListClusterUsageResponse, ListTaskUsageResponse
 
@@ -48,8 +46,10 @@ def _ranks(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int,
 )
 @click.option("--sum", "together", is_flag=True, help="These ranks together, not each.")
 @click.option("-g", "--group", default="", shell_complete=complete_groups, help="One node group.")
-@click.option("--since", metavar="TIME", help="10m, 2h, or 2026-11-21T11:08.")
-@click.option("--until", metavar="TIME", help="10m (ago), or 2026-11-21T11:08.")
+@click.option("--since", metavar="TIME", callback=before_now, help="10m, 2h, or 2026-11-21T11:08.")
+@click.option(
+    "--until", metavar="TIME", callback=before_now, help="10m (ago), or 2026-11-21T11:08."
+)
 @click.option(
     "--points",
     type=click.IntRange(2, 500),
@@ -73,7 +73,7 @@ def usage(
         raise click.UsageError("--group is for the cluster, TASK for one task: give one of them")
     if task is None and (numbers or together):
         raise click.UsageError("--rank and --sum need a TASK")
-    options = {**_times(settings, when), "points": when["points"]}
+    options = {"start": when["since"], "end": when["until"], "points": when["points"]}
 
     async def work(client: Client) -> int:
         if task is None:
@@ -85,12 +85,6 @@ def usage(
         return 0
 
     return call(settings, work)
-
-
-def _times(settings: Settings, when: dict[str, Any]) -> dict[str, datetime | None]:
-    now = settings.clock()
-    given = {"start": when["since"], "end": when["until"]}
-    return {name: moment(value, now) if value else None for name, value in given.items()}
 
 
 def _show_task(settings: Settings, answer: ListTaskUsageResponse) -> None:
