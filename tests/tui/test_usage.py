@@ -38,12 +38,12 @@ async def test_each_rank_has_its_charts_and_those_left_out_are_counted() -> None
     answer = await client.usage.of_task(task.id)
     page = usage_text.of_task([answer], 10, PLAIN).plain  # type: ignore[arg-type]
     assert "rank 0, run 1" in page
-    assert "CPUs: 2 now, mean 2, max 4" in page
-    assert "memory: 1 GiB now" in page
+    assert "CPUs: last 2, mean 2, max 4" in page
+    assert "memory: last 1 GiB" in page
     assert "GPU" not in page
     together = await client.usage.of_task(task.id, sum=True)
     page = usage_text.of_task([together, answer], 10, PLAIN).plain  # type: ignore[arg-type]
-    assert page.index("all ranks together") < page.index("CPUs: 2 now") < page.index("rank 0")
+    assert page.index("all ranks together") < page.index("CPUs: last 2") < page.index("rank 0")
     nothing = await client.usage.of_task(task.id, ranks=[7])
     assert usage_text.of_task([nothing], 10, PLAIN).plain == "nothing was measured then"  # type: ignore[arg-type]
 
@@ -61,7 +61,7 @@ async def test_every_rank_of_a_large_task_can_be_looked_at(drive) -> None:
     async with drive(
         profile, size=(100, 130), start=f"task {task.id} usage", connect=lambda profile: client
     ) as tui:
-        await tui.shows("ranks 0 to 7 of 20", "all ranks together", "CPUs: 190 now", "rank 7, run")
+        await tui.shows("ranks 0 to 7 of 20", "all ranks together", "CPUs: last 190", "rank 7, run")
         await tui.press("]")
         await tui.shows("ranks 8 to 15 of 20", "rank 8, run 1")
         await tui.press("]", "]")
@@ -73,7 +73,7 @@ async def test_every_rank_of_a_large_task_can_be_looked_at(drive) -> None:
 async def test_the_page_of_the_cluster_goes_further_back(server, drive) -> None:
     await server.app.reign.usage.write()
     async with drive(server.profile, size=(100, 30), start="usage") as tui:
-        await tui.shows("busy nodes: 0 now", "of 2", "waiting tasks", "[3h]")
+        await tui.shows("busy nodes: last 0", "of 2", "waiting tasks", "[3h]")
         await tui.press("+")
         await tui.shows("[1d]")
         await tui.press("-", "-")

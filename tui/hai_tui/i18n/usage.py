@@ -11,8 +11,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "tab.usage": ("usage", "用量"),
     "usage.rank": ("rank {rank}, run {run}", "rank {rank}，第 {run} 次运行"),
     "usage.numbers": (
-        "{what}: {last} now, mean {mean}, max {most}",
-        "{what}：当前 {last}，平均 {mean}，最大 {most}",
+        "{what}: last {last}, mean {mean}, max {most}",
+        "{what}：最近 {last}，平均 {mean}，最大 {most}",
     ),
     "usage.of": (" of {count}", "，共 {count}"),
     "usage.together": ("all ranks together", "所有 rank 合计"),
