@@ -77,11 +77,15 @@ def test_half_a_last_line_is_left_out(log: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.splitlines()[1].endswith("not complete and was left out")
 
 
+NO_LINE = "is not JSON, as each line of a log of decisions is"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         pytest.param("", "LOG: holds no beginning of a log, so nothing can be", id="empty"),
         pytest.param("a,b\n", "LOG:1: is not JSON", id="text"),
+        pytest.param('{\n"format": "hai.snapshot"}\n', f"LOG:1: {NO_LINE}", id="snapshot"),
         pytest.param("\xff\n", "LOG:1: is not text in UTF-8", id="bytes"),
         pytest.param("{}\n", "LOG:1.shown: is missing", id="object"),
         pytest.param(pass_line(passes()[0]), "LOG:1: comes before the beginning", id="late"),
