@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.launch.base import RankKey
 
+_LAST_STEP = 2**63 - 1  # that a message can hold
+
 
 class Session:
     """One attached agent: messages for it wait here until its stream takes them. `error` says why it was closed."""
@@ -68,7 +70,8 @@ class Hub:
         steps[key.rank] = step
         if not expected <= steps.keys():
             return
-        stop = pb.AttachResponse(suspend_at=pb.SuspendAtStep(step=max(steps.values()) + 1))
+        first_not = min(max(steps.values()) + 1, _LAST_STEP)
+        stop = pb.AttachResponse(suspend_at=pb.SuspendAtStep(step=first_not))
         self.tell(key.task_id, key.run, expected, stop)
 
     def forget(self, task_id: int, run: int) -> None:

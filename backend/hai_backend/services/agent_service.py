@@ -95,6 +95,8 @@ class AgentService(rpc.AgentServiceServicer):
             session.error = error
             if isinstance(error, Unavailable):  # it comes back with the same message at once
                 await asyncio.sleep(_STORE_AWAY_SECONDS)
+        except Exception as error:
+            session.error = error  # the gate makes an incident of it
         finally:
             session.close()
 

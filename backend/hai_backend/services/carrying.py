@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.domain.errors import Conflict, Unavailable
+from hai_backend.domain.errors import Conflict, Invalid, Unavailable
 from hai_backend.loops.tunnels import Tunnel
 
 _LOST = "the connection to the rank was lost; it comes back by itself: try again"
@@ -31,11 +32,12 @@ async def carry(
 
 async def _take(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> None:
     """What the target says. A command has ended with its code, a connection when both directions have."""
-    async for request in requests:
-        tunnel.brought(request)
-        match request.WhichOneof("message"):
-            case "end":
-                tunnel.end_half()
-            case "exit_code":
-                tunnel.end()
+    with suppress(Invalid):  # it cannot be read
+        async for request in requests:
+            tunnel.brought(request)
+            match request.WhichOneof("message"):
+                case "end":
+                    tunnel.end_half()
+                case "exit_code":
+                    tunnel.end()
     tunnel.end(Unavailable(_LOST))

@@ -148,14 +148,17 @@ def _what(target: TunnelTarget) -> str:
 
 async def _send(requests: AsyncIterator[pb.OpenTunnelRequest], tunnel: Tunnel) -> None:
     """What the caller says, cut into pieces; at its end the rank is told so."""
-    async for request in requests:
-        match request.WhichOneof("message"):
-            case "data":
-                for begin in range(0, len(request.data), PIECE_BYTES):
-                    piece = request.data[begin : begin + PIECE_BYTES]
-                    await tunnel.say(agent.CarryResponse(data=piece))
-            case "resize":
-                await tunnel.say(agent.CarryResponse(resize=request.resize))
+    try:
+        async for request in requests:
+            match request.WhichOneof("message"):
+                case "data":
+                    for begin in range(0, len(request.data), PIECE_BYTES):
+                        piece = request.data[begin : begin + PIECE_BYTES]
+                        await tunnel.say(agent.CarryResponse(data=piece))
+                case "resize":
+                    await tunnel.say(agent.CarryResponse(resize=request.resize))
+    except Invalid as error:  # it cannot be read
+        return tunnel.end(error)
     await tunnel.say(agent.CarryResponse(end=TunnelEnd()))
     tunnel.end_half()
 

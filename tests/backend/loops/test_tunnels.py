@@ -107,6 +107,15 @@ async def test_a_name_is_good_for_its_own_rank_only(hub: Hub) -> None:
         tunnels.called_back(KEY, tunnel.name)
 
 
+async def test_the_last_step_of_all_stays_one_that_can_be_told(hub: Hub) -> None:
+    session = Session()
+    hub.enter(KEY, session)
+    hub.step_reported(KEY, 2**63 - 1, frozenset({0}))
+    told = await session.next()
+    assert told is not None
+    assert told.suspend_at.step == 2**63 - 1
+
+
 async def test_tunnels_beyond_the_limit_and_to_ranks_that_are_away_are_refused(hub: Hub) -> None:
     tunnels = Tunnels(hub)
     with (

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
 from hai.v1 import agent_service_pb2 as pb
+from hai.v1 import tunnel_service_pb2 as tunnels
 from hai.v1.agent_service_pb2_grpc import AgentServiceStub
+from hai.v1.tunnel_pb2 import TunnelTarget
 from hai_backend.auth import run_tokens
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.task import RunState, Task
 from hai_backend.domain.user import Quota, User
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.services import agent_service
-from hai_backend.services.agent_hearing import _EVENTS, _exited
+from hai_backend.services.agent_hearing import _EVENTS, Hearing, _exited
 from hai_backend.services.limits import LOCK_CHARS, SAID_CHARS
 from hai_backend.testing import a_spec
 from hai_backend.testing.server import RunningServer, running_server
@@ -85,6 +91,102 @@ async def _until_running(server: RunningServer, task_id: int) -> None:
     version = ledger.feed.version
     while ledger.unfinished()[task_id].run is None:
         version = await ledger.feed.beyond(version)
+
+
+@asynccontextmanager
+async def attached(server: RunningServer) -> AsyncIterator[tuple[Any, Callable[..., Any]]]:
+    """The stream of a running rank, and how streams of both sides are opened."""
+    assert server.app.reign is not None
+    ledger = server.app.reign.ledger
+    task = await ledger.submit("admin", a_spec("one"), "")
+    await _until_running(server, task.id)
+    secrets = {
+        "Attach": run_tokens.make(server.app.tools.secret, task.id, 1, 0),
+        "Carry": run_tokens.make(server.app.tools.secret, task.id, 1, 0),
+        "OpenTunnel": server.profile.token,
+    }
+    async with grpc.aio.insecure_channel(server.app.address) as channel:
+
+        def stream(service: str, method: str) -> Any:
+            return channel.stream_stream(f"/hai.v1.{service}/{method}")(
+                metadata=(("authorization", f"Bearer {secrets[method]}"),), timeout=60
+            )
+
+        agent = stream("AgentService", "Attach")
+        rank = {"task_id": task.id, "run": 1, "rank": 0}
+        hello = pb.AgentHello(**rank, address="127.0.0.1", free_port=4000)
+        started = pb.AttachRequest(started=pb.ProgramStarted(pid=1))
+        for said in (pb.AttachRequest(hello=hello), started):
+            await agent.write(said.SerializeToString())
+        version = ledger.feed.version
+        while not _runs(ledger.unfinished()[task.id]):
+            version = await ledger.feed.beyond(version)
+        yield agent, stream
+
+
+def _runs(task: Task) -> bool:
+    return task.run is not None and task.run.state is RunState.RUNNING
+
+
+async def _asked_to_open(agent: Any) -> str:
+    while True:
+        told = pb.AttachResponse.FromString(await agent.read())
+        if told.WhichOneof("message") == "open_tunnel":
+            return told.open_tunnel.tunnel
+
+
+@pytest.mark.parametrize(
+    ("breaks", "code"),
+    [
+        pytest.param("OpenTunnel", grpc.StatusCode.INVALID_ARGUMENT, id="the caller"),
+        pytest.param("Carry", grpc.StatusCode.UNAVAILABLE, id="the agent"),
+    ],
+)
+async def test_a_tunnel_ends_with_who_cannot_be_understood(
+    tmp_path: Path, breaks: str, code: grpc.StatusCode
+) -> None:
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, stream),
+    ):
+        streams = {"OpenTunnel": stream("TunnelService", "OpenTunnel")}
+        opening = tunnels.TunnelOpening(task_id=1, target=TunnelTarget(port=22))
+        opened = tunnels.OpenTunnelRequest(open=opening)
+        await streams["OpenTunnel"].write(opened.SerializeToString())
+        streams["Carry"] = stream("AgentService", "Carry")
+        name = await _asked_to_open(agent)
+        hello = pb.CarryRequest(hello=pb.CarryHello(task_id=1, run=1, rank=0, tunnel=name))
+        await streams["Carry"].write(hello.SerializeToString())
+        await streams["OpenTunnel"].read()
+        await streams[breaks].write(b"\xff\xff\xff")
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await streams["OpenTunnel"].read()
+    assert ended.value.code() is code
+
+
+async def test_a_mistake_of_the_server_is_told_to_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def mistaken(*_: Any) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Hearing, "take", mistaken)
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        grpc.aio.insecure_channel(server.app.address) as channel,
+    ):
+        assert server.app.reign is not None
+        task = await server.app.reign.ledger.submit("admin", a_spec("one"), "")
+        await _until_running(server, task.id)
+        token = run_tokens.make(server.app.tools.secret, task.id, 1, 0)
+        call = AgentServiceStub(channel).Attach(metadata=(("authorization", f"Bearer {token}"),))
+        hello = pb.AgentHello(task_id=task.id, run=1, rank=0, address="127.0.0.1", free_port=4000)
+        for said in (pb.AttachRequest(hello=hello), pb.AttachRequest(yielded=pb.Yielded())):
+            await call.write(said)
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            async for _ in call:
+                pass
+    assert ended.value.code() is grpc.StatusCode.INTERNAL
 
 
 def test_what_agents_tell_is_bounded() -> None:
