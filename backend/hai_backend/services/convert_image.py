@@ -57,7 +57,8 @@ def registry_to_proto(registry: Registry) -> pb.Registry:
 def registry_from_proto(message: pb.Registry, password: str) -> Registry:
     """A checked registry. Raises Invalid with every violation."""
     rules = Rules()
-    rules.matching("registry.prefix", message.prefix, _PREFIX, _PREFIX_RULE)
+    prefix = rules.line("registry.prefix", message.prefix, limits.IMAGE_CHARS)
+    rules.matching("registry.prefix", prefix, _PREFIX, _PREFIX_RULE)
     rules.line("registry.username", message.username, limits.DESCRIPTION_CHARS)
     if ":" in message.username:
         rules.add("registry.username", "may not contain a colon")

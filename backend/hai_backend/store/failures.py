@@ -28,7 +28,7 @@ def translated(error: Exception, where: str, doing: str) -> HaiError:
     if isinstance(error, IntegrityError):
         return Conflict(f"{doing} {where} met another row with the same key: {cause}")
     refused = isinstance(error, ValueError) and not isinstance(error, OSError)  # as a certificate
-    if refused or isinstance(error, DataError | OverflowError):
+    if refused or isinstance(error, DataError | OverflowError) or _blames_data(error):
         return Invalid((Violation("value", f"cannot be stored in {where}: {cause}"),))
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         lost = "the connection was lost, so it may have been done or not; trying again is safe"
@@ -39,6 +39,12 @@ def translated(error: Exception, where: str, doing: str) -> HaiError:
     if isinstance(error, SQLAlchemyError | OSError):
         return Unavailable(f"{doing} {where} failed: {cause}; nothing was changed, try again")
     return HaiError(f"{doing} {where} failed: {type(error).__name__}: {error}")
+
+
+def _blames_data(error: Exception) -> bool:
+    """PostgreSQL's data exceptions and limits (a NUL, a key that is too long), which SQLAlchemy tells as any other."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    return isinstance(state, str) and state.startswith(("22", "54"))
 
 
 def _cause(error: Exception) -> str:

@@ -114,6 +114,8 @@ async def test_passwords_stay_with_the_server(platform: Any, expect_refusal: Any
     assert "hunter2" not in str(listed)
     async with expect_refusal():
         await root.images.SetRegistry(registry("BAD", "a:b", password="hunter2"))
+    async with expect_refusal():
+        await root.images.SetRegistry(registry("r" * 256, "ci", password="hunter2"))
     rows = (await platform.store.audit()).rows
     assert {r.code for r in rows} == {"OK", "INVALID_ARGUMENT"}
     assert "hunter2" not in str(rows)

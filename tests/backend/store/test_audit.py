@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hai_backend.domain.errors import Invalid
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.registry import Registry
 from hai_backend.store.base import AuditQuery, AuditRow, Store
 
 ROWS = (
@@ -39,6 +42,18 @@ async def test_what_is_asked_for(store: Store, asked: dict[str, Any], found: lis
     page = await store.audit(AuditQuery(**asked))
     assert page.rows == tuple(ROWS[i] for i in found)
     assert page.next_page_token == ""
+
+
+async def test_what_a_store_cannot_hold_is_the_mistake_of_who_asks(store: Store) -> None:
+    """Who is told that the store is away asks again and again."""
+    asks = (
+        store.audit(AuditQuery(actor="a\0b")),
+        store.delete_quota("a\0b", False, "g", Priority.LOW),
+        store.save_record(Registry("r" * 1_000_000)),
+    )
+    for ask in asks:
+        with suppress(Invalid):
+            await ask
 
 
 async def test_pages_neither_skip_nor_repeat_while_rows_are_added(store: Store) -> None:
