@@ -138,6 +138,19 @@ async def test_many_websockets_keep_no_request_waiting(
         await socket.close()
 
 
+async def test_requests_that_last_are_told_from_a_service_that_starts(
+    here: Reach, web: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams of events, say: whoever comes when no connection is left hears that there are too many."""
+    url = await signed_in(web, here.client, (await here.task()).id)
+    lasting = [await web.get(f"{url}large?pieces=4000") for _ in range(PER_TASK)]
+    session = here.server.app.reign.answering.proxy._server._requests._session  # type: ignore[union-attr]
+    monkeypatch.setattr(session, "_timeout", aiohttp.ClientTimeout(connect=0.05))
+    assert await status(web, f"{url}x") == 429
+    for answer in lasting:
+        answer.close()
+
+
 async def test_who_is_not_signed_in_learns_nothing(here: Reach, web: aiohttp.ClientSession) -> None:
     task = await here.task()
     url = (await here.client.containers.open(task.id)).url

@@ -106,6 +106,9 @@ class Requests:
             return web.Response(status=refused.status)
         except passing.BodyStopped:
             return closed(web.Response(status=408))
+        except aiohttp.ConnectionTimeoutError:
+            # None of those it may have came free; a service that cannot be reached is Unreached
+            return page(request, "full", 429)
         except (Unreached, aiohttp.ClientError, TimeoutError) as error:
             log.info("a service does not answer", task=task.id, service=service, why=str(error))
             return await self._waiting.answer(request, task, service)
