@@ -19,6 +19,7 @@ from hai_backend.domain.task import RunState, Task, TaskState
 from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.proxy.pages import Status, texts
 from hai_backend.services.ports import Feed
+from hai_backend.services.watching import BUNDLE_SECONDS
 
 # something is said at least this often, so that nothing between cuts the stream
 _EVENT_SECONDS = 15.0
@@ -96,6 +97,7 @@ class Standing:
                 return
             last = status
             await self._changed(tasks, *seen)
+            await asyncio.sleep(BUNDLE_SECONDS)
 
     async def _changed(self, tasks: Feed, task_version: int, board_version: int) -> None:
         """Something has changed somewhere, or nothing for a while."""
