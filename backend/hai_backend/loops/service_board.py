@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ class ServiceBoard:
     def __init__(self, clock: Clock) -> None:
         self.feed = Feed()
         self._clock = clock
-        self._told: dict[RankKey, Told] = {}
+        self._told: dict[int, dict[RankKey, Told]] = {}  # by task
         self._touched: dict[int, float] = {}
         self._since = clock.now()  # what was before, an earlier server knew
 
@@ -34,13 +35,13 @@ class ServiceBoard:
         self, key: RankKey, services: Iterable[ServiceStatus], idle_seconds: float | None
     ) -> None:
         """An agent has said how its services are. Whoever waits for one that starts is there."""
-        now = self._clock.now()
-        active_at = None if idle_seconds is None else now - idle_seconds
+        known = idle_seconds is not None and math.isfinite(idle_seconds)
+        active_at = self._clock.now() - max(0.0, idle_seconds or 0.0) if known else None
         placed = []
         for status in services:
             status.rank = key.rank
             placed.append(status)
-        self._told[key] = Told(tuple(placed), active_at)
+        self._told.setdefault(key.task_id, {})[key] = Told(tuple(placed), active_at)
         if any(status.state == SERVICE_STATE_STARTING for status in placed):
             self.touch(key.task_id)
         self.feed.publish(self.feed.version + 1)
@@ -66,12 +67,12 @@ class ServiceBoard:
         if task.state is TaskState.FINISHED:
             self._touched.pop(task.id, None)
         number = task.run.number if task.run and task.state is TaskState.RUNNING else None
-        over = [key for key in self._told if key.task_id == task.id and key.run != number]
-        for key in over:
-            del self._told[key]
+        told = self._told.pop(task.id, {})
+        if stay := {key: each for key, each in told.items() if key.run == number}:
+            self._told[task.id] = stay
 
     def _ranks(self, task: Task) -> list[tuple[RankKey, Told]]:
-        if task.run is None:
+        if task.run is None or (told := self._told.get(task.id)) is None:
             return []
         keys = (RankKey(task.id, task.run.number, rank.index) for rank in task.run.ranks)
-        return [(key, told) for key in keys if (told := self._told.get(key)) is not None]
+        return [(key, told[key]) for key in keys if key in told]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -204,6 +205,38 @@ class TestIdleness:
         clock.advance(1000)
         board.report(KEY, [ServiceStatus(name="jupyter", state=SERVICE_STATE_STARTING)], None)
         assert board.active_at(task()) == clock.now()
+
+    @pytest.mark.parametrize(
+        ("said", "idle"),
+        [
+            pytest.param(-5.0, 0.0, id="less than nothing"),
+            pytest.param(math.nan, None, id="no number"),
+            pytest.param(math.inf, None, id="for ever"),
+        ],
+    )
+    def test_an_agent_that_says_nonsense_decides_nothing(
+        self, said: float, idle: float | None
+    ) -> None:
+        clock = ManualClock()
+        board, since = ServiceBoard(clock), clock.now()
+        clock.advance(1000)
+        board.report(KEY, [ServiceStatus(name="jupyter")], said)
+        assert board.active_at(task()) == (since if idle is None else clock.now() - idle)
+
+    def test_a_change_of_a_task_looks_at_its_own_ranks_only(self) -> None:
+        looked: list[RankKey] = []
+
+        class Watched(RankKey):
+            def __getattribute__(self, name: str) -> object:
+                if name == "task_id":
+                    looked.append(self)
+                return super().__getattribute__(name)
+
+        board = ServiceBoard(ManualClock())
+        board.report(Watched(8, 1, 0), [ServiceStatus(name="jupyter")], None)
+        looked.clear()
+        board.follow(task())
+        assert looked == []
 
     def test_what_is_over_is_forgotten(self) -> None:
         board = ServiceBoard(ManualClock())
