@@ -88,7 +88,9 @@ def parse_line(line: str, where: str = "") -> Begin | Pass:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise refused(where, f"is not JSON, as each line of a log of decisions is: {error}") from error
+        raise refused(
+            where, f"is not JSON, as each line of a log of decisions is: {error}"
+        ) from error
     if isinstance(found, dict) and "format" in found:
         return _begin(found, where)
     return read(Pass, found, where)
