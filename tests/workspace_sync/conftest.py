@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -107,12 +108,14 @@ class Laptop:
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """Files below a root, without ours."""
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file() and not path.is_symlink() and ".hfai" not in path.parts
-    }
+    """Files below a root, without ours, where a sync that runs makes and removes directories."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name != ".hfai"]
+        for path in (Path(folder, name) for name in files):
+            if path.is_file() and not path.is_symlink():
+                found[str(path.relative_to(root))] = path.read_bytes()
+    return found
 
 
 @contextmanager

@@ -81,3 +81,16 @@ def test_what_is_not_there_costs_no_look_at_everything(tmp_path: Path) -> None:
     assert after is not None
     assert (after.tree, len(after.gone)) == ({}, 1001)
     assert Counted.looks <= 1
+
+
+def test_what_is_behind_a_link_is_not_taken_for_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/x").write_text("1")
+    before = scan(tmp_path, Known(), Filter())
+    before.tree.update(before.fresh)
+    (tmp_path / "d").rename(tmp_path / "moved")
+    (tmp_path / "d").symlink_to("moved")
+    after = rescan(before, ["d", "d/x", "moved"], Filter())
+    assert after is not None
+    assert plain(after.tree) == plain(scan(tmp_path, Known(), Filter()).fresh)
+    assert after.gone == {"d/x"}

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 
-from hai_sync.core.entry import DIRECTORY, Kind
+from hai_sync.core.entry import DIRECTORY, Kind, ancestors
 from hai_sync.core.ignore import FILES
 from hai_sync.scan import Filter, Known, Scan, Walker, refuse_clashes
 from hai_sync.signatures import signature
@@ -51,7 +51,7 @@ class _Again:
     def look(self, path: str) -> None:
         """What is there now, with all that is in it."""
         walker, found = self._walker, self._found
-        if walker.ignore.hides(path, False):
+        if walker.ignore.hides(path, False) or self._lies_elsewhere(path):
             return
         at = os.path.join(found.root, path)
         try:
@@ -71,6 +71,12 @@ class _Again:
             found.problems.pop(path, None)
             walker.see(path, at, status, signature(status))
             self._see_parents(path)
+
+    def _lies_elsewhere(self, path: str) -> bool:
+        """What is behind a link has another name, or is not ours at all; what is in the way is told of by itself."""
+        found = self._found
+        above = (found.fresh.get(each) or found.tree.get(each) for each in ancestors(path))
+        return any(entry is not None and entry.kind is not Kind.DIRECTORY for entry in above)
 
     def _see_parents(self, path: str) -> None:
         """A file may be told of before the directory that it lies in."""

@@ -196,22 +196,12 @@ class Daemon:
             self.session.forget()
             self._due = True
         try:
-            report = await self._complete(await self.flush())
+            report = await self.flush()
         except _FAILURES as error:
             self._fail(error)
             reason = error.reason if isinstance(error, HaiError) else "SYSTEM"
             return {"error": self.state.error, "reason": reason}
         return dict(report.as_dict())
-
-    async def _complete(self, report: Report) -> Report:
-        """The limit of inotify may be reached long after the start, and nobody is told."""
-        if self.events.lacks_watches(report.folders):
-            self.session.forget()
-            self._due = True
-            report = await self.flush()
-            if self.events.lacks_watches(report.folders):  # no directories went meanwhile
-                self.events.give_up()
-        return report
 
     def _status(self) -> dict[str, Any]:
         state = self.state

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from hai_sync.core.entry import Kind, Tree
+from hai_sync.core.entry import Tree
 from hai_sync.core.rules import Outcome, Rules
 from hai_sync.scan import Filter
 
@@ -75,11 +75,6 @@ class Report:
     local: Tree = field(default_factory=dict)
     remote: Tree = field(default_factory=dict)
     done: int = 0
-
-    @property
-    def folders(self) -> int:
-        """Directories here."""
-        return sum(1 for entry in self.local.values() if entry.kind is Kind.DIRECTORY)
 
     @property
     def in_sync(self) -> bool:

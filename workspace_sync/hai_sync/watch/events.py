@@ -1,28 +1,31 @@
 """Paths that may have changed. Events are hints: whoever gets them looks at the files again.
 
 Where events cannot be had (a network file system, the limit of inotify) the hint is "anything", at an
-interval. A cookie is a file of our own whose event tells that all earlier events have arrived. watchfiles
-ends at an event of a name that is not UTF-8: it is begun again, and everything is looked at.
+interval. A cookie is a file of our own whose event tells that all earlier events have arrived. Where some were lost,
+watching begins again, and everything is looked at.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import os
-from collections.abc import AsyncIterator
-from contextlib import suppress
+import sys
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, suppress
 from pathlib import Path
 
-from watchfiles import awatch
+from hai_sync.core.names import OWN, is_own
 
-from hai_sync.core.names import OWN
+if sys.platform == "linux":
+    from hai_sync.watch.inotify import told
+else:
+    from hai_sync.watch.elsewhere import told
 
-STEP_MS = 3  # watchfiles looks for new events this often; costs 1 % of a core
 POLL_SECONDS = 5.0
-_AGAIN_SECONDS = 1.0  # to begin costs a walk, and the name may be one that is written all the time
+_AGAIN_SECONDS = 0.2  # to begin costs a walk, and where events were lost more may be
 _COOKIE = "cookie-"
-_OPEN_FILES = "/proc/self/fdinfo"
 _LIMIT = (
     "the limit of inotify watches is reached; "
     "raise it with `sysctl fs.inotify.max_user_watches=1048576`"
@@ -37,70 +40,43 @@ class Events:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._own = os.path.join(self._root, OWN) + os.sep
+        self._own = os.path.join(self._root, OWN)
         self._cookies: dict[str, asyncio.Event] = {}
         self._numbers = itertools.count(1)
         self.why_polling = network_type(root)
 
-    async def hints(self) -> AsyncIterator[set[str] | None]:
+    async def hints(self) -> AsyncGenerator[set[str] | None, None]:
         """Sets of paths; None: anything may have changed. Ends when the root is gone."""
         if not self.why_polling:
             try:
-                async for paths in self._watched_again():
-                    yield paths
-                if not self.why_polling:
-                    return
-            except (OSError, RuntimeError, UnicodeEncodeError) as error:
+                while self._there():
+                    async with aclosing(self._watched()) as watched:
+                        async for paths in watched:
+                            yield paths
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                return
+            except (OSError, RuntimeError) as error:
                 self.why_polling = _words(error)
         while self._there():
             yield None
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _watched_again(self) -> AsyncIterator[set[str] | None]:
-        while self._there():
-            try:
-                async for paths in self._watched():
-                    yield paths
-                return
-            except ExceptionGroup as several:
-                error = several.exceptions[0]
-                if "Unable to decode path" not in str(error):
-                    raise error from None
-            await asyncio.sleep(_AGAIN_SECONDS)
-
-    async def _watched(self) -> AsyncIterator[set[str] | None]:
-        yield None  # what happened before we began to watch
-        watching = awatch(
-            self._root,
-            watch_filter=None,
-            debounce=STEP_MS * 2,
-            step=STEP_MS,
-            recursive=True,
-            ignore_permission_denied=True,
-            rust_timeout=1000,
-            yield_on_timeout=True,
-        )
-        async for changes in watching:
-            if self.why_polling or not self._there():
-                return
-            paths = {path for _, path in changes}
-            own = {path for path in paths if path.startswith(self._own)}
-            if hints := {path[len(self._root) + 1 :] for path in paths - own}:
-                yield None if "" in hints else hints
-            self._seen(own)  # whoever waits for a cookie may rely on the hints being taken
-
-    def lacks_watches(self, folders: int) -> bool:
-        """Whether fewer directories are watched than there are."""
-        return not self.why_polling and os.path.isdir(_OPEN_FILES) and watches() < folders
-
-    def give_up(self) -> None:
-        """The limit was reached: look every few seconds from now on."""
-        self.why_polling = _LIMIT
+    async def _watched(self) -> AsyncGenerator[set[str] | None, None]:
+        """Until some events were lost, or the root is gone."""
+        async with aclosing(told(self._root)) as telling:
+            yield await anext(telling)  # what happened before we began to watch
+            async for paths in telling:
+                if paths is None or not self._there():
+                    return
+                own = {path for path in paths if is_own(path)}
+                if hints := paths - own:
+                    yield hints
+                self._seen(own)  # whoever waits for a cookie may rely on the hints being taken
 
     def _there(self) -> bool:
         return os.path.isdir(self._root)
 
-    def _seen(self, own: set[str]) -> None:
+    def _seen(self, own: Iterable[str]) -> None:
         for path in own:
             if event := self._cookies.get(os.path.basename(path)):
                 event.set()
@@ -125,15 +101,6 @@ class Events:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-def watches() -> int:
-    """Directories that this process is told of by inotify."""
-    count = 0
-    for name in os.listdir(_OPEN_FILES):
-        with suppress(FileNotFoundError):
-            count += Path(_OPEN_FILES, name).read_bytes().count(b"inotify wd:")
-    return count
-
-
 def network_type(root: Path) -> str:
     """Why a file system tells of no events of other hosts; empty: it does."""
     try:
@@ -151,9 +118,6 @@ def network_type(root: Path) -> str:
 
 
 def _words(error: Exception) -> str:
-    if isinstance(error, UnicodeEncodeError):
-        return "no events can be had of a directory whose path is not UTF-8"
-    text = str(error)
-    if "limit" in text.lower() or "No space left" in text:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return _LIMIT
-    return f"no events can be had: {text}"
+    return f"no events can be had: {error}"
