@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hai_backend.domain.plan import Decision, Start, Suspend, Wait
 from hai_backend.sched import explain, fit, places, preempt, quota, relocate, reserve
 from hai_backend.sched.appraise import level_name
+from hai_backend.sched.ceiling import Ceiling
 from hai_backend.sched.cheapest import Cheapest
 from hai_backend.sched.check import wanted
 from hai_backend.sched.group import Group
@@ -39,6 +40,7 @@ class Seating:
     _newcomers: list[tuple[Waiting, Holder]] = field(default_factory=list)
     _leaving: list[Holder] = field(default_factory=list)
     _cheapest: Cheapest = field(init=False)
+    _ceiling: Ceiling | None = None
 
     def __post_init__(self) -> None:
         self._cheapest = Cheapest(self.group.ladder, self.group.policy, self.now)
@@ -166,11 +168,12 @@ class Seating:
 
     def _seat_without_reserved(self, waiting: Waiting) -> Verdict | None:
         assert self._reservation is not None
-        keeper = Holder(waiting.task, Grip.HELD)
+        keeper, ceiling = Holder(waiting.task, Grip.HELD), self._ceiling
         for spot in self._reservation.spots:
             places.put(spot, keeper)
         refusal = self._seat(waiting)
         places.remove(keeper)
+        self._ceiling = ceiling  # one of now would not count the reserved nodes
         return refusal
 
     def _start(self, waiting: Waiting, newcomer: Holder) -> bool:
@@ -192,11 +195,16 @@ class Seating:
         if already >= need.count:
             return None
         refusal, leaving = Verdict.LINE, list[Holder]()
-        if self._might_free(waiting, already):
+        if self._might_free(waiting, already) and not self._hopeless(waiting):
             leaving, refusal = preempt.victims(group, waiting, already, self._cheapest)
+            if group.packed and not leaving:
+                self._ceiling = Ceiling(group, waiting, self.now)
         for victim in leaving or self._movers(waiting, already):
             self._suspend(victim, waiting, moves=not leaving)
         return refusal if fit.within(group.pool, need, Grip.LEAVING) < need.count else None
+
+    def _hopeless(self, waiting: Waiting) -> bool:
+        return self._ceiling is not None and self._ceiling.refuses(waiting)
 
     def _movers(self, waiting: Waiting, already: int) -> list[Holder]:
         """Only for the first one that lacks nodes: moving is no way to jump the queue."""
@@ -207,6 +215,9 @@ class Seating:
 
     def _suspend(self, victim: Holder, waiting: Waiting, *, moves: bool) -> None:
         assert victim.worth is not None
+        self._ceiling = (
+            None if moves else self._ceiling
+        )  # who moves may be none of those who are taken from
         higher = victim.worth.level < waiting.level
         self.decisions.append(
             Suspend(victim.task.id, waiting.task.id, self._reason(victim, waiting, moves), higher)

@@ -76,6 +76,11 @@ class Wishes:
                 (self._moved.add if self._ranks.get(user) else self._moved.discard)(user)
         self._touched.clear()
 
+    @property
+    def reordered(self) -> bool:
+        """Some tasks stand in places that their ranks did not give them."""
+        return bool(self._moved)
+
     def has_turn(self, waiting: Waiting) -> bool:
         """It is the first task of a user who holds nothing."""
         return self._turns.get(waiting.task.user) is waiting

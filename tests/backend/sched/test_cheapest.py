@@ -1,4 +1,4 @@
-"""Victims are found without looking at everybody: they are those that the slow and simple way finds."""
+"""Victims are found, or known to be none, without looking at everybody: as the slow and simple way finds them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from hai_backend.domain.node import Group as Settings
 from hai_backend.domain.node import Node
+from hai_backend.domain.plan import Suspend
 from hai_backend.domain.priority import LEVELS, Priority
-from hai_backend.domain.snapshot import SchedTask, Snapshot, Suspension
-from hai_backend.sched import Board, Policy, fit, places
+from hai_backend.domain.snapshot import SchedTask, ShareRow, Snapshot, Suspension
+from hai_backend.sched import Board, Policy, fit, places, preempt
+from hai_backend.sched.ceiling import Ceiling
 from hai_backend.sched.cheapest import Cheapest
 from hai_backend.sched.group import Group
 from hai_backend.sched.ladder import worth_of
@@ -236,3 +238,68 @@ def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
     asked = counted(monkeypatch)
     assert len(board.decide(NOW).decisions) == 40
     assert len(asked) < 4 * 40
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=60, deadline=None)
+def test_whom_a_ceiling_refuses_would_have_found_nobody(policy: Policy, seed: int) -> None:
+    snapshot = a_cluster(Random(seed))
+    board, slow = Board.of(snapshot, policy), Board.of(snapshot, policy)
+    decisions, waits = board.decide(NOW).decisions, [*board.waits()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ceiling, "refuses", lambda self, waiting: False)
+        assert slow.decide(NOW).decisions == decisions
+    assert [*slow.waits()] == waits
+
+
+def test_sizes_for_which_there_is_too_little_room_do_not_all_look_for_victims(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+
+    def noted(group: Group, waiting: Waiting, already: int, cheapest: Cheapest) -> object:
+        looks.append(waiting.task.id)
+        return victims(group, waiting, already, cheapest)
+
+    monkeypatch.setattr(preempt, "victims", noted)
+    firm = [running(100 + i, f"n{i:02}", HIGH, gpu=6) for i in range(10)]
+    small = [running(200 + i, f"n{i:02}", LOW, gpu=1) for i in range(10)]
+    sizes = [queued(i, 1, HIGH, gpu=3, cpu=i) for i in range(1, 31)]
+    found = nodes(10, gpus=8, cpus=64)
+    board = Board.of(snap(Settings("default", packed=True), found, *firm, *small, *sizes), Policy())
+    assert board.decide(NOW).decisions == ()
+    assert len(looks) == 1
+
+
+HIT = (Suspension(NOW - 7200, 5, higher=True),)
+
+
+@pytest.mark.parametrize(
+    ("run", "level", "shares"),
+    [
+        pytest.param(running(9, "n00", LOW, gpu=4), HIGH, [], id="lower"),
+        pytest.param(running(9, "n00", LOW, gpu=4, suspensions=HIT), HIGH, [], id="protected, not from urgent ones"),
+        pytest.param(running(9, "n00", NORMAL, gpu=4, since=1000.0), NORMAL, [share("u1 u2", guaranteed=1)],
+                     id="what is guaranteed to another user group"),
+    ],
+)  # fmt: skip
+def test_who_is_refused_does_not_keep_a_smaller_one_from_what_it_may_take(
+    run: SchedTask, level: Priority, shares: list[ShareRow]
+) -> None:
+    firm = running(8, "n00", Priority.EXTREME_HIGH, gpu=4)
+    asks = [queued(1, 1, level, gpu=8), queued(2, 1, level, gpu=4)]
+    cluster = snap(Settings("default", packed=True), nodes(1, gpus=8), *shares, firm, run, *asks)
+    (suspend,) = Board.of(cluster, Policy(ranking=Ranking.SUBMITTED)).decide(NOW).decisions
+    assert isinstance(suspend, Suspend)
+    assert (suspend.task, suspend.for_task) == (9, 2)
+
+
+def test_a_run_may_hold_nodes_that_have_moved_to_another_group() -> None:
+    moved = [node("n00", gpus=8), node("n01", gpus=8, group="other")]
+    runs = [running(8, "n00", HIGH, gpu=4), running(9, "n00 n01", LOW, gpu=2)]
+    asks = [queued(1, 1, HIGH, gpu=8), queued(2, 1, HIGH, gpu=4)]
+    cluster = snap(Settings("default", packed=True), Settings("other"), moved, *runs, *asks)
+    (suspend,) = Board.of(cluster, Policy(ranking=Ranking.SUBMITTED)).decide(NOW).decisions
+    assert isinstance(suspend, Suspend)
+    assert (suspend.task, suspend.for_task) == (9, 2)
