@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from haienv.errors import UsageError
-from haienv.lock import logical_lines, normal, parse, pins_of
+from haienv.lock import is_newer, logical_lines, normal, parse, pins_of
 from haienv.resolve import requirement
 from haienv.wanted import Wanted
 
@@ -49,6 +49,8 @@ def _requirements(path: Path, _: Sequence[str] = ()) -> Wanted:
     text = _text(path)
     if lock := parse(text):
         return Wanted(tuple(pin.text for pin in lock.pins), (), lock.python, lock)
+    if is_newer(text):
+        raise UsageError(f"{path} is a lock of a newer haienv", "update haienv")
     found = Wanted()
     for line in logical_lines(text):
         more = _line(path, line)

@@ -10,7 +10,8 @@ from hashlib import sha256
 _PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;]+)")
 _DIRECT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*(\S+)")
 _HEADER = re.compile(r"# (python|parent|sites) (\S+)")
-_FIRST = "# haienv lock 1"
+_KIND = "# haienv lock "
+_FIRST = f"{_KIND}1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,14 @@ def logical_lines(text: str) -> Iterable[str]:
     return (" ".join(line.split()) for line in lines if line.strip())
 
 
+def is_newer(text: str) -> bool:
+    """True for a lock of a form that is not known here."""
+    return text.startswith(_KIND) and parse(text) is None
+
+
 def parse(text: str) -> Lock | None:
     """The lock that a text is; None: it is not one of ours."""
-    if not text.startswith(_FIRST):
+    if text.partition("\n")[0].rstrip() != _FIRST:
         return None
     found = (_HEADER.match(line) for line in text.splitlines())
     heads = {each[1]: each[2] for each in found if each}

@@ -88,6 +88,8 @@ def test_what_windows_writes_is_read(tmp_path: Path, coding: str) -> None:
     [
         pytest.param("r.txt", "fast é\n", id="not UTF-8"),
         pytest.param("r.txt", "-r r.txt\n", id="itself"),
+        pytest.param("r.txt", "# haienv lock 2\n# python 3.11\n", id="a newer lock"),
+        pytest.param("r.txt", "# haienv lock 10\n# python 3.11\n", id="a much newer lock"),
         pytest.param("p.toml", "[project", id="no TOML"),
         pytest.param("p.toml", "project = 3", id="no table"),
         pytest.param("p.toml", "[tool.other]\ndependencies = ['fast']", id="no project"),
