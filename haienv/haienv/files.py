@@ -130,7 +130,12 @@ def _environment_yml(path: Path, _: Sequence[str]) -> Wanted:
     plain = [_conda(path, entry) for entry in _lines(path, [e for e in entries if e != {}])]
     python = next((_python(path, v) for name, v in plain if name == "python"), "")
     lines = [f"{name}{_specifier(v)}" for name, v in plain if name not in _NOT_ON_INDEXES]
-    return Wanted((*lines, *(line for each in pip for line in _lines(path, each))), (), python)
+    piped = [_line(path, line) for each in pip for line in _lines(path, each) if line]
+    return Wanted(
+        (*lines, *(line for each in piped for line in each.requirements)),
+        tuple(project for each in piped for project in each.editable),
+        python,
+    )
 
 
 def _dependencies(path: Path) -> list[Any]:

@@ -41,6 +41,15 @@ def test_what_is_wanted_may_stand_in_files(
     assert haienv.ok("freeze one --json").json == expected
 
 
+def test_the_part_of_pip_is_read_as_pip_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("fast\n")
+    (tmp_path / "e.yml").write_text(
+        "dependencies:\n- pip\n- pip:\n  - plain\n  - -r r.txt\n  - -e .\n"
+    )
+    found = read(tmp_path / "e.yml")
+    assert (found.requirements, found.editable) == (("plain", "fast"), (str(tmp_path),))
+
+
 def test_extras_of_a_project_may_name_one_another(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "My_Own"\ndependencies = ["a"]\n[project.optional-dependencies]\n'
