@@ -1,7 +1,7 @@
 """The session that holds the lock: one connection of its own, so the lock lives as long as it does, and no longer.
 
 Every statement has a time limit, and the database drops the session of a machine that has vanished within seconds.
-PgBouncer must not stand in between unless it pools by session.
+PgBouncer must not stand in between: it drops our settings even where it pools by session.
 """
 
 from __future__ import annotations
