@@ -88,6 +88,17 @@ async def test_marked_tasks_are_stopped_together(server, drive, client, submit) 
     assert [t.name async for t in client.tasks.all(filter="state:unfinished")] == ["a"]
 
 
+async def test_a_question_about_tasks_with_long_names_leaves_room_for_the_answer(
+    server, drive, submit
+) -> None:
+    for letter in "abcde":
+        await submit(letter + "x" * 510)
+    async with drive(server.profile, size=(80, 24)) as tui:
+        await tui.shows("5 tasks")
+        await tui.press("ctrl+a", "ctrl+d")
+        await tui.shows("Stop 5 tasks: 5 exxx", "f  stop, and count as a failure")
+
+
 async def test_each_failure_of_a_batch_is_told(server, drive, client, submit) -> None:
     task = await submit("ended", "true")
     await client.tasks.wait(task.id, timeout=60)

@@ -17,6 +17,7 @@ from hai_tui.i18n import text
 from hai_tui.screens.page import Page
 from hai_tui.stands import Told
 from hai_tui.widgets.choose import Choice, Choose
+from hai_tui.widgets.columns import fit
 from hai_tui.widgets.prompt import Question
 from hai_tui.widgets.results import Result, Results
 
@@ -29,6 +30,7 @@ _DELAYS = {"10m": 600.0, "2h": 7200.0}
 _TYPED_FROM = 20
 """So many tasks are only stopped when the number is typed."""
 _NAMED = 5
+_NAME_CELLS = 32
 _FINISHED = 4  # TASK_STATE_FINISHED, without loading protobuf before the first paint
 _UNFINISHED = ("stop", "suspend", "resume", "priority", "up", "down", "first")
 """What can only be done to tasks that have not ended."""
@@ -86,10 +88,11 @@ class TaskPageBase(Page):
         return text("refused.others", action=text(f"action.{name}"), **facts)
 
     def what(self, tasks: Sequence[Task]) -> str:
-        """How tasks are called in a question: by id and name, the first few of many."""
+        """How tasks are called in a question: by id and the beginning of the name, the first few of many."""
+        names = [fit(task.name, _NAME_CELLS).rstrip() for task in tasks[:_NAMED]]
         if len(tasks) == 1:
-            return text("what.one", id=tasks[0].id, name=tasks[0].name)
-        named = ", ".join(f"{t.id} {t.name}" for t in tasks[:_NAMED])
+            return text("what.one", id=tasks[0].id, name=names[0])
+        named = ", ".join(f"{t.id} {n}" for t, n in zip(tasks, names, strict=False))
         more = " …" if len(tasks) > _NAMED else ""
         return text("what.many", count=len(tasks), names=named + more)
 
