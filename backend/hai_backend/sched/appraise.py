@@ -75,7 +75,7 @@ def running_worth(
     lifted = began - since(task) >= policy.patience_seconds and not task.spot
     end = began + slice_left(task, policy)
     demoted = level < run_level(task, policy) and not task.spot
-    least = max(end if demoted else began, began + _lost(task))
+    least = max(end if demoted else began, began + spared_for_lost_work(task))
     ends = _guard_ends(task, policy, began, least)
     if task.spot:
         ends = (-inf, ends[1])
@@ -161,7 +161,7 @@ def _guard_ends(task: SchedTask, policy: Policy, began: float, least: float) -> 
     return from_all, max(from_equals, least)
 
 
-def _lost(task: SchedTask) -> float:
+def spared_for_lost_work(task: SchedTask) -> float:
     """Seconds that its programs have worked for nothing, a day at most: so long it is spared the next time, or equals
     that do not save, and suspend one another, would never end.
     """

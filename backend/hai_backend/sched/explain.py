@@ -127,10 +127,12 @@ def not_enough(pool: Pool, need: Need, level: Priority, group: str, lower: int) 
     leaving = pool.count(need, Grip.LEAVING) - empty
     all_of_them = pool.count(need, Grip.HELD)
     where = f"{group}#{need.zone}" if need.zone else group
+    enough = need.whole and empty + leaving + lower >= need.count
+    but = "not to be taken now" if enough else "too few"
     kept = {
         "free": empty,
         "being left": leaving,
-        f"held below {name} but too few": lower,
+        f"held below {name} but {but}": lower,
         f"held at {name} or above or promised": all_of_them - empty - leaving - lower,
     }
     found = ", ".join(f"{count} {how}" for how, count in kept.items() if count)

@@ -10,7 +10,8 @@ from hai_backend.domain.snapshot import SchedTask
 from hai_backend.sched.appraise import effective_level, since, slice_left, turn_at
 from hai_backend.sched.flip import Cause
 from hai_backend.sched.group import Group
-from hai_backend.sched.policy import Policy
+from hai_backend.sched.outranking import left_alone_until
+from hai_backend.sched.queue import Waiting
 
 Why = tuple[Cause, int]
 """The task of a run, or 0: of the waiting task itself."""
@@ -19,16 +20,25 @@ Why = tuple[Cause, int]
 def moments(task: SchedTask, group: Group, now: float) -> dict[float, Why]:
     """All that are known to come, in order; of several reasons for one moment the most telling."""
     found: dict[float, Why] = {}
-    for at, cause, number in chain(_own(task, group.policy), _of_runs(group, now)):
+    for at, cause, number in chain(_own(task, group), _of_runs(group, now)):
         if isfinite(at) and at > now and (at not in found or found[at][0] is Cause.RANK):
             found[at] = (cause, number)
     return dict(sorted(found.items()))
 
 
-def _own(task: SchedTask, policy: Policy) -> Iterator[tuple[float, Cause, int]]:
+def _own(task: SchedTask, group: Group) -> Iterator[tuple[float, Cause, int]]:
+    policy = group.policy
     yield task.not_before, Cause.DELAY, 0
     yield turn_at(task, policy), Cause.TURN, 0
     yield since(task) + policy.patience_seconds, Cause.LIFT, 0
+    if (waiting := group.waiting.get(task.id)) is not None:
+        yield from _left_alone(waiting, group)
+
+
+def _left_alone(waiting: Waiting, group: Group) -> Iterator[tuple[float, Cause, int]]:
+    for number in dict.fromkeys(suspension.for_task for suspension in waiting.task.suspensions):
+        if (holder := group.holders.get(number)) is not None:
+            yield left_alone_until(waiting, holder, group.policy), Cause.PROTECTION, number
 
 
 def _of_runs(group: Group, now: float) -> Iterator[tuple[float, Cause, int]]:

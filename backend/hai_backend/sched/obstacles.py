@@ -8,9 +8,15 @@ from math import inf
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
-from hai_backend.sched.appraise import level_name, run_level, since, turn_at
+from hai_backend.sched.appraise import (
+    level_name,
+    run_level,
+    since,
+    spared_for_lost_work,
+    turn_at,
+)
 from hai_backend.sched.group import Group
-from hai_backend.sched.outranking import taken_at
+from hai_backend.sched.outranking import left_alone_until, taken_at
 from hai_backend.sched.policy import Ranking
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT
@@ -46,6 +52,7 @@ class NodeNumbers:
     firm: int = 0  # held by others, or promised
     protected_until: float = inf  # when the first protection ends
     protected_runs: tuple[int, ...] = ()
+    protected_why: str = ""  # the first of them, where it is not for its minimum or for suspensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +93,17 @@ def quota_use(group: Group, waiting: Waiting) -> Iterator[QuotaUse]:
 def node_numbers(group: Group, waiting: Waiting, now: float) -> NodeNumbers:
     """As the nodes will be when what the pass has decided is carried out."""
     counts = dict.fromkeys(("free", "leaving", "takeable", "protected", "firm"), 0)
-    guarded: dict[int, float] = {}
+    guarded: dict[Holder, float] = {}
     for spot in group.pool.spots_for(waiting.need):
-        ends = {h.task.id: _taken_at(h, waiting, group) for h in spot.holders}
+        ends = {holder: _taken_at(holder, waiting, group) for holder in spot.holders}
         counts[_keeps(spot, max(ends.values(), default=-inf), now)] += 1
-        guarded |= {task: end for task, end in ends.items() if now < end < inf}
-    first = sorted(guarded, key=lambda task: (guarded[task], task))
+        guarded |= {holder: end for holder, end in ends.items() if now < end < inf}
+    first = sorted(guarded, key=lambda holder: (guarded[holder], holder.task.id))
     return NodeNumbers(
         **counts,
         protected_until=guarded[first[0]] if first else inf,
-        protected_runs=tuple(first),
+        protected_runs=tuple(holder.task.id for holder in first),
+        protected_why=_why_protected(first[0], waiting, group) if first else "",
     )
 
 
@@ -112,7 +120,18 @@ def _taken_at(holder: Holder, waiting: Waiting, group: Group) -> float:
         return -inf
     if holder.worth is None:
         return inf
-    return taken_at(holder, waiting, group.policy, group.shares)
+    at = taken_at(holder, waiting, group.policy, group.shares)
+    return max(at, left_alone_until(waiting, holder, group.policy))
+
+
+def _why_protected(holder: Holder, waiting: Waiting, group: Group) -> str:
+    until = _taken_at(holder, waiting, group)
+    if until == left_alone_until(waiting, holder, group.policy):
+        return "it is left alone for a slice by the task, which had to leave for it"
+    began, lost = holder.task.run_started_at or 0.0, spared_for_lost_work(holder.task)
+    if lost and until == began + lost:
+        return "its earlier runs have worked for nothing"
+    return ""
 
 
 def rule(other: Waiting, waiting: Waiting, seating: Seating) -> str:

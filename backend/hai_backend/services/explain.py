@@ -14,6 +14,7 @@ from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.task import Task, TaskEvent
 from hai_backend.domain.words import counted, utc
 from hai_backend.sched.flip import Change
+from hai_backend.sched.obstacles import NodeNumbers
 from hai_backend.services.convert_flip import (
     flip_text,
     flip_to_proto,
@@ -90,19 +91,19 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
     yield wait.message
     yield _group_numbers(facts)
     yield from _quota_numbers(facts, wait)
-    yield from _protection(facts)
+    yield from protection(facts.insight.obstacles.nodes)
     yield from _reservation(facts)
 
 
-def _protection(facts: Facts) -> Iterator[str]:
+def protection(numbers: NodeNumbers) -> Iterator[str]:
     """Who outranks a run and may still not have its nodes wants to know until when."""
-    numbers = facts.insight.obstacles.nodes
     if numbers.protected_runs:
         runs = ", ".join(map(str, numbers.protected_runs[:_NAMED]))
         more = "" if len(numbers.protected_runs) <= _NAMED else ", …"
+        why = f": {numbers.protected_why}" if numbers.protected_why else ""
         yield (
             f"{nodes(numbers.protected)} held by runs that it outranks, but that are protected: "
-            f"task {runs}{more}; the first of them until {utc(numbers.protected_until)}"
+            f"task {runs}{more}; the first of them until {utc(numbers.protected_until)}{why}"
         )
 
 

@@ -38,6 +38,11 @@ def wait_of(plan: Plan, task: int) -> Wait:
             id="nodes by who keeps them",
         ),
         pytest.param(
+            snap(nodes(1), running(9, "n00", LOW, user="u1", priority=NORMAL), queued(1)),
+            "of 1 that suit in default, 1 held below NORMAL but not to be taken now",
+            id="enough of them, but own ones",
+        ),
+        pytest.param(
             snap(node("a", zone="A"), node("b"), running(9, "a"), queued(1, zone="A")),
             "of 1 that suit in default#A, 1 held at NORMAL or above or promised",
             id="only nodes of the zone, and nothing that is not",
@@ -244,10 +249,12 @@ def numbers(seating: Seating, waiting: Waiting) -> str:
     rest = len(spots) - empty - leaving - lower
     room = sum(slots(spot, need, Grip.EMPTY) for spot in spots)
     name = explain.level_name(level)
+    enough = need.whole and need.count <= empty + leaving + lower
+    but = "not to be taken now" if enough else "too few"
     kept = (
         (empty, "free"),
         (leaving, "being left"),
-        (lower, f"held below {name} but too few"),
+        (lower, f"held below {name} but {but}"),
         (rest, f"held at {name} or above or promised"),
     )
     now = "" if need.whole else f", with room for {room} of {need.count} now"

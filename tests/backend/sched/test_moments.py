@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,10 @@ OWN = {SLICE - 1000: (Cause.TURN, 0), DAY - 1000: (Cause.LIFT, 0)}
         pytest.param(TASK, [running(9, "n00", since=60)],
                      {840.0: (Cause.PROTECTION, 9), **OWN, SLICE - 60: (Cause.SLICE, 9)}, id="of a run"),
         pytest.param(TASK, [starting(9, "n00", since=60)], OWN, id="not of one that is being started"),
+        pytest.param(replace(TASK, suspensions=(Suspension(NOW - 500, 9, higher=True),)),
+                     [running(9, "n00", HIGH, since=60)],
+                     {840.0: (Cause.PROTECTION, 9), SLICE - 500: (Cause.PROTECTION, 9), **OWN,
+                      SLICE - 60: (Cause.SLICE, 9)}, id="of one that it had to leave for, and leaves alone"),
         pytest.param(TASK, [running(9, "n00", run_started_at=None)], OWN, id="not of one with an unknown start"),
         pytest.param(TASK, [running(9, "n00", ABOVE, since=60)],
                      {840.0: (Cause.PROTECTION, 9), 1740.0: (Cause.DEMOTION, 9), **OWN, SLICE - 60: (Cause.SLICE, 9)},

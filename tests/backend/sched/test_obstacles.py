@@ -72,6 +72,20 @@ def found(snapshot: Snapshot, ahead: tuple[int, ...] = ()) -> Obstacles:
             snap(nodes(1), running(8, "n00", LOW, since=10, suspensions=(HIT,)), leaving(9, "n00"), queued(1)),
             NodeNumbers(protected=1, protected_until=NOW + 6490, protected_runs=(8,)), id="the last on a node counts",
         ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", LOW, since=9000),
+                 queued(1, suspensions=(Suspension(NOW - 100, 9, higher=True),))),
+            NodeNumbers(protected=1, protected_until=NOW + 6400, protected_runs=(9,),
+                        protected_why="it is left alone for a slice by the task, which had to leave for it"),
+            id="left alone by who had to leave for it",
+        ),
+        pytest.param(
+            snap(nodes(1), running(9, "n00", created_at=NOW, since=1000, run_seconds=9e5, lost_seconds=5000.0),
+                 queued(1, created_at=NOW - 9e4)),
+            NodeNumbers(protected=1, protected_until=NOW + 4000, protected_runs=(9,),
+                        protected_why="its earlier runs have worked for nothing"),
+            id="for lost work",
+        ),
     ],
 )  # fmt: skip
 def test_nodes_are_counted_by_what_keeps_them(snapshot: Snapshot, expected: NodeNumbers) -> None:
