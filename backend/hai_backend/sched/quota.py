@@ -7,7 +7,7 @@ it takes of the group's largest node, in its scarcest resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -100,27 +100,40 @@ def auto_levels(
     levels = quotas.candidates(user)
     if len(levels) == 1:
         return
+    limits = {level: quotas.limits(user, level) for level in levels}
     claims: dict[Priority, int] = {}
+    known: dict[int, _Rungs] = {}
     for waiting in sorted(autos, key=lambda waiting: own_order(waiting.task)):
         units = waiting.need.units
-        level, possible = _auto_level(user, units, quotas, levels, claims)
-        for row in (level, Priority.AUTO) if possible else ():
+        rungs = known.get(units)
+        if rungs is None:
+            rungs = known[units] = _Rungs(units, limits)
+        level = rungs.level(claims)
+        for row in (level, Priority.AUTO) if rungs.possible else ():
             claims[row] = claims.get(row, 0) + units
         yield waiting, level
+
+
+class _Rungs:
+    """The levels for tasks of one weight. The claims of others only grow: a level without room stays so."""
+
+    def __init__(self, units: int, limits: Mapping[Priority, list[Limit]]) -> None:
+        self._units = units
+        self._limits = limits
+        self.possible = [level for level, rows in limits.items() if allows(rows, units)]
+        self._with_room = list(self.possible)
+
+    def level(self, claims: Mapping[Priority, int]) -> Priority:
+        """The highest one with room beside the claims; else the lowest possible one."""
+        while self._with_room and not self._has_room(self._with_room[0], claims):
+            del self._with_room[0]
+        return self._with_room[0] if self._with_room else (self.possible or [*self._limits])[-1]
+
+    def _has_room(self, level: Priority, claims: Mapping[Priority, int]) -> bool:
+        rows = self._limits[level]
+        return all(limit.room >= self._units + claims.get(limit.row, 0) for limit in rows)
 
 
 def own_order(task: SchedTask) -> tuple[float, float, int]:
     """The order that a user gives to own tasks: the rank set by hand, then first submission."""
     return (task.custom_rank, task.created_at, task.id)
-
-
-def _auto_level(
-    user: str, units: int, quotas: Quotas, levels: list[Priority], claims: dict[Priority, int]
-) -> tuple[Priority, bool]:
-    """The level, and whether the task could ever start at it."""
-    possible = [level for level in levels if allows(quotas.limits(user, level), units)]
-    for level in possible:
-        limits = quotas.limits(user, level)
-        if all(limit.room >= units + claims.get(limit.row, 0) for limit in limits):
-            return level, True
-    return (possible or levels)[-1], bool(possible)

@@ -6,8 +6,11 @@ from math import inf
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.sched.policy import Policy
 from hai_backend.sched.queue import Waiting
 from hai_backend.sched.quota import UNIT, Limit, Quotas, allows, auto_levels, has_room, units_of
@@ -110,6 +113,57 @@ def test_all_limits_must_be_met_now_or_ever() -> None:
 def test_what_auto_becomes(rows: Any, tasks: list[Waiting], expected: dict[int, Priority]) -> None:
     found = auto_levels("u", tasks, Quotas(rows, Policy()))
     assert {waiting.task.id: level for waiting, level in found} == expected
+
+
+def one_by_one(tasks: list[Waiting], quotas: Quotas) -> dict[int, Priority]:
+    """What AUTO becomes, when each task asks for all that is known of each level."""
+    levels, claims, found = quotas.candidates("u"), dict.fromkeys(Priority, 0), {}
+    for waiting in sorted(tasks, key=lambda waiting: (waiting.task.custom_rank, waiting.task.id)):
+        units = waiting.need.units
+        possible = [level for level in levels if allows(quotas.limits("u", level), units)]
+        free = [
+            level
+            for level in possible
+            if all(limit.room >= units + claims[limit.row] for limit in quotas.limits("u", level))
+        ]
+        level = [*free, *reversed(possible or levels)][0]
+        for row in (level, AUTO) if possible else ():
+            claims[row] += units
+        found[waiting.task.id] = level
+    return found
+
+
+auto_rows = st.builds(
+    quota, st.just("u"), st.sampled_from([HIGH, NORMAL, LOW, AUTO]), st.integers(0, 9)
+)
+auto_tasks = st.lists(st.tuples(st.integers(1, 5), st.sampled_from([0.0, 1.0])), max_size=12)
+
+
+@given(st.lists(auto_rows, min_size=1, max_size=5), auto_tasks, st.integers(0, 4))
+def test_what_auto_becomes_is_what_each_task_would_find(
+    rows: list[QuotaRow], asked: list[tuple[int, float]], held: int
+) -> None:
+    quotas = Quotas([quota("u", HIGH, 3), *rows], Policy())
+    quotas.hold("u", NORMAL, held * UNIT)
+    tasks = [wants(i, count, custom_rank=rank) for i, (count, rank) in enumerate(asked, start=1)]
+    found = {waiting.task.id: level for waiting, level in auto_levels("u", tasks, quotas)}
+    assert found == one_by_one(tasks, quotas)
+
+
+class Counting(Quotas):
+    """How often its limits are asked for."""
+
+    asked = 0
+
+    def limits(self, user: str, level: Priority) -> list[Limit]:
+        self.asked += 1
+        return super().limits(user, level)
+
+
+def test_limits_are_read_once_for_all_auto_tasks_of_a_user() -> None:
+    quotas = Counting([quota("u", HIGH, 3), quota("u", LOW, 9)], Policy())
+    assert len([*auto_levels("u", [wants(i, 1 + i % 3) for i in range(1, 50)], quotas)]) == 49
+    assert quotas.asked <= 3
 
 
 def divided(capacity: int, *rows: Any) -> Shares:
