@@ -13,7 +13,7 @@ _REFERENCE = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LINK = re.compile(r"\.\./\.layers/([0-9a-f]{24})")
 _OURS = ("PATH", "PYTHONPATH", "PYTHONHOME", "PS1", "VIRTUAL_ENV")
-_LEGACY = re.compile(r"py\d*-(\d{6})")
+_OLD_NAME = re.compile(r"py[0-9]{1,3}-([0-9]{6})")
 SYSTEM = "system"
 """The user whose environments everybody finds right after their own."""
 
@@ -56,16 +56,20 @@ def check_name(text: str, what: str = "environment") -> str:
 
 
 def parse_reference(text: str, owner: str | None = None) -> Reference:
-    """NAME, NAME[USER], or NAME with the owner given apart; old names such as py3-202111 are mapped."""
+    """NAME, NAME[USER], or NAME with the owner given apart."""
     found = _REFERENCE.fullmatch(text)
     if found is None:
         raise UsageError(f"{text!r} is neither NAME nor NAME[USER]")
     user = found[2] if found[2] is not None else owner
     if owner and user != owner:
         raise UsageError(f"{text!r} names another owner than {owner!r}", "give one of them")
-    legacy = _LEGACY.fullmatch(found[1])
-    name = check_name(legacy[1] if legacy else found[1])
-    return Reference(name, "" if user is None else check_name(user, "user"))
+    return Reference(check_name(found[1]), "" if user is None else check_name(user, "user"))
+
+
+def old_name(name: str) -> str:
+    """What the system's environment is called that HAI called py3-202111; empty: this is no such name."""
+    found = _OLD_NAME.fullmatch(name)
+    return found[1] if found else ""
 
 
 def variable_fault(name: str) -> str:

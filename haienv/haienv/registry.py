@@ -13,7 +13,7 @@ from pathlib import Path
 
 from haienv.errors import Broken, NotFound, UsageError
 from haienv.layout import CURRENT, LABEL, LAYERS, LOCK_TEXT, RECORD, Home, site_packages
-from haienv.names import SYSTEM, Reference, is_name, layer_of_link
+from haienv.names import SYSTEM, Reference, is_name, layer_of_link, old_name
 from haienv.records import Label, Layer, Malformed, Parent, label_from, layer_from
 from haienv.safely import LOCK_LIMIT, Unreadable, entries, link_text, read_text
 
@@ -191,9 +191,9 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 def find(home: Home, wanted: Reference) -> Environment:
     """The environment that is meant: own, then the system's, then others' if only one fits; in the first root."""
-    for owner in [wanted.owner] if wanted.owner else [home.user, SYSTEM]:
+    for meant in _meant(home, wanted):
         for each in home.each():
-            if found := read(each, owner, wanted.name):
+            if found := read(each, meant.owner, meant.name):
                 return found
     others = [] if wanted.owner else _of_others(home, wanted.name)
     if len(others) == 1:
@@ -202,6 +202,16 @@ def find(home: Home, wanted: Reference) -> Environment:
         names = ", ".join(map(str, others))
         raise UsageError(f"{wanted} may be {names}", "say which one, as NAME[USER]")
     raise NotFound(f"there is no environment {wanted}", "`haienv list` shows what there is")
+
+
+def _meant(home: Home, wanted: Reference) -> Iterator[Reference]:
+    """Whose it may be, before others' are looked through."""
+    if wanted.owner:
+        yield wanted
+        return
+    yield from (Reference(wanted.name, owner) for owner in (home.user, SYSTEM))
+    if old := old_name(wanted.name):
+        yield Reference(old, SYSTEM)
 
 
 def _of_others(home: Home, name: str) -> list[Environment]:

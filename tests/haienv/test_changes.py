@@ -136,6 +136,18 @@ def test_rename_and_clone(haienv: Any) -> None:
     assert haienv("rename other copy").code == 1
 
 
+def test_a_name_is_taken_as_it_is_before_it_is_one_of_hais(haienv: Any) -> None:
+    system = haienv.as_user("system")
+    system.ok("create 202111 --no_extend tool --visibility public")
+    ann = haienv.as_user("ann")
+    assert ann.ok("freeze py3-202111 --json").json == {"tool": "1.0"}  # as HAI called it
+    ann.ok("create py3-202111 --no_extend plain==1.0")
+    assert ann.ok("freeze py3-202111 --json").json == {"plain": "1.0"}
+    ann.ok("install py3-202111 fast==1.0")
+    ann.ok("rename py3-202111 py311-202111")
+    ann.ok("remove py311-202111 --yes")
+
+
 def test_remove_refuses_what_others_extend(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast --visibility public")
     bob = haienv.as_user("bob")

@@ -109,6 +109,17 @@ def test_what_only_another_has_is_always_looked_for(haienv: Any, enter: Entering
     assert [enter("base[bob]"), enter("base[bob]")] == [("base bob", 1), ("base bob", 0)]
 
 
+def test_a_name_of_hais_is_always_looked_for(haienv: Any, enter: Entering) -> None:
+    system = haienv.as_user("system")
+    system.ok("create 202111 --no_extend --visibility public")
+    haienv.as_user("ann")
+    assert enter("py3-202111") == enter("py3-202111") == ("202111 system", 1)
+    system = haienv.as_user("system")
+    system.ok("create py3-202111 --no_extend --visibility public")
+    haienv.as_user("ann")
+    assert enter("py3-202111") == ("py3-202111 system", 1)
+
+
 def test_another_root_and_a_root_that_is_not_absolute(haienv: Any, enter: Entering) -> None:
     haienv.ok("create base --no_extend")
     enter("base")

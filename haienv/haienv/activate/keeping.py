@@ -59,6 +59,7 @@ def _conditions(
 ) -> Conditions | None:
     """None: it cannot be told by looking at a few files."""
     others = not asked.owner and found.owner not in (home.user, SYSTEM)
+    others |= asked.name != found.name  # as HAI called it
     several = home.others and (
         found.root != home.root or not (asked.owner or found.owner == home.user)
     )
