@@ -130,6 +130,18 @@ def test_a_python_outside_haienv_can_be_extended(haienv: Any, tmp_path: Path) ->
     assert told.stdout == "app 1.0\nfast 1.0\n"
 
 
+def test_a_python_outside_haienv_may_be_made_anew_elsewhere(haienv: Any, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for venv, version in ((old, "1.0"), (new, "2.0")):
+        subprocess.run(["uv", "venv", "-q", venv], check=True)
+        subprocess.run(["uv", "pip", "install", "-q", "-p", venv, f"fast=={version}"], check=True)
+    haienv.ok("create one plain -p", old / "bin" / "python")
+    shutil.rmtree(old)
+    assert haienv("upgrade one -p 3.11").code == 2
+    haienv.ok("upgrade one -p", new / "bin" / "python")
+    assert haienv.run("one", "import fast, plain; print(fast.VERSION)") == "2.0"
+
+
 @pytest.mark.parametrize("folder", ["a:b", "全　角"])
 def test_a_python_that_no_record_can_name_is_refused_at_once(
     haienv: Any, tmp_path: Path, folder: str

@@ -194,9 +194,12 @@ def _ground(here: Home, found: Environment, python: str) -> Foundation:
             return ground.on_layer(found, found.usable)
         return ground.on_environment(parent, python)
     now = ground.on_layer(found, layer)
+    if layer.sites and "/" in python:
+        return ground.on_python(python)
     if layer.sites and python:
         raise UsageError(
-            f"{found} extends {layer.sites[0]}, so its Python is given", "leave out -p"
+            f"{found} extends {layer.sites[0]}, so its Python is given",
+            "leave out -p, or give the path of another Python that it shall extend",
         )
     return replace(now, python=python, wanted_minor="") if python else now
 
