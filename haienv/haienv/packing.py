@@ -7,7 +7,6 @@ owners left out, and modules are compiled for it anew (by hash, so that no time 
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import tarfile
@@ -161,10 +160,11 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> int:
         return 0
     if not path.is_file():
         raise BuildFailed(f"{path} is neither a file nor a link, so it cannot be packed")
-    data = path.read_bytes()
-    info.size, info.mode = len(data), 0o555 if path.stat().st_mode & 0o100 else 0o444
-    archive.addfile(info, io.BytesIO(data))
-    return len(data)
+    with path.open("rb") as file:  # those of CUDA have gigabytes
+        facts = os.fstat(file.fileno())
+        info.size, info.mode = facts.st_size, 0o555 if facts.st_mode & 0o100 else 0o444
+        archive.addfile(info, file)
+    return info.size
 
 
 def _sha256(path: Path) -> str:

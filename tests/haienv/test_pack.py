@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tarfile
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,21 @@ def test_an_image_holds_modules_that_need_no_compiling(haienv: Any) -> None:
     assert not {"layer.toml", "lock.txt", "used", "image.toml"} & set(members)
     assert haienv.ok("info one --json").json["packed"]
     assert haienv.ok("verify one").code == 0
+
+
+def test_large_files_are_not_held_in_memory(
+    haienv: Any, tmp_path: Path, make_wheel: Callable[..., Path]
+) -> None:
+    size = 32 << 20
+    haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    make_wheel("cuda", "1.0", more={"cuda/lib.so": "\0" * size})
+    haienv.ok("create one --no_extend cuda")
+    tracemalloc.start()
+    try:
+        haienv.ok("pack one")
+        assert tracemalloc.get_traced_memory()[1] < size
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_is_damaged_is_packed_again(haienv: Any) -> None:
