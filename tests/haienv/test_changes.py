@@ -161,6 +161,12 @@ def test_remove_refuses_what_others_extend(haienv: Any) -> None:
     assert bob.get("his").ready
 
 
+def test_who_names_one_twice_removes_it_once(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    haienv.ok("remove one 'one[ann]' --yes")
+    assert haienv.ok("list --names").out == ""
+
+
 def test_scripts_must_say_yes(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     haienv.ok("create one --no_extend")
     monkeypatch.setattr("sys.stdin", io.StringIO())

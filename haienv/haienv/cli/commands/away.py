@@ -21,7 +21,8 @@ def remove(settings: Settings, names: tuple[str, ...], yes: bool, force: bool) -
     from haienv.server import require_unused
 
     here = home()
-    found = [mine(here, own(name)[1]) for name in names]
+    each_once = {str(each): each for each in (mine(here, own(name)[1]) for name in names)}
+    found = list(each_once.values())
     if not force:
         for each in found:
             require_unused(each)
