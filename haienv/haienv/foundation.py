@@ -114,7 +114,10 @@ def on_python(python: str, wanted: str = "") -> Foundation:
     asked = subprocess.run([found, "-I", "-c", _ASK], capture_output=True, text=True)
     if asked.returncode:
         raise Refused(f"{found} cannot be run: {asked.stderr.strip()[-200:]}")
-    base, version, sites = json.loads(asked.stdout)
+    try:
+        base, version, sites = json.loads(asked.stdout.splitlines()[-1])  # start-up files may print
+    except (ValueError, IndexError) as error:
+        raise Refused(f"{found} does not answer as a Python does") from error
     if _is_minor(wanted) and not fits(wanted, version):
         raise other_minor(minor(wanted), minor(version), found)
     there = tuple(site for site in sites if os.path.isdir(site))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,14 @@ def test_a_python_outside_haienv_can_be_extended(haienv: Any, tmp_path: Path) ->
     told = subprocess.run([haienv.get("top").path / "bin" / "tool", "app", "fast"],
                           capture_output=True, text=True)  # fmt: skip
     assert told.stdout == "app 1.0\nfast 1.0\n"
+
+
+def test_what_is_no_python_is_told_and_one_that_greets_is_one(haienv: Any, tmp_path: Path) -> None:
+    assert haienv("create one -p /bin/true").code == 1
+    greeting = tmp_path / "python"
+    greeting.write_text(f'#!/bin/sh\necho hello\nexec {sys.executable} "$@"\n')
+    greeting.chmod(0o755)
+    haienv.ok("create one fast -p", greeting)
 
 
 def test_a_python_outside_haienv_may_be_made_anew_elsewhere(haienv: Any, tmp_path: Path) -> None:
