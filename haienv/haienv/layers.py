@@ -131,8 +131,8 @@ def _require_hashes(pins: Sequence[Pin]) -> None:
     """What comes from a repository or a directory has none, and a lock could not tell what it was."""
     if bare := [pin for pin in pins if "--hash=" not in pin.line]:
         raise Refused(
-            f"{bare[0].name} comes from {bare[0].version}, which no lock can name by a hash",
-            f"make a wheel of it and ask for '{bare[0].name} @ file:///….whl'; or install a clone in place: -e DIR",
+            f"{bare[0].line} has no hash, so no lock can tell what it is",
+            "of a repository make a wheel and ask for 'NAME @ file:///….whl', or install a clone in place: -e DIR",
         )
 
 

@@ -62,7 +62,7 @@ def test_what_has_no_hash_is_refused_with_what_helps(haienv: Any, tmp_path: Path
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "own"\nversion = "1"\n')
     result = haienv("create one --no_extend --dry-run", f"own @ {tmp_path.as_uri()}")
     assert result.code == 1
-    assert "own comes from file://" in result.err
+    assert "own @ file://" in result.err
     assert "-e DIR" in result.err
 
 
