@@ -45,6 +45,31 @@ async def test_nothing_changed_sends_nothing(laptop) -> None:
     assert (report.done, report.revision) == (0, 1)
 
 
+@pytest.mark.parametrize("mode", [Mode.PUSH, Mode.PULL])
+async def test_what_was_taken_for_the_same_by_its_size_is_looked_into_by_the_next_sync(
+    mode: Mode, laptop, monkeypatch
+) -> None:
+    monkeypatch.setattr("hai_sync.signatures.RACY_NS", -(10**12))  # as if all of this was long ago
+    laptop.write("a", "1")
+    laptop.write("b", "1")
+    await laptop.push()
+    laptop.write("a", "2")
+    (laptop.cluster / "b").write_text("2")
+    assert (await laptop.sync(mode, by_size=True)).in_sync
+    assert laptop.there()["a"] == b"1"
+    assert (await laptop.sync()).in_sync
+    assert laptop.read() == laptop.there() == {"a": b"2", "b": b"2"}
+
+
+async def test_what_differs_and_was_taken_for_the_same_is_a_conflict_later(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "1")
+    await one.push()
+    two.write("a", "2")
+    assert (await two.push(by_size=True)).in_sync
+    assert [each.path for each in (await two.push()).outcome.conflicts] == ["a"]
+
+
 async def test_only_what_has_changed_of_a_large_file_travels(laptop) -> None:
     laptop.write("big", DATA)
     assert (await laptop.push()).wire_bytes > 5 << 20

@@ -49,25 +49,28 @@ def note(index: Index, done: Done) -> Note:
     scan, local = done.sides.scan, done.local
     scan.signatures |= done.arrived.signatures | (done.sent.signatures if done.sent else {})
     index.begin()
-    touched = _touched(done) | index.theirs()
-    base = rebase(done.sides.base, local, done.remote, touched)
-    fresh = {p: local[p] for p in looked_at(scan, done.arrived, done.sent) if p in local}
+    believed = done.sides.believed
+    touched = _touched(done) | index.theirs() | believed
+    base = rebase(done.sides.base, local, done.remote, touched - believed)
+    looked = looked_at(scan, done.arrived, done.sent) - believed
+    fresh = {p: local[p] for p in looked if p in local}
     gone = scan.gone | {c.path for c in done.arrived.done if c.new is None}
     index.remember(fresh, scan.signatures, gone - fresh.keys())
     index.agree(touched, base, done.remote)
     doubt = {p for p in touched if not (base.get(p) == local.get(p) == done.remote.get(p))}
-    return Note(done, base, doubt)
+    return Note(done, base, doubt | believed)
 
 
 def keep(index: Index, noted: Note, place: Place, wish: Wish) -> tuple[Sides, str]:
     """It is true. Answers both sides as the next sync of this session finds them, and the mark of this one."""
     done, base, doubt = noted.done, noted.base, noted.doubt
     scan, local, revision = done.sides.scan, done.local, done.report.revision
+    clean = not done.sides.believed and all(base.get(p) == local.get(p) for p in doubt)
     facts = {
         "revision": str(revision),
         "looked_ns": str(scan.looked_ns),
         "filter": wish.filter.fingerprint(),
-        "clean": "no" if any(base.get(p) != local.get(p) for p in doubt) else "yes",
+        "clean": "yes" if clean else "no",
         "synced": str(time.time()),
         "generation": os.urandom(16).hex(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below
@@ -26,6 +26,9 @@ class Sides:
     revision: int
     scan: Scan
     doubt: set[str]  # where the three differ, or may
+    believed: set[str] = field(
+        default_factory=set
+    )  # taken for the same unseen: to be looked into another time
 
 
 def with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) -> tuple[Tree, Tree]:
@@ -84,3 +87,4 @@ def believe_sizes(sides: Sides, base: Tree, doubtful: Iterable[str]) -> None:
         entry, other = sides.scan.tree[path], sides.remote.get(path) or base.get(path)
         if other is not None and other.kind is Kind.FILE and other.size == entry.size:
             sides.scan.tree[path] = replace(entry, digest=other.digest)
+            sides.believed.add(path)
