@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -227,6 +228,8 @@ def _rule_lines(item: os.DirEntry[str]) -> list[str] | None:
     if not item.is_file(follow_symlinks=False):
         return None
     try:
-        return Path(item.path).read_text("utf-8", "surrogateescape").splitlines()
+        data = Path(item.path).read_bytes()
     except OSError:
         return None
+    text = data.removeprefix(BOM_UTF8).decode("utf-8", "surrogateescape")
+    return text.split("\n")  # as git does: no other character ends a line

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hai_sync.core.ignore import Ignore, RuleSet, default_rules, forced_rules
+from hai_sync.scan import Filter, Known, scan
 
 
 def ignore(files: dict[str, str]) -> Ignore:
@@ -43,6 +44,25 @@ CASES = [
 @pytest.mark.parametrize(("text", "path", "hidden"), CASES)
 def test_patterns(text: str, path: str, hidden: bool) -> None:
     assert ignore({"": text}).hides(path, False) is hidden
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is the oracle")
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a", id="no end"),
+        pytest.param("a\r\nb\r\n", id="of Windows"),
+        pytest.param("\ufeffa\n", id="a mark of the order of bytes, as some editors write it"),
+        pytest.param("x\u2028a\nx\x0cb\nx\x85c\n", id="only one character ends a line"),
+    ],
+)
+def test_files_are_read_as_git_reads_them(text: str, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_bytes(text.encode())
+    for name in "abc":
+        (tmp_path / name).write_text("")
+    found = scan(tmp_path, Known(), Filter())
+    assert found.left_out - {".git/"} == _git_ignores(tmp_path, ["a", "b", "c"])
 
 
 def test_a_deeper_file_beats_a_higher_one() -> None:
