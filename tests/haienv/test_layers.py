@@ -161,7 +161,10 @@ def test_a_python_that_no_record_can_name_is_refused_at_once(
     assert not list((haienv.home.own / ".layers").glob("*"))
 
 
-def test_the_same_contents_are_one_layer_and_files_are_shared(haienv: Any) -> None:
+def test_the_same_contents_are_one_layer_and_files_are_shared(
+    haienv: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_LINK_MODE", "hardlink")  # file systems that share blocks do so unseen
     haienv.ok("create one --no_extend fast tool")
     haienv.ok("create two --no_extend fast tool")
     haienv.ok("create three --no_extend fast")

@@ -103,7 +103,7 @@ def test_the_whole_reason_of_a_failed_build_comes_back(haienv: Any, cluster: Hom
     assert failed.code == 1
     assert failed.error["reason"] == "BUILD_FAILED"
     told = failed.error["message"]
-    assert told.startswith("broken was not built: uv pip install: ")
+    assert told.startswith("broken was not built: uv pip sync: ")
     assert "no-such-" in told
     assert "hint" in told
 
