@@ -281,6 +281,7 @@ async def test_a_server_that_its_agents_will_not_trust_says_so(
     [
         pytest.param("tls_cert", "other.crt", r"is no certificate of the key in .*mismatch", id="certificate"),
         pytest.param("tls_key", "other.key", r"is no certificate of the key in .*mismatch", id="key"),
+        pytest.param("tls_key", "locked.key", r"locked\.key needs a passphrase", id="locked key"),
         pytest.param("tls_ca", "server.key", r"no certificate \(PEM\) in .*server\.key", id="no authority"),
         pytest.param("tls_ca", "ca.crt", r"cannot read .*ca\.crt: No such file", id="no file"),
     ],
@@ -289,7 +290,10 @@ def test_a_server_says_which_files_are_wrong(
     ours: Authority, tmp_path: Path, wrong: str, file: str, said: str
 ) -> None:
     ours.sign("other", HERE)
-    settings = {**ours.sign("server", HERE), wrong: str(tmp_path / file)}
+    good = ours.sign("server", HERE)
+    lock = ["-aes256", "-passout", "pass:word", "-out", tmp_path / "locked.key"]
+    _openssl("rsa", "-in", good["tls_key"], *lock)
+    settings = {**good, wrong: str(tmp_path / file)}
     home = tmp_path / "home"
     home.mkdir()
     (home / "hai.toml").write_text("".join(f'{k} = "{v}"\n' for k, v in settings.items()))

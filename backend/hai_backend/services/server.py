@@ -218,9 +218,13 @@ def tls_context(cert: str, key: str) -> ssl.SSLContext:
     """The certificate and its key, in files. Raises Invalid when they are none, or do not belong together."""
     for path in (cert, key):
         _read(path)
+
+    def passphrase() -> str:  # else OpenSSL asks for it on the terminal
+        raise _invalid("tls", f"{key} needs a passphrase, which nobody would type at a start")
+
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(cert, key)
+        context.load_cert_chain(cert, key, passphrase)
     except ssl.SSLError as error:
         why = (error.reason or "no PEM").lower().replace("_", " ")
         raise _invalid("tls", f"{cert} is no certificate of the key in {key}: {why}") from error
