@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
+from sqlalchemy import make_url
 
 from hai_backend.leader.decide import Seen
 
@@ -89,7 +90,8 @@ class Session:
 @asynccontextmanager
 async def connected(url: str, lost: Callable[[], None]) -> AsyncIterator[Session]:
     """A session; `lost` is told as soon as the database or the network has ended it. Raises one of LOST."""
-    plain = url.replace("postgresql+asyncpg:", "postgresql:", 1)
+    # read as the store reads it: asyncpg takes no password with a slash
+    plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     async with asyncio.timeout(_ANSWER_SECONDS):
         connection = await asyncpg.connect(plain, server_settings=_SETTINGS)
     connection.add_termination_listener(lambda _: lost())

@@ -95,6 +95,16 @@ async def test_an_address_says_more_in_the_words_of_postgresql(postgres_url: str
     await store.close()
 
 
+async def test_a_password_may_hold_what_addresses_are_made_of(postgres_url: str) -> None:
+    at = make_url(postgres_url)
+    url = f"postgresql://{at.username}:a/b+c=#?:%40@{at.host}:{at.port}/{at.database}"
+    store = open_store(url)
+    await store.open()
+    async with connected(url, lambda: None) as session:
+        assert await session.take("x:1") == 1
+    await store.close()
+
+
 SEEN = """
     CREATE TABLE seen (statements text, locks text);
     CREATE FUNCTION see() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
