@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from textual import events
 
 from hai.client import profile as profiles
 from hai.client.profile import Profile
@@ -33,6 +34,16 @@ async def test_go_to_opens_a_page_and_escape_comes_back(server, drive, submit) -
         await tui.shows("HAI › tasks › task 1")
         await tui.press("escape")
         await tui.until(lambda: "› task 1" not in tui.screen())
+
+
+async def test_what_is_typed_before_a_page_has_opened_is_for_that_page(server, drive) -> None:
+    async with drive(server.profile) as tui:
+        await tui.shows("● live")
+        tasks = tui.app.screen
+        for key in "2:":  # as they lie there when a terminal sends several at once
+            tasks.on_key(events.Key(key, key))
+        await tui.press(*"nodes", "enter")
+        await tui.shows("HAI › tasks › cluster › nodes")
 
 
 async def test_a_line_to_type_in_takes_the_place_of_the_keys_and_nothing_else_moves(

@@ -159,7 +159,11 @@ class Page(Screen[None]):
         return refusal(action, self.hai.caller, readonly=self.hai.options.readonly)
 
     def on_key(self, event: events.Key) -> None:
-        """Keys that no widget wanted are actions."""
+        """Keys that no widget wanted are actions; what was typed after one that opened a page is for that page."""
+        if not self.on_top:
+            event.stop()
+            self.app.post_message(events.Key(event.key, event.character))
+            return
         if self.query_one(Prompt).takes(event):
             event.stop()
             return
