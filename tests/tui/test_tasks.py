@@ -50,6 +50,16 @@ async def test_a_wrong_filter_is_told_of_while_it_is_typed(server, drive, submit
         await tui.until(lambda: tui.app.screen._filter.source == "status:running")
 
 
+async def test_a_name_that_nobody_has_is_questioned_where_the_filter_finds_nothing(
+    server, drive, submit
+) -> None:
+    await submit("bert")
+    async with drive(server.profile) as tui:
+        await tui.shows("1 task")
+        await tui.press("/", *"user:admim", "enter")
+        await tui.shows("0 of 1 task", "there is no user admim: did you mean admin?")
+
+
 async def test_a_view_is_saved_and_opened_again(server, drive, submit) -> None:
     for name in ("bert", "gpt"):
         await submit(name)

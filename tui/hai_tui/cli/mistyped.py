@@ -19,17 +19,14 @@ _NAMING = re.compile(r"(?:^|\s)(group|user)[:=](\S+)")
 
 async def question_group(client: Client, settings: Settings, name: str) -> None:
     """A note when no node belongs to the group."""
-    known = [group.name for group in await client.nodes.groups() if group.nodes]
-    if name not in known:
-        meant = _meant(name, known, "`hai groups` lists those with nodes")
-        note(settings, f"no node belongs to the group {name} now: {meant}")
+    if doubt := await _doubt_of_group(client, name):
+        note(settings, doubt)
 
 
 async def question_user(client: Client, settings: Settings, name: str) -> None:
     """A note when nobody has this name."""
-    known = {user.name for user in await _users(client)}
-    if known and name not in known:
-        note(settings, f"there is no user {name}: {_meant(name, known, _USERS)}")
+    if doubt := await _doubt_of_user(client, name):
+        note(settings, doubt)
 
 
 async def question_user_group(client: Client, settings: Settings, name: str) -> None:
@@ -59,14 +56,36 @@ async def question_subject(client: Client, settings: Settings, name: str) -> Non
 
 async def question_filter(client: Client, settings: Settings, filter: str) -> None:
     """A note for each node group and user of a filter of tasks that is not known."""
+    for doubt in await doubts_of_filter(client, filter):
+        note(settings, doubt)
+
+
+async def doubts_of_filter(client: Client, filter: str) -> list[str]:
+    """A sentence for each node group and user of a filter of tasks that is not known."""
+    doubts = []
     for key, values in _NAMING.findall(filter):
-        question = question_group if key == "group" else question_user
-        for name in values.replace('"', "").split(","):
-            if (key, name) != ("user", "me"):
-                await question(client, settings, name)
+        doubt_of = _doubt_of_group if key == "group" else _doubt_of_user
+        names = [name for name in values.replace('"', "").split(",") if "*" not in name]
+        doubts += [await doubt_of(client, name) for name in names if (key, name) != ("user", "me")]
+    return [doubt for doubt in doubts if doubt]
 
 
 _USERS = "`hai user list` shows those that there are"
+
+
+async def _doubt_of_group(client: Client, name: str) -> str:
+    known = [group.name for group in await client.nodes.groups() if group.nodes]
+    if name in known:
+        return ""
+    meant = _meant(name, known, "`hai groups` lists those with nodes")
+    return f"no node belongs to the group {name} now: {meant}"
+
+
+async def _doubt_of_user(client: Client, name: str) -> str:
+    known = {user.name for user in await _users(client)}
+    if not known or name in known:
+        return ""
+    return f"there is no user {name}: {_meant(name, known, _USERS)}"
 
 
 async def _users(client: Client) -> Sequence[User]:

@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from hai.client.errors import HaiError
+from hai_tui.cli.mistyped import doubts_of_filter
 from hai_tui.cli.table import printable
 from hai_tui.feed.shown import Shown
 from hai_tui.filter import Filter, FilterError, parse
@@ -193,6 +194,9 @@ class TaskListPage(TaskPageBase):
             client = await session.client()
             page = await client.tasks.list(filter=wanted.server, page_size=_OLDER)
             session.merge(page.tasks)
+            if self.stands and not self.table.ids:
+                for doubt in await doubts_of_filter(client, wanted.source):
+                    self.hai.say(doubt, warning=True)
         except HaiError:
             return  # what is loaded is shown; the banner tells of a server that is away
         finally:
