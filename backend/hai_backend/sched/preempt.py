@@ -17,6 +17,7 @@ from hai_backend.sched.group import Group
 from hai_backend.sched.ladder import worth_of
 from hai_backend.sched.outranking import left_alone_until, spared, taken_at
 from hai_backend.sched.queue import Verdict, Waiting
+from hai_backend.sched.shares import Shares
 from hai_backend.sched.spots import Holder
 from hai_backend.sched.tally import Tally
 
@@ -44,9 +45,7 @@ def victims(
     with shares.trying() as leave:
         for step in cheapest.below(waiting, bool(shares), tally.on_named()):
             rows: list[Iterator[Price]] = [filter(eligible, row) for row in step]
-            if shares:  # who leaves may make others eligible: only those count who are so now
-                rows = [iter(list(row)) for row in rows]
-            for victim in _cheapest_first(rows, tally, eligible):
+            for victim in _cheapest_first(rows, tally, eligible, shares):
                 chosen.append(victim)
                 tally.add(victim.holder)
                 leave(victim.holder)
@@ -59,7 +58,7 @@ _NARROWEST = (Verdict.NEXT, Verdict.LANE, Verdict.LINE)
 
 
 def _cheapest_first(
-    rows: list[Iterator[Price]], tally: Tally, eligible: Callable[[Price], bool]
+    rows: list[Iterator[Price]], tally: Tally, eligible: Callable[[Price], bool], shares: Shares
 ) -> Iterator[Price]:
     """The next victim of one level, by loss for each rank that is still missing; at last those who free none alone.
 
@@ -73,6 +72,7 @@ def _cheapest_first(
         each = price.lost / useful if useful else inf
         return (each, price.merit, price.lost, price.task)
 
+    gone: list[Holder] = []
     heap = [(cost(price), price) for price in gains]
     heapify(heap)
     while heap:
@@ -80,8 +80,13 @@ def _cheapest_first(
         if cost(price) > known:
             heappush(heap, (cost(price), price))
         elif eligible(price):
+            gone.append(price.holder)
             yield price
-    yield from filter(eligible, merge(*rows))
+    with shares.back(
+        gone
+    ):  # who leaves may make others eligible: only those count who were so before
+        rest = list(merge(*rows))
+    yield from filter(eligible, rest)
 
 
 def _shortlist(rows: list[Iterator[Price]], tally: Tally) -> dict[Price, int]:

@@ -101,6 +101,15 @@ class Shares:
         for holder in left:
             self.keep(holder.task.user, holder.units)
 
+    @contextmanager
+    def back(self, left: Iterable[Holder]) -> Iterator[None]:
+        """See what held before these had left."""
+        for holder in left:
+            self.keep(holder.task.user, holder.units)
+        yield
+        for holder in left:
+            self.keep(holder.task.user, -holder.units)
+
     def apart(self, waiting: Waiting, holder: Holder) -> bool:
         """They are of different user groups, as far as parts are concerned."""
         return bool(self._rows) and waiting.share != self.of(holder.task.user)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from math import inf
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -212,6 +213,9 @@ def test_the_same_leave_as_when_everybody_is_looked_at(policy: Policy, seed: int
                 suspend(group, victim, cheapest)
 
 
+BURST = share(" ".join(f"u{i}" for i in range(1, 41)), guaranteed=40)
+
+
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Holder]:
     """Who is asked whether it may be suspended."""
     asked: list[Holder] = []
@@ -226,15 +230,21 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Holder]:
 
 
 @pytest.mark.parametrize(
-    ("level", "since"),
-    [pytest.param(HIGH, 100.0, id="higher"), pytest.param(NORMAL, 90_000.0, id="equals")],
+    ("level", "since", "shares"),
+    [
+        pytest.param(HIGH, 100.0, [], id="higher"),
+        pytest.param(NORMAL, 90_000.0, [], id="equals"),
+        pytest.param(HIGH, 100.0, [BURST], id="higher, in a divided group"),
+        pytest.param(NORMAL, 1000.0, [BURST], id="equals, in a divided group"),
+    ],
 )
 def test_a_burst_of_newcomers_does_not_look_at_all_runs_again_for_each(
-    level: Priority, since: float, monkeypatch: pytest.MonkeyPatch
+    level: Priority, since: float, shares: list[ShareRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [running(100 + i, f"n{i:02}", NORMAL, since=since, yields=True) for i in range(90)]
     burst = [queued(i, 1, level, created_at=NOW - 80_000 + i) for i in range(1, 41)]
-    board = Board.of(snap(nodes(90), *runs, *burst), Policy(ranking=Ranking.SUBMITTED))
+    cluster = snap(nodes(90), *shares, *runs, *burst)
+    board = Board.of(cluster, Policy(ranking=Ranking.SUBMITTED))
     asked = counted(monkeypatch)
     assert len(board.decide(NOW).decisions) == 40
     assert len(asked) < 4 * 40
@@ -303,3 +313,25 @@ def test_a_run_may_hold_nodes_that_have_moved_to_another_group() -> None:
     (suspend,) = Board.of(cluster, Policy(ranking=Ranking.SUBMITTED)).decide(NOW).decisions
     assert isinstance(suspend, Suspend)
     assert (suspend.task, suspend.for_task) == (9, 2)
+
+
+def test_who_is_eligible_only_because_others_would_leave_is_not_taken() -> None:
+    """The first run of b may be taken, the second is guaranteed to it; that of c only once the other leaves."""
+    parts = [share("u a", weight=1), share("b", guaranteed=1), share("c")]
+    old: dict[str, Any] = {"since": 1e5, "yields": True}
+    runs = [
+        running(7, "n00", user="a", **old), running(8, "n01", user="b", **old),
+        running(9, "n02", user="b", **old), running(10, "n03", user="c", since=1000.0),
+    ]  # fmt: skip
+    asks = queued(1, 3, user="u", run_seconds=5000.0)
+    policy = Policy(ranking=Ranking.ATTAINED, overhead_share=0.05)
+    group = group_of(snap(nodes(4), *parts, *runs, asks), policy)
+    group.shares.divide(4 * UNIT)
+    waiting = group.waiting[1]
+    cheapest = Cheapest(group.ladder, policy, NOW)
+    assert victims(group, waiting, 0, cheapest) == Slow(group, waiting, 0, NOW).victims()
+    assert victims(group, waiting, 0, cheapest) == ([], Verdict.LINE)
+    smaller = group_of(snap(nodes(4), *parts, *runs, replace(asks, node_count=2)), policy)
+    smaller.shares.divide(4 * UNIT)
+    found, _ = victims(smaller, smaller.waiting[1], 0, Cheapest(smaller.ladder, policy, NOW))
+    assert [holder.task.id for holder in found] == [7, 8]
