@@ -7,6 +7,7 @@ follow a link out of the root, or see another name or owner than those of the di
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from haienv.layout import CURRENT, LABEL, LAYERS, LOCK_TEXT, RECORD, Home, site_
 from haienv.names import SYSTEM, Reference, is_name, layer_of_link, old_name
 from haienv.records import Label, Layer, Malformed, Parent, label_from, layer_from
 from haienv.safely import LOCK_LIMIT, Unreadable, entries, link_text, read_text
+
+_MOST_BYTES_OF_ANOTHER = 2 << 20  # Python's reader of TOML takes a second for each MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +161,27 @@ def owners(home: Home) -> list[str]:
 
 
 def of_owner(home: Home, owner: str) -> Iterator[Environment]:
-    """The environments of one user that the caller sees, by name."""
+    """The environments of one user that the caller sees, by name; of another so much is read that none waits long."""
+    left = sys.maxsize if owner == home.user else _MOST_BYTES_OF_ANOTHER
     for entry in entries(home.root / owner):
         if is_name(entry.name) and _is_directory(entry):
-            found = read(home, owner, entry.name)
+            found = (read if left > 0 else _unread)(home, owner, entry.name)
             if found is not None:
+                left -= _bytes(found.directory / LABEL) + _bytes(found.path / RECORD)
                 yield found
+
+
+def _unread(home: Home, owner: str, name: str) -> Environment | None:
+    fault = f"{owner} has more than {_MOST_BYTES_OF_ANOTHER >> 20} MiB of labels, so this one was not read"
+    there = os.path.lexists(home.directory(owner, name) / LABEL)
+    return Environment(home.root, owner, name, Label(), fault=fault) if there else None
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def everything(home: Home) -> Iterator[Environment]:

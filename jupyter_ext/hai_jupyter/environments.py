@@ -21,6 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _CURRENT = re.compile(r"\.\./(\.layers/[0-9a-f]{24})")
 _LAYER = re.compile(r"[0-9a-f]{24}")
 _MAX_BYTES = 256 * 1024
+_MAX_BYTES_OF_ONE = 2 << 20  # Python's reader of TOML takes a second for each MiB
 _SCHEMA = 1
 
 
@@ -45,16 +46,33 @@ def default_root() -> Path:
 
 
 def ready(root: Path) -> Iterator[Environment]:
-    """Those that can be used and read, by owner and name."""
+    """Those that can be used and read, by owner and name; of one owner, so much is read that nobody waits long."""
     for owner in _directories(root):
+        left = _MAX_BYTES_OF_ONE
         for name in _directories(root / owner):
-            layer = _layer(root / owner / name)
-            if layer is None or not _toml(root / owner / name / "env.toml"):
+            label, layer = root / owner / name / "env.toml", _layer(root / owner / name)
+            if layer is None:
                 continue
-            described = _toml(layer / "layer.toml")
-            python, layers = described.get("python"), [layer, *_parents(root, described)]
-            if isinstance(python, str) and _works(described, layers):
-                yield Environment(root, owner, name, python, _has_kernel(described, layers))
+            left -= _bytes(label) + _bytes(layer / "layer.toml")
+            if left < 0:
+                break
+            if _toml(label) and (found := _described(root, owner, name, layer)):
+                yield found
+
+
+def _described(root: Path, owner: str, name: str, layer: Path) -> Environment | None:
+    described = _toml(layer / "layer.toml")
+    python, layers = described.get("python"), [layer, *_parents(root, described)]
+    if isinstance(python, str) and _works(described, layers):
+        return Environment(root, owner, name, python, _has_kernel(described, layers))
+    return None
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def _directories(folder: Path) -> list[str]:

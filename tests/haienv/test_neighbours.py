@@ -155,6 +155,22 @@ def test_a_directory_says_the_name_and_the_owner(haienv: Any) -> None:
     assert haienv.ok("list --json").json["system"] == []
 
 
+def test_who_has_endless_labels_keeps_nobody_waiting(haienv: Any) -> None:
+    mallory = haienv.as_user("mallory")
+    mallory.ok("create e00 --no_extend --visibility public")
+    for number in range(1, 20):
+        mallory.ok(f"clone e00 e{number:02}")
+    for label in (haienv.home.root / "mallory").glob("e*/env.toml"):
+        label.write_text(label.read_text() + ("#" + "x" * 998 + "\n") * 250)
+    assert len(mallory.ok("list --json").json["own"]) == 20
+    ann = haienv.as_user("ann")
+    told = [each["state"] for each in ann.ok("list -a --json").json["others"]]
+    assert (len(told), told) == (20, sorted(told, reverse=True))
+    assert 0 < told.count("READY") < 10
+    assert "not shown (-a shows them)" in ann.ok("list").err
+    ann.ok("info 'e19[mallory]'")
+
+
 @pytest.mark.parametrize(("link", "to"), [("carl", "ann"), ("ann/linked", "one")])
 def test_linked_directories_are_not_found_by_name(haienv: Any, link: str, to: str) -> None:
     haienv.ok("create one --no_extend")

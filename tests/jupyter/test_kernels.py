@@ -100,6 +100,14 @@ def test_what_is_broken_or_hostile_is_left_out(tmp_path: Path, spoil: object) ->
     assert names(tmp_path) == ["good[alice]"]
 
 
+def test_who_has_endless_labels_keeps_nobody_waiting(tmp_path: Path) -> None:
+    for number in range(20):
+        label = make(tmp_path, "alice", f"e{number:02}", f"{number:024x}") / "env.toml"
+        label.write_text("schema = 1\n" + ("#" + "x" * 998 + "\n") * 250)
+    make(tmp_path, "bob", "mine", BASE)
+    assert names(tmp_path) == [*(f"e{number:02}[alice]" for number in range(8)), "mine[bob]"]
+
+
 def test_nothing_there_is_nothing_listed(tmp_path: Path) -> None:
     assert names(tmp_path / "missing") == []
 
