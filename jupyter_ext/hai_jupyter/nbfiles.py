@@ -23,9 +23,30 @@ def read(path: Path) -> Any:
 def parsed(data: bytes) -> Any:
     """The notebook that a file holds. Raises ValueError when it is none."""
     try:
-        return _nbformat.reads(data.decode(), as_version=4)
-    except (KeyError, AttributeError, TypeError, nbformat.ValidationError) as error:
+        notebook = _nbformat.reads(data.decode(), as_version=4)
+        whole = _is_whole(notebook)
+    except (
+        KeyError,
+        AttributeError,
+        TypeError,
+        RecursionError,
+        nbformat.ValidationError,
+    ) as error:
         raise ValueError(f"not a notebook: {error}") from error
+    if not whole:
+        raise ValueError("not a notebook: a cell or its metadata has another form")
+    return notebook
+
+
+def _is_whole(notebook: Any) -> bool:
+    """Whether what we look at is there: nbformat reads much that is no notebook, and refuses some that work."""
+    kernel = notebook.metadata.get("kernelspec", {})
+    return isinstance(kernel.get("language", ""), str) and all(
+        isinstance(cell.cell_type, str)
+        and isinstance(cell.source, str)
+        and isinstance(cell.metadata.get("tags", []), list)
+        for cell in notebook.cells
+    )
 
 
 def text(notebook: Any) -> str:

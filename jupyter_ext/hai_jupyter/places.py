@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +19,14 @@ class Places:
     def file(self, path: str) -> Path:
         """The existing file of a contents path."""
         found = self._inside(path)
-        if not found.is_file():
+        if not _seen(found.is_file):
             raise NotFound(f"{path!r} is not a file in {self.root}")
         return found
 
     def directory(self, path: str) -> Path:
         """The existing directory of a contents path; empty is the root."""
         found = self._inside(path)
-        if not found.is_dir():
+        if not _seen(found.is_dir):
             raise NotFound(f"{path!r} is not a directory in {self.root}")
         return found
 
@@ -38,10 +39,21 @@ class Places:
         parts = [part for part in path.split("/") if part]
         if "\0" in path or ".." in parts or (not self.hidden and any(p[0] == "." for p in parts)):
             raise _outside(path)
-        found = root.joinpath(*parts).resolve()  # links are followed, and must not lead out
+        try:
+            found = root.joinpath(*parts).resolve()  # links are followed, and must not lead out
+        except (OSError, RuntimeError) as error:  # in a circle, say
+            raise NotFound(f"{path!r} leads nowhere: {error}") from error
         if not found.is_relative_to(root):
             raise _outside(path)
         return found
+
+
+def _seen(is_there: Callable[[], bool]) -> bool:
+    """False also where nobody can look: the name is too long, a directory is closed."""
+    try:
+        return is_there()
+    except OSError:
+        return False
 
 
 def _outside(path: str) -> Denied:

@@ -60,6 +60,9 @@ class Page:
     async def post(self, path: str, body: object, **headers: str) -> Answer:
         return await self._ask("POST", path, json.dumps(body), headers)
 
+    async def post_text(self, path: str, body: str) -> Answer:
+        return await self._ask("POST", path, body, {})
+
     async def delete(self, path: str, **headers: str) -> Answer:
         return await self._ask("DELETE", path, None, headers)
 
@@ -82,16 +85,21 @@ class Page:
         request = HTTPRequest(url, headers={"Authorization": f"token {self._lab.token}"})
         connection = await websocket_connect(request)
 
+        told: str | bytes | None = ""
+
         async def frame() -> Any:
-            text = await asyncio.wait_for(connection.read_message(), _PATIENCE)
-            return None if text is None else json.loads(text)
+            nonlocal told
+            told = await asyncio.wait_for(connection.read_message(), _PATIENCE)
+            return None if told is None else json.loads(told)
 
         try:
             yield frame
         finally:
             connection.close()
-            while await asyncio.wait_for(connection.read_message(), _PATIENCE) is not None:
-                pass  # until the other side has agreed: an end of the loop before that leaks the socket
+            while (
+                told is not None
+            ):  # until the other side has agreed: an end of the loop before that leaks the socket
+                told = await asyncio.wait_for(connection.read_message(), _PATIENCE)
 
     async def _ask(self, method: str, path: str, body: str | None, more: dict[str, str]) -> Answer:
         headers = {"Authorization": f"token {self._lab.token}", **more}

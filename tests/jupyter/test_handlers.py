@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -343,6 +344,65 @@ async def test_the_form_says_what_has_changed_since_the_last_submission(
     shown = (await page.get("draft?path=changing.py")).data["changes"]
     assert "-print('one')\n+print('two')" in shown
     await page.post(f"tasks/{made.data['id']}/stop", {})
+
+
+NO_NOTEBOOKS = {
+    "no kind of cell": {"cells": [{"source": "x", "metadata": {}, "outputs": []}]},
+    "no source": {"cells": [{"cell_type": "code", "metadata": {}, "outputs": []}]},
+    "a kernel that is none": {"cells": [], "metadata": {"kernelspec": []}},
+    "tags that are none": {
+        "cells": [{"cell_type": "raw", "source": "x", "metadata": {"tags": 5}}],
+    },
+}
+
+
+@pytest.mark.parametrize("made", [pytest.param(v, id=k) for k, v in NO_NOTEBOOKS.items()])
+async def test_what_is_no_notebook_is_told(page: Page, place: Place, made: Any) -> None:
+    whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, **made}
+    (place.root / "none.ipynb").write_text(json.dumps(whole))
+    await expect_no_notebook(page, "none.ipynb")
+
+
+async def test_a_file_without_end_inside_is_no_notebook(page: Page, place: Place) -> None:
+    (place.root / "deep.ipynb").write_text("[" * 100_000)
+    await expect_no_notebook(page, "deep.ipynb")
+
+
+async def expect_no_notebook(page: Page, path: str) -> None:
+    asks = (
+        page.get(f"draft?path={path}"),
+        page.post("check", {"path": path}),
+        page.post("notebook/script", {"path": path}),
+        page.post("notebook/clear", {"path": path}),
+    )
+    for ask in asks:
+        answer = await ask
+        assert answer.code == 400
+        assert "not a notebook" in answer.data["message"]
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param("x" * 300, id="too long"), pytest.param("circle", id="a circle of links")]
+)
+async def test_a_path_that_leads_nowhere_is_told(page: Page, place: Place, path: str) -> None:
+    if not (place.root / "circle").is_symlink():
+        (place.root / "circle").symlink_to("circle")
+    for ask in (page.get(f"draft?path={path}"), page.get(f"workspace?path={path}")):
+        assert (await ask).code == 404
+
+
+async def test_numbers_of_a_url_that_are_none_are_passed_over(page: Page) -> None:
+    assert (await page.get("state?after=%C2%B2")).code == 200
+    assert (await page.get("tasks/1/log.txt?ranks=%C2%B2,99999999999")).code in (200, 404)
+
+
+async def test_a_request_without_end_inside_is_refused(page: Page) -> None:
+    assert (await page.post_text("check", "[" * 100_000)).code == 400
+
+
+async def test_a_websocket_that_cannot_be_served_is_closed(page: Page) -> None:
+    async with page.socket("tasks/1/log?cursor=%ff") as frame:
+        assert await frame() is None
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -17,6 +18,7 @@ from hai_jupyter import failures
 from hai_jupyter.backend import Backend
 
 RESOURCE = "hai_jupyter"
+_DIGITS = re.compile(r"[0-9]{1,19}")
 
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
 
@@ -41,11 +43,17 @@ class Handler(APIHandler):
         """The request's JSON object."""
         try:
             data = json.loads(self.request.body or b"{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise failures.invalid(("", f"the request is not JSON: {error}")) from error
         if not isinstance(data, dict):
             raise failures.invalid(("", "the request must be a JSON object"))
         return data
+
+
+def number(text: str, most: int = 2**63 - 1) -> int:
+    """A number of a URL; 0 for what is none, or too large."""
+    found = int(text) if _DIGITS.fullmatch(text) else 0
+    return found if found <= most else 0
 
 
 def answers(method: Method) -> Callable[..., Awaitable[None]]:

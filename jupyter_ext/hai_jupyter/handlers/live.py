@@ -11,7 +11,7 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from hai_jupyter.backend import Backend
-from hai_jupyter.handlers.base import RESOURCE, Handler, answers
+from hai_jupyter.handlers.base import RESOURCE, Handler, answers, number
 
 POLL_SECONDS = 20.0
 ALIVE_SECONDS = 15.0  # less than CHECK_SECONDS of feed.ts
@@ -57,6 +57,8 @@ class Socket(WebSocketMixin, WebSocketHandler, JupyterHandler):
             await self.feed(*arguments)
         except WebSocketClosedError:
             return
+        except Exception:
+            self.log.exception("a page was told no more")
         self.close()
 
 
@@ -87,5 +89,5 @@ class StateHandler(Handler):
 
 
 def _position(handler: JupyterHandler) -> tuple[str, int]:
-    after = handler.get_query_argument("after", "0")
-    return handler.get_query_argument("board", ""), int(after) if after.isdigit() else 0
+    after = number(handler.get_query_argument("after", "0"))
+    return handler.get_query_argument("board", ""), after

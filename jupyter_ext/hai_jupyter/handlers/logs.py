@@ -12,9 +12,11 @@ from tornado.web import HTTPError, authenticated
 from hai.client.errors import HaiError
 from hai.v1.log_service_pb2 import LogLine
 from hai_jupyter import failures
-from hai_jupyter.handlers.base import Handler
+from hai_jupyter.handlers.base import Handler, number
 from hai_jupyter.handlers.live import Socket
 from hai_jupyter.rows import seconds
+
+_MOST = 2**31 - 1
 
 
 class LogSocket(Socket):
@@ -33,7 +35,7 @@ class LogSocket(Socket):
         lines = self.backend.link.client().logs.tail(
             id,
             ranks=_ranks(self.get_query_argument("ranks", "")),
-            tail_lines=0 if cursor else _number(self.get_query_argument("tail", "0")),
+            tail_lines=0 if cursor else number(self.get_query_argument("tail", "0"), _MOST),
             follow=True,
             cursor=cursor,
             patience=0,
@@ -79,8 +81,4 @@ def _plain(line: LogLine) -> str:
 
 
 def _ranks(text: str) -> list[int]:
-    return [int(word) for word in text.split(",") if word.isdigit()]
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    return [n for word in text.split(",") if (n := number(word, _MOST)) or word == "0"]
