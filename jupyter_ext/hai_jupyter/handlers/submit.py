@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ _NAMES = uuid.UUID("0b7d1f3a-02b1-4b77-93f5-7b5f6bd1c0de")
 
 
 class DraftHandler(Handler):
-    """What the form begins with."""
+    """What the form begins with. Storage may be slow, as in all of these: Jupyter's loop does not wait for it."""
 
     @answers
     async def get(self) -> Any:
@@ -28,17 +29,22 @@ class DraftHandler(Handler):
         path = self.get_query_argument("path", "")
         cells = () if self.get_query_argument("cells", "") else None
         source = submission.Source(path, cells, {}, {})
-        file = self.backend.places.file(path)
         name = submission.default_name(source)
+        stored = await asyncio.to_thread(self._stored, source, name)
         last = await submission.last_spec(self.client, name)
-        shown = notebooks.parameters_of(file) if file.suffix == ".ipynb" else []
         return {
             "name": name,
             "draft": await submission.draft(self.client, name),
-            "parameters": shown,
             "last": mapping(last) if last is not None else None,
+            **stored,
+        }
+
+    def _stored(self, source: submission.Source, name: str) -> dict[str, Any]:
+        file = self.backend.places.file(source.path)
+        return {
+            "parameters": notebooks.parameters_of(file) if file.suffix == ".ipynb" else [],
             "workspace": self._workspace(file),
-            "changes": submitted.changes(name, file) if cells is None else None,
+            "changes": submitted.changes(name, file) if source.cells is None else None,
         }
 
     def _workspace(self, file: Path) -> str:
@@ -79,7 +85,7 @@ class SubmitHandler(Handler):
         request_id = str(uuid.uuid5(_NAMES, f"{word}\n{to_yaml(spec)}"))
         task = await self.client.tasks.create(spec, request_id=request_id)
         await artifacts.give(self.client, task.id, wanted)
-        self._keep()
+        await asyncio.to_thread(self._keep)
         return task_row(task)
 
     def _keep(self) -> None:
@@ -106,7 +112,10 @@ async def _spec(handler: Handler, *, write: bool) -> TaskSpec:
         source = submission.read_source(data) if "path" in data or text is None else None
         if source is not None:
             python = await submission.runner_python(handler.client)
-            composed = submission.compose(source, handler.backend.places, python, write=write)
+            places = handler.backend.places
+            composed = await asyncio.to_thread(
+                submission.compose, source, places, python, write=write
+            )
             if text is None:
                 return composed
     if not isinstance(text, str):

@@ -38,7 +38,7 @@ class TaskHandler(Handler):
             "runs": [plain(run) for run in runs],
             "events": [plain(event) for event in events],
             "why": await _why(client, task),
-            "notebook": self._notebook(task),
+            "notebook": await asyncio.to_thread(self._notebook, task),
             "fetchable": executed.of(task) is not None,
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ class WorkspaceHandler(Handler):
     @answers
     async def get(self) -> Any:
         """What there is to push and to pull, and what is in conflict; `{}`: the folder is in none."""
-        folder = self._folder(self.get_query_argument("path", ""))
+        path = self.get_query_argument("path", "")
+        folder = await asyncio.to_thread(self._folder, path)
         return (
             {}
             if folder is None
@@ -40,7 +42,7 @@ class WorkspaceVerbHandler(WorkspaceHandler):
         path = self.body().get("path", "")
         if not isinstance(path, str):
             raise invalid(("path", "must be a folder of the file browser"))
-        folder = self._folder(path)
+        folder = await asyncio.to_thread(self._folder, path)
         if folder is None:
             raise NotFound(f"{path or 'the top folder'} is not in a workspace")
         return shortened(await run(folder, verb, self.backend.link.profile()))
