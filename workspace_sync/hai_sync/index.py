@@ -54,6 +54,11 @@ def _is_still(entry: Entry, seen: Signature, digest: bytes) -> bool:
     )
 
 
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Else the disk is full, say, and it is as good as before: SQLite has names for all of that."""
+    return type(error) is sqlite3.DatabaseError
+
+
 class Index:
     """One workspace's memory."""
 
@@ -62,8 +67,10 @@ class Index:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._db = self._open()
-        except sqlite3.DatabaseError:
-            os.replace(path, path.with_suffix(".damaged"))
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self._move_aside()
             self._db = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -71,7 +78,19 @@ class Index:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.executescript(_SCHEMA)
+        db.execute("SELECT * FROM facts").fetchall()  # few, and asked by everybody
         return db
+
+    def begin_anew(self) -> None:
+        """It turned out to be damaged."""
+        self._db.close()
+        self._move_aside()
+        self._db = self._open()
+
+    def _move_aside(self) -> None:
+        os.replace(self._path, self._path.with_suffix(".damaged"))
+        for end in ("-wal", "-shm"):  # else they would be read into the new one
+            self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Done with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -436,3 +437,11 @@ def test_asking_a_daemon_loads_next_to_nothing() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert not {"click", "grpc", "yaml", "asyncio", "sqlite3"} & set(done.stdout.split())
+
+
+def test_a_full_disk_of_the_memory_is_told_as_one(capsys) -> None:
+    error = sqlite3.OperationalError("database or disk is full")
+    assert failures.tell(error, ["push"]) == 1
+    told = capsys.readouterr().err
+    assert "workspaces cannot be used: database or disk is full" in told
+    assert "internal" not in told

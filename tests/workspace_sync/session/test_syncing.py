@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -270,17 +271,44 @@ async def test_equal_trees_without_a_past_agree(laptops) -> None:
     assert (report.done, report.in_sync) == (0, True)
 
 
-async def test_a_lost_index_removes_nothing(laptop) -> None:
+def not_a_database(index: Path) -> None:
+    index.write_bytes(b"not a database")
+
+
+def damaged_inside(index: Path) -> None:
+    """Its first page is right, and what was seen of files is not."""
+    with closing(sqlite3.connect(index)) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'seen'").fetchone()
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+    with index.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+
+@pytest.mark.parametrize("damage", [not_a_database, damaged_inside, Path.unlink])
+async def test_a_lost_index_removes_nothing(damage, laptop) -> None:
     laptop.write("a", "1")
     laptop.write("b", "1")
     await laptop.push()
     laptop.session.index.close()
-    (laptop.session.place.state / "index.sqlite").write_bytes(b"not a database")
-    (laptop.session.place.state / "index.sqlite-wal").unlink(missing_ok=True)
+    damage(laptop.session.place.state / "index.sqlite")
     (laptop.root / "a").unlink()
     report = await laptop.sync()
     assert report.in_sync
     assert laptop.read() == laptop.there() == {"a": b"1", "b": b"1"}
+
+
+async def test_one_that_cannot_be_opened_now_is_not_taken_for_damaged(laptop, monkeypatch) -> None:
+    laptop.write("a", "1")
+    await laptop.push()
+    laptop.session.index.close()
+    with monkeypatch.context() as patched:  # what a full disk says
+        patched.setattr("hai_sync.index._SCHEMA", "SELECT * FROM no_such_table")
+        with pytest.raises(sqlite3.OperationalError):
+            await laptop.push()
+    (laptop.root / "a").unlink()
+    await laptop.sync()
+    assert laptop.there() == {}
 
 
 async def test_an_unmounted_root_is_no_removal(laptop, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import traceback
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from hai.client import errors
+from hai_sync.place import data_directory
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFound, 3),
@@ -77,6 +79,9 @@ def _words(error: Exception) -> tuple[str, str, str]:
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", "", "SYSTEM"
+    if isinstance(error, sqlite3.OperationalError):
+        hint = "nothing is lost; see to that and do it again"
+        return f"what is remembered in {data_directory()} cannot be used: {error}", hint, "SYSTEM"
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("hai"):
         hint = "what syncs comes with it: pip install 'hai-platform[sync]'"
         return f"{error.name} is not installed", hint, "NOT_INSTALLED"

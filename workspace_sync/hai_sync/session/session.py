@@ -8,6 +8,7 @@ moved on meanwhile, or a file that changes while it is read, starts it anew.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from hai.client.errors import Conflict, HaiError
 from hai_sync.core.diff import Change, apply
 from hai_sync.core.rules import Outcome
 from hai_sync.errors import Lost, Restless
-from hai_sync.index import Index
+from hai_sync.index import Index, is_damage
 from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.claiming import claim
@@ -76,6 +77,15 @@ class Session:
     async def sync(self, wish: Wish) -> Report:
         """Do what is wished, or tell why not. Raises HaiError. Who only looks does not wait for others."""
         self.place.require()
+        try:
+            return await self._claimed(wish)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self.index.begin_anew()
+            return await self._claimed(wish)
+
+    async def _claimed(self, wish: Wish) -> Report:
         claim(self.place, self.index)
         if wish.dry_run:
             return await self._sync(wish)
