@@ -82,9 +82,8 @@ def _cheapest_first(
         elif eligible(price):
             gone.append(price.holder)
             yield price
-    with shares.back(
-        gone
-    ):  # who leaves may make others eligible: only those count who were so before
+    # who leaves may make others eligible: only those count who were so before
+    with shares.back(gone):
         rest = list(merge(*rows))
     yield from filter(eligible, rest)
 

@@ -26,9 +26,8 @@ class Sides:
     revision: int
     scan: Scan
     doubt: set[str]  # where the three differ, or may
-    believed: set[str] = field(
-        default_factory=set
-    )  # taken for the same unseen: to be looked into another time
+    # taken for the same unseen: to be looked into another time
+    believed: set[str] = field(default_factory=set)
 
 
 def with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) -> tuple[Tree, Tree]:

@@ -33,9 +33,8 @@ class Inotify:
     def __init__(self, root: str) -> None:
         self._root = root
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._folders: dict[
-            int, str
-        ] = {}  # what is watched; a moved one is told of by its old name until it is added
+        # what is watched; a moved one is told of by its old name until it is added
+        self._folders: dict[int, str] = {}
         self.file = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self.file < 0:
             raise _error()
