@@ -150,7 +150,8 @@ def _own_environments(environ: Mapping[str, str]) -> str:
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
     prefix, kinds = "HAI_SERVER_", _kinds()
     found = {k.removeprefix(prefix).lower(): v for k, v in environ.items() if k.startswith(prefix)}
-    return {k: _parse(v, kinds.get(k)) for k, v in found.items()}
+    # files that secrets are made of end in a newline
+    return {k: _parse(v.strip(), kinds.get(k)) for k, v in found.items()}
 
 
 def _parse(text: str, kind: Any) -> Any:

@@ -18,6 +18,11 @@ def test_what_a_submission_does_about_its_image(tmp_path: Path, value: str) -> N
     assert read.image_check == value
 
 
+def test_a_variable_may_end_in_a_newline(tmp_path: Path) -> None:
+    url = "postgresql://hai@db.example.org/hai"
+    assert config.load(tmp_path, {}, {"HAI_SERVER_DATABASE": f"{url}\n"}).database == url
+
+
 def test_another_word_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="image_check: must be one of off, warn, require, not 'no'"):
         config.load(tmp_path, {"image_check": "no"}, {})
