@@ -66,6 +66,7 @@ def test_certificates_lie_below_the_home(tmp_path: Path) -> None:
         pytest.param({"listen": "127.0.0.1"}, "listen", id="an address without a port"),
         pytest.param({"listen": "127.0.0.1:99999"}, "listen", id="an address with no port"),
         pytest.param({"http_listen": "127.0.0.1:abc"}, "http_listen", id="a port in letters"),
+        pytest.param({"admin": "ada.l"}, "admin", id="a name that no user may have"),
         pytest.param({"advertise": "fd00::1"}, "advertise", id="whose last part could be a port"),
         pytest.param({"advertise": "http://a.org"}, "advertise", id="a page, not a server"),
         pytest.param({"servers": "a.org:1,b.org"}, "servers", id="servers without a port"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hai_backend.domain.errors import Violation
+from hai_backend.domain.user import USER_NAME, USER_RULE
 
 _ANY = math.inf
 _PORT = (0, 65_535)
@@ -45,6 +46,8 @@ def violations(settings: Any) -> Iterator[Violation]:
         if value and not _is_address(value):
             yield Violation(key, f"must be HOST:PORT, not {value!r}")
     yield from _ways(settings)
+    if settings.admin and not USER_NAME.fullmatch(settings.admin):
+        yield Violation("admin", f"must be {USER_RULE}, not {settings.admin!r}")
     for kind in settings.lifetimes:
         if kind not in _CONTAINERS:
             known = ", ".join(_CONTAINERS)

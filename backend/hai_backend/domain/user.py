@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from hai_backend.domain.priority import Priority
+
+USER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+USER_RULE = "1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit"
 
 
 class Role(StrEnum):

@@ -7,17 +7,25 @@ from hai.v1.message_service_pb2 import Message
 from hai.v1.user_service_pb2 import CreateTokenRequest
 from hai_backend.domain import right as right_rules
 from hai_backend.domain.right import Grant
-from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
+from hai_backend.domain.user import (
+    USER_NAME,
+    USER_RULE,
+    Quota,
+    Role,
+    Share,
+    Token,
+    TokenScope,
+    User,
+)
 from hai_backend.services import limits
 from hai_backend.services.convert_time import END_OF_TIME, moment, timestamp
-from hai_backend.services.rules import NAME, USER_NAME, Rules
+from hai_backend.services.rules import NAME, Rules
 from hai_backend.services.validate import level
 
 _ROLES = {r: pb.Role.Value(f"ROLE_{r.name}") for r in Role}
 _ROLES_BY_NUMBER: dict[int, Role] = {number: role for role, number in _ROLES.items()}
 _SCOPES = {s: pb.TokenScope.Value(f"TOKEN_SCOPE_{s.name}") for s in TokenScope}
 _SCOPES_BY_NUMBER: dict[int, TokenScope] = {number: scope for scope, number in _SCOPES.items()}
-_USER_RULE = "1 to 32 of a-z, 0-9, _ and -, beginning with a letter or digit"
 NAME_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit"
 _NODES = 1_000_000
 _WEIGHT = 10_000
@@ -36,10 +44,11 @@ def user_to_proto(user: User) -> pb.User:
     )
 
 
-def user_from_proto(message: pb.User, now: float) -> User:
+def user_from_proto(message: pb.User, now: float, *, new: bool) -> User:
     """A checked user. Raises Invalid with every violation."""
     rules = Rules()
-    rules.matching("user.name", message.name, USER_NAME, _USER_RULE)
+    if new:  # the first admin may be called as the server's account is
+        rules.matching("user.name", message.name, USER_NAME, USER_RULE)
     if message.role not in _ROLES_BY_NUMBER:
         rules.add("user.role", "must be USER, OPERATOR or ADMIN")
     for i, group in enumerate(rules.few("user.groups", message.groups, limits.USER_GROUPS)):

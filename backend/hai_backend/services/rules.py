@@ -16,7 +16,6 @@ Kept = TypeVar("Kept")
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-USER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _COMPARED = 200  # names; to compare thousands takes seconds, in which the server does nothing else
 # Also what turns the direction of text on a screen: a name could look like another one.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

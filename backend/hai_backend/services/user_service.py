@@ -58,13 +58,13 @@ class UserService(UserServiceServicer):
         return pb.ListUsersResponse(users=map(user_to_proto, self._directory.users()))
 
     async def CreateUser(self, request: pb.CreateUserRequest, context: Context) -> user_pb2.User:
-        user = user_from_proto(request.user, self._clock.now())
+        user = user_from_proto(request.user, self._clock.now(), new=True)
         self._require_below(user)
         self._require_modest(User(user.name), user)
         return user_to_proto(await self._directory.create_user(user))
 
     async def UpdateUser(self, request: pb.UpdateUserRequest, context: Context) -> user_pb2.User:
-        user = user_from_proto(request.user, self._clock.now())
+        user = user_from_proto(request.user, self._clock.now(), new=False)
         before = self._directory.user(user.name)
         self._require_below(before)
         self._require_below(user)

@@ -85,6 +85,7 @@ REFUSED = [
     pytest.param({"replicas": 0}, "/replicas", id="no replica"),
     pytest.param({"replica": 3}, "'replica' not allowed", id="unknown value"),
     pytest.param({"cluster": "My Cluster"}, "/cluster", id="bad name"),
+    pytest.param({"admin": "ada.l"}, "/admin", id="a name that no user may have"),
     pytest.param(
         {"settings": {"database": "x"}}, "propertyName 'database'", id="a setting of the chart's"
     ),

@@ -73,6 +73,20 @@ async def test_rights_survive_a_restart(platform: Any) -> None:
     assert ada.rights == ("ports:4",)
 
 
+async def test_who_is_called_as_no_new_user_may_be_can_be_changed(
+    platform: Any, expect_refusal: Any
+) -> None:
+    root, first = await platform.caller("root"), account("Ada.L", "ROLE_ADMIN", uid=20_000)
+    async with expect_refusal() as why:
+        await root.users.CreateUser(upb.CreateUserRequest(user=first))
+    assert "user.name" in dict(why[0].violations)
+    await platform.directory.create_user(
+        User("Ada.L", Role.ADMIN)
+    )  # as a server calls its first admin
+    changed = await root.users.UpdateUser(upb.UpdateUserRequest(user=first))
+    assert (changed.name, changed.uid) == ("Ada.L", 20_000)
+
+
 @pytest.mark.parametrize(
     ("right", "why"),
     [
