@@ -72,6 +72,9 @@ def test_certificates_lie_below_the_home(tmp_path: Path) -> None:
         pytest.param({"servers": "a.org:1,b.org"}, "servers", id="servers without a port"),
         pytest.param({"http_url": "a.org"}, "http_url", id="no scheme"),
         pytest.param({"http_url": "https://a.org/hai"}, "http_url", id="below another page"),
+        pytest.param(
+            {"groups": {"a": 1, "a#1": 2}}, "groups.a#1", id="a group that reads as a zone"
+        ),
         pytest.param({"lifetimes": {"banana": 3}}, "lifetimes.banana", id="no kind of container"),
         pytest.param({"node_ports_from": 40_000}, "node_ports_from", id="order"),
     ],

@@ -31,6 +31,7 @@ _ADDRESSES = ("listen", "http_listen")
 _HOST = r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/,\s]+)"
 _ADDRESS = re.compile(_HOST + ":([0-9]{1,5})")
 _URL = re.compile(rf"https?://{_HOST}(:[0-9]{{1,5}})?/?")
+_GROUP = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")  # as labels of Kubernetes
 _CONTAINERS = ("shared", "dedicated", "spot")
 
 
@@ -48,6 +49,10 @@ def violations(settings: Any) -> Iterator[Violation]:
     yield from _ways(settings)
     if settings.admin and not USER_NAME.fullmatch(settings.admin):
         yield Violation("admin", f"must be {USER_RULE}, not {settings.admin!r}")
+    for group in settings.groups:
+        if not _GROUP.fullmatch(group):
+            message = "must be at most 63 letters, digits, `.`, `_` and `-`, no sign first or last"
+            yield Violation(f"groups.{group}", message)
     for kind in settings.lifetimes:
         if kind not in _CONTAINERS:
             known = ", ".join(_CONTAINERS)
