@@ -129,14 +129,11 @@ class History:
 
     def renew(self, most: int) -> bool:
         """Draw some of the outdated curves anew, coarse ones first; False when there were none."""
-        some = (
-            self._outdated[len(self._outdated) - most :]
-            if most < len(self._outdated)
-            else self._outdated
-        )
+        first = max(0, len(self._outdated) - most)
+        some = self._outdated[first:]
+        del self._outdated[first:]
         for kind in reversed(some):
             self._curves[kind] = self._draw(kind)
-        self._outdated = self._outdated[: len(self._outdated) - len(some)]
         return bool(some)
 
     def curve(self, kind: Kind) -> Curve:
