@@ -40,7 +40,7 @@ _STUB = b"""#!/bin/sh
 """
 _STUB_LINE = re.compile(rb"#!/bin/sh\n'''exec' .*\n' '''\n")
 _PYTHON_LINE = re.compile(rb"#!.*python[0-9.]*[^\n]*\n")
-_NOT_PROGRAMS = re.compile(r"python[\d.]*|pip[\d.]*|activate.*|deactivate.*|pydoc.*")
+_NOT_PROGRAMS = re.compile(r"python[\d.]*|pip[\d.]*")
 _PROGRAM = """import sys
 from {module} import {first}
 

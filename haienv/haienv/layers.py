@@ -67,6 +67,8 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     """A layer as wished; one that is there already is taken. None: this was a dry run."""
     target = work / "layer"
     uv.make(target, base.python)
+    for left in {*(target / "bin").glob("activate*"), *(target / "bin").glob("*.bat")}:
+        left.unlink()  # uv's own: one enters otherwise
     python, interpreter = _made(target)
     base = _checked(base, python)
     found = _resolution(uv, base, wish, work, target)
@@ -201,8 +203,6 @@ def _fill(
         _require_intact(target, site, layer)
     if layer.editable:
         uv.install_editable(python, layer.editable)
-    for left in {*bin_.glob("activate*"), *bin_.glob("*.bat")}:
-        left.unlink()
     see(site, base.below(), base.outside)
     if base.parents:
         programs_of_layer(home.layer(base.parents[0].owner, base.parents[0].layer) / "bin", bin_)

@@ -47,6 +47,22 @@ def test_a_parents_program_runs_with_the_childs_view(haienv: Any) -> None:
     assert told.stdout == "plain 2.0\nfast 2.0\n"
 
 
+def test_programs_that_are_called_like_uvs_are_programs(
+    haienv: Any, tmp_path: Path, make_wheel: Callable[..., Path]
+) -> None:
+    haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    name = "activate-global-completion"  # argcomplete has such a one
+    make_wheel("complete", "1.0", more={f"complete-1.0.data/scripts/{name}": "#!python\nprint()\n"})
+    haienv.ok("create base --no_extend complete")
+    haienv.ok("verify base")
+    haienv.ok("create top --extend base")
+    for each in ("base", "top"):
+        bin_ = haienv.get(each).path / "bin"
+        assert {path.name for path in bin_.glob("*activate*")} == {name}
+    haienv.ok("export base", tmp_path / "base.tar")
+    haienv.ok("import", tmp_path / "base.tar", "again")
+
+
 def test_pth_files_and_projects_in_place_of_a_parent_are_seen(haienv: Any, tmp_path: Path) -> None:
     project = tmp_path / "proj"
     (project / "src").mkdir(parents=True)
