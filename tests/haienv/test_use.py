@@ -230,6 +230,24 @@ def test_a_kernel_runs_through_haienv(haienv: Any, make_wheel: Any, tmp_path: Pa
     assert not spec.exists()
 
 
+def test_kernels_of_names_that_differ_in_capitals_are_not_mistaken(
+    haienv: Any, make_wheel: Any, tmp_path: Path
+) -> None:
+    haienv.monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    make_wheel("ipykernel", "1.0")
+    for name in ("one", "One"):
+        haienv.ok(f"create {name} --no_extend ipykernel --find-links", tmp_path / "wheels")
+    haienv.ok("kernel install One")
+    (spec,) = (tmp_path / "jupyter" / "kernels").glob("*/kernel.json")
+    refused = haienv("kernel install one")
+    assert (refused.code, "is that of One[ann]" in refused.err) == (1, True)
+    assert haienv("kernel remove one").code == 3
+    assert "One[ann]" in spec.read_text()
+    haienv.ok("remove One --yes")
+    haienv.ok("kernel install one")
+    assert "one[ann]" in spec.read_text()
+
+
 @pytest.mark.parametrize("words", [("create two --no_extend -e", "a:b"), ("install one -e", "\udcff"),
                                    ("config append one extra-environment", "A=\udcff")])  # fmt: skip
 def test_what_no_record_can_hold_is_refused(haienv: Any, words: tuple[str, str]) -> None:

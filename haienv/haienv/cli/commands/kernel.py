@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from haienv.cli.frame import EnvGroup, Settings, environment, names
-from haienv.errors import NotFound, Refused
+from haienv.errors import EnvError, Exists, NotFound, Refused
 from haienv.installed import versions
 from haienv.registry import Environment
 from haienv.transaction import replace_text
@@ -37,6 +37,11 @@ def install(settings: Settings, name: str) -> int:
             f"haienv install '{found.name}' ipykernel",
         )
     folder = _folder(found)
+    if (other := _whose(folder)) != str(found) and _is_there(other):
+        raise Exists(
+            f"Jupyter's kernel {folder.name} is that of {other}: to it, capitals are small letters",
+            f"haienv kernel remove '{other}', or give one of them another name",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "kernel.json", json.dumps(specification(found), indent=2))
     settings.answer({"path": str(folder)}, str(folder))
@@ -50,7 +55,7 @@ def remove(settings: Settings, name: str) -> int:
     """Take it away again; the environment stays."""
     _, found = environment(name)
     folder = _folder(found)
-    if not folder.is_dir():
+    if not folder.is_dir() or _whose(folder) not in ("", str(found)):
         raise NotFound(f"Jupyter has no kernel of {found} here")
     shutil.rmtree(folder)
     settings.answer({"removed": str(folder)}, "")
@@ -68,6 +73,21 @@ def specification(found: Environment) -> dict[str, Any]:
         "env": {"HAIENV_HOME": str(found.root)},
         "metadata": {"debugger": True, "haienv": str(found)},
     }
+
+
+def _whose(folder: Path) -> str:
+    """The environment of a kernel that is there; empty: it does not say, or there is none."""
+    try:
+        return str(json.loads((folder / "kernel.json").read_text())["metadata"]["haienv"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return bool(name and environment(name))
+    except EnvError:
+        return False
 
 
 def _folder(found: Environment) -> Path:
