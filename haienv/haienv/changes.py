@@ -211,7 +211,7 @@ def roll_back(home: Home, environment: Environment) -> Environment:
     layer = layer_at(home, home.user, previous) if previous else None
     if layer is None:
         raise NotFound(f"{environment} has no earlier layer", "gc deletes them after some days")
-    if fault := missing(home, home.layer(home.user, previous), layer.parents):
+    if fault := missing(home, home.layer(home.user, previous), layer):
         raise Broken(f"the earlier layer of {environment} cannot be used: {fault}")
     switch(home, environment, previous)
     return _there(home, environment.name)

@@ -114,7 +114,10 @@ def _checked(base: Foundation, python: str) -> Foundation:
         if base.parents or base.outside:
             parent = base.parents[0].name if base.parents else "this Python"
             raise ground.other_minor(minor(python), base.wanted_minor, parent)
-        raise BuildFailed(f"Python {base.wanted_minor} was wanted, {python} was found")
+        raise BuildFailed(
+            f"Python {base.wanted_minor} was wanted, {python} was found",
+            "-p takes a version or a path",
+        )
     return replace(base, wanted_minor=minor(python))
 
 

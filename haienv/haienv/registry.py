@@ -7,17 +7,19 @@ follow a link out of the root, or see another name or owner than those of the di
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from haienv.errors import Broken, NotFound, UsageError
 from haienv.layout import CURRENT, LABEL, LAYERS, LOCK_TEXT, RECORD, Home, site_packages
 from haienv.names import SYSTEM, Reference, is_name, layer_of_link, old_name
-from haienv.records import Label, Layer, Malformed, Parent, label_from, layer_from
+from haienv.records import Label, Layer, Malformed, label_from, layer_from
 from haienv.safely import LOCK_LIMIT, Unreadable, entries, link_text, read_text
 
+_VERSIONED = re.compile(r"python([0-9]+\.[0-9]+)[a-z]*")
 _MOST_BYTES_OF_ANOTHER = 2 << 20  # Python's reader of TOML takes a second for each MiB
 
 
@@ -126,7 +128,7 @@ def _with_layer(home: Home, known: Environment) -> Environment:
         layer = layer_from(read_text(found.path / RECORD))
     except (Unreadable, Malformed) as error:
         return replace(found, fault=f"{RECORD}: {error}")
-    fault = _elsewhere(layer) or missing(home, found.path, layer.parents)
+    fault = _elsewhere(layer) or missing(home, found.path, layer)
     return replace(found, layer=layer, fault=fault)
 
 
@@ -145,14 +147,23 @@ def layer_at(home: Home, owner: str, layer_id: str) -> Layer | None:
         return None
 
 
-def missing(home: Home, path: Path, parents: Sequence[Parent]) -> str:
+def missing(home: Home, path: Path, layer: Layer) -> str:
     """Why a layer cannot be used; empty: it can."""
-    if not os.access(path / "bin" / "python", os.X_OK):
-        return f"its Python {path / 'bin' / 'python'} cannot be run on this machine"
-    for parent in parents:
+    python = path / "bin" / "python"
+    if not os.access(python, os.X_OK):
+        return f"its Python {python} cannot be run on this machine"
+    if (now := _named_minor(python)) not in ("", layer.minor):
+        return f"it was made for Python {layer.minor}, and {layer.interpreter} is {now} on this machine"
+    for parent in layer.parents:
         if not os.access(home.layer(parent.owner, parent.layer), os.R_OK | os.X_OK):
             return f"the layer of its parent {parent.name}[{parent.owner}] is gone or hidden"
     return ""
+
+
+def _named_minor(python: Path) -> str:
+    """The version in the name of the program that a link leads to, as in python3.11; empty: none is there."""
+    found = _VERSIONED.fullmatch(os.path.basename(os.path.realpath(python)))
+    return found[1] if found else ""
 
 
 def owners(home: Home) -> list[str]:

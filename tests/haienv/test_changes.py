@@ -113,6 +113,19 @@ def test_an_upgrade_takes_another_python_where_the_old_one_is_gone(
     assert haienv.run("top", "import fast, plain; print(fast.VERSION, plain.VERSION)") == "1.0 1.0"
 
 
+def test_a_python_that_is_another_by_now_is_told_and_upgraded(haienv: Any, tmp_path: Path) -> None:
+    python, another = tmp_path / "python3", tmp_path / "python3.2"
+    python.symlink_to(running())
+    another.write_text("#!/bin/sh\n")
+    another.chmod(0o755)
+    haienv.ok("create one --no_extend fast==1.0 -p", python)
+    python.unlink()
+    python.symlink_to(another)
+    assert haienv.get("one").fault.endswith(f"{python} is 3.2 on this machine")
+    haienv.ok("upgrade one --keep-versions -p", running())
+    assert haienv.run("one", NEWEST) == "1.0"
+
+
 def test_an_upgrade_takes_the_parent_as_it_is_where_its_old_layer_is_gone(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast==1.0")
     haienv.ok("create top --extend base plain")

@@ -6,6 +6,7 @@ The layer is resolved once, so a running program keeps it while its owner upgrad
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from hai_backend.environments.reading import (
     read_lock,
 )
 
+_VERSIONED = re.compile(r"python([0-9]+\.[0-9]+)[a-z]*")
 NAME, OWNER, LOCK = "HF_ENV_NAME", "HF_ENV_OWNER", "HF_ENV_LOCK"
 
 
@@ -87,7 +89,7 @@ def _activated(root: Path, folder: Folder, called: EnvironmentName, name: str) -
     chain = _chain(called, name, layer)
     places = [_place(root, link) for link in chain]
     configs = [_config(folder, link) for link in chain]
-    _require_python(places[0])
+    _require_python(places[0], layer)
     return Activation(
         called=called,
         lock_hash=layer.lock_hash,
@@ -126,8 +128,13 @@ def _require_platform(layer: Layer) -> None:
         raise Broken(f"it is for {layer.platform}, and this node is {here}")
 
 
-def _require_python(layer: Path) -> None:
-    python = layer / "bin" / "python"
+def _require_python(place: Path, layer: Layer) -> None:
+    python = place / "bin" / "python"
+    where = os.path.realpath(python)
     if not os.access(python, os.X_OK):
-        where = os.path.realpath(python)
         raise Broken(f"{python} cannot be executed; it leads to {where}: is that Python here?")
+    named = _VERSIONED.fullmatch(os.path.basename(where))
+    if named and not f"{layer.python_version}.".startswith(f"{named[1]}."):
+        raise Broken(
+            f"it was made for Python {layer.python_version}, and its Python here is {where}"
+        )

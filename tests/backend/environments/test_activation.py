@@ -97,6 +97,16 @@ def test_what_is_not_whole_is_not_activated(root: Path, change: object) -> None:
         activate(root, TORCH)
 
 
+def test_a_python_that_is_another_on_this_node_is_named(root: Path, tmp_path: Path) -> None:
+    python, another = layer_of(root, "ada", "torch") / "bin" / "python", tmp_path / "python3.2"
+    another.write_text("#!/bin/sh\n")
+    another.chmod(0o755)
+    python.unlink()
+    python.symlink_to(another)
+    with pytest.raises(Broken, match=rf"made for Python 3\..*, and its Python here is {another}"):
+        activate(root, TORCH)
+
+
 def test_a_python_that_is_not_on_this_node_is_named(root: Path) -> None:
     python = layer_of(root, "ada", "torch") / "bin" / "python"
     python.unlink()
