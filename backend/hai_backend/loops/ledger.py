@@ -7,6 +7,7 @@ answered, shown or done before it is durable; what was not done before a crash i
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any, get_args
 
 import structlog
 
-from hai_backend.domain.errors import Conflict, NotFound, Unavailable
+from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
@@ -40,7 +41,20 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # between tries of what must not be los
 
 async def to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
     """Await `work`, which goes on when the caller is cancelled: a write may be durable before memory knows it."""
-    return await asyncio.shield(asyncio.ensure_future(work))
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_drop)
+        raise
+
+
+def _drop(task: asyncio.Task[Task]) -> None:
+    """Nobody waits for it any more: a refusal concerns nobody, a mistake of ours is for the log."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, HaiError):
+        trace = "".join(traceback.format_exception(error))
+        log.error("a change that nobody waits for has failed", trace=trace)
 
 
 class Ledger:

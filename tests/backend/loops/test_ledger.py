@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
 from hai_backend.domain.errors import Conflict, InvalidTransition, NotFound, Unavailable
 from hai_backend.domain.node import Node
@@ -106,6 +108,38 @@ async def test_a_write_goes_on_when_its_caller_hangs_up(world: World) -> None:
     stored = await world.store.get_task(task.id)
     assert stored is not None
     assert stored.outcome is Outcome.CANCELED
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [
+        pytest.param(Unavailable("full"), [], id="a refusal"),
+        pytest.param(
+            RuntimeError(), ["a change that nobody waits for has failed"], id="a mistake of ours"
+        ),
+    ],
+)
+async def test_what_became_of_a_write_whose_caller_hung_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, fails: Exception, told: list[str]
+) -> None:
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, why: unheard.append(why))
+
+    async def failing(task: Task, events: Sequence[TaskEvent]) -> Task | None:
+        await asyncio.sleep(0)
+        raise fails
+
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    monkeypatch.setattr(world.store, "save_task", failing)
+    asked = asyncio.ensure_future(world.ledger.stop(task.id, "ada", None))
+    await asyncio.sleep(0)
+    asked.cancel()
+    with capture_logs() as logs:
+        for _ in range(10):
+            await asyncio.sleep(0)
+    gc.collect()
+    assert [line["event"] for line in logs] == told
+    assert unheard == []
 
 
 async def test_when_another_replica_was_faster_the_event_meets_its_state(world: World) -> None:
