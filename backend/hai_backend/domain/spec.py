@@ -145,3 +145,12 @@ class TaskSpec:
     roles: tuple[RoleSpec, ...] = ()
     policies: PolicySpec = PolicySpec()
     version: int = 2
+
+
+def letters(spec: TaskSpec) -> int:
+    """How many it has in the parts that may be long: about what it takes of a server's memory."""
+    variables = (spec.spec.environments, *(role.environments for role in spec.roles))
+    words = [word for each in variables for pair in each.items() for word in pair]
+    words += [word for role in spec.roles for word in role.parameters]
+    words += [service.startup_script for service in spec.services]
+    return sum(map(len, (*words, *spec.options.sidecar)))

@@ -17,7 +17,7 @@ import structlog
 
 from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.spec import TaskSpec
+from hai_backend.domain.spec import TaskSpec, letters
 from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
@@ -81,6 +81,7 @@ class Ledger:
         self.occupants = Occupants()
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
+        self._letters: Counter[str] = Counter()  # of the specs of a user's tasks
         self._locks: dict[int, asyncio.Lock] = {}
         self._together = Together(self._try)
 
@@ -102,6 +103,10 @@ class Ledger:
     def unfinished_of(self, user: str) -> int:
         """How many unfinished tasks a user has."""
         return self._per_user[user]
+
+    def letters_of(self, user: str) -> int:
+        """How long the specs of a user's unfinished tasks are together."""
+        return self._letters[user]
 
     async def get(self, task_id: int) -> Task:
         """Any task. Raises NotFound."""
@@ -205,9 +210,11 @@ class Ledger:
             self._tasks.pop(task.id, None)
             self._locks.pop(task.id, None)
             self._per_user[task.user] -= known
+            self._letters[task.user] -= known and letters(task.spec)
         else:
             self._tasks[task.id] = task
             self._per_user[task.user] += not known
+            self._letters[task.user] += 0 if known else letters(task.spec)
 
     # What people ask; each answers with the task as it then is.
 

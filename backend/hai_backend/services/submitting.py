@@ -78,6 +78,7 @@ class Submitting:
             shares=self._directory.share_rows_of(user),
             policy=self._policy,
             unfinished=self._ledger.unfinished_of(user),
+            letters=self._ledger.letters_of(user),
             containers=self._containers_of(user),
             containers_allowed=self._containers.per_user,
             lifetimes=self._containers.lifetimes,

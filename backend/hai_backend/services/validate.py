@@ -9,7 +9,7 @@ from __future__ import annotations
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.errors import Exhausted
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.spec import ResourceSpec, TaskSpec, TaskType
+from hai_backend.domain.spec import ResourceSpec, TaskSpec, TaskType, letters
 from hai_backend.services import limits
 from hai_backend.services.rules import Rules
 from hai_backend.services.validate_fit import SubmitContext, check_fit, quota_lack
@@ -38,6 +38,11 @@ def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
         raise Exhausted(
             f"{context.user} has {context.unfinished} unfinished tasks, and {limits.UNFINISHED_TASKS} is the limit; "
             "stop some, or wait until some are finished"
+        )
+    if context.letters + letters(found) > limits.UNFINISHED_LETTERS:
+        raise Exhausted(
+            f"the unfinished tasks of {context.user} have {context.letters} letters in variables and arguments, and "
+            f"{limits.UNFINISHED_LETTERS} is the limit; shorten them, or wait until some are finished"
         )
     return found
 

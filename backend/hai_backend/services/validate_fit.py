@@ -28,6 +28,7 @@ class SubmitContext:
     shares: tuple[ShareRow, ...] = ()  # that count for this user
     policy: Policy = field(default_factory=Policy)  # of the server; groups may differ
     unfinished: int = 0
+    letters: int = 0  # of the specs of the user's unfinished tasks
     containers: int = 0  # unfinished dev containers of the user
     containers_allowed: int = 0  # 0: any number
     lifetimes: Mapping[str, int] = field(default_factory=dict)  # of dev containers, by kind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -40,6 +41,19 @@ async def test_a_submitted_task_waits_in_the_ledger_and_in_the_store(world: Worl
     task = await world.ledger.submit("ada", a_spec("one"), "")
     assert world.ledger.unfinished()[task.id] == await world.store.get_task(task.id)
     assert world.ledger.unfinished_of("ada") == 1
+
+
+async def test_letters_of_specs_count_until_their_tasks_are_finished(world: World) -> None:
+    spec = a_spec("one")
+    long = replace(spec, spec=replace(spec.spec, environments={"A": "bc"}))
+    task = await world.ledger.submit("ada", long, "r1")
+    await world.ledger.submit("ada", long, "r1")
+    assert world.ledger.letters_of("ada") == 3
+    again = World(world.store, world.launcher)
+    await again.ledger.load()
+    assert again.ledger.letters_of("ada") == 3
+    await again.ledger.stop(task.id, "ada", None)
+    assert again.ledger.letters_of("ada") == 0
 
 
 async def test_the_same_request_submits_once(world: World) -> None:

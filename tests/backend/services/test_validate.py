@@ -469,6 +469,13 @@ def test_too_many_unfinished_tasks() -> None:
         validate(spec(), context(unfinished=limits.UNFINISHED_TASKS))
 
 
+def test_too_much_in_unfinished_tasks() -> None:
+    given = spec('spec { environments { key: "A" value: "bc" } }')
+    validate(given, context(letters=limits.UNFINISHED_LETTERS - 3))
+    with pytest.raises(Exhausted, match="134217728 is the limit"):
+        validate(given, context(letters=limits.UNFINISHED_LETTERS - 2))
+
+
 def test_a_spec_that_is_too_large_is_refused_before_it_is_read() -> None:
     given = spec()
     given.spec.parameters.extend(["x" * 1000] * 300)
