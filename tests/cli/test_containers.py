@@ -81,7 +81,10 @@ def test_a_container_that_does_not_run_says_why(hai: Any, fake: FakeClient) -> N
     fake.finish(4, TASK_OUTCOME_FAILED, "the workspace /gone is no directory")
     done = hai("container", "show", "4")
     assert "container 4 is FAILED: the workspace /gone is no directory" in done.err
-    assert "is FAILED" not in hai("container", "show", "4", "--json").err
+    machine = hai("container", "show", "4", "--json")
+    assert "is FAILED" not in machine.err
+    told = json.loads(machine.out)
+    assert (told["status"], told["why"]) == ("FAILED", "the workspace /gone is no directory")
 
 
 def test_a_dedicated_container_has_no_share(hai: Any) -> None:

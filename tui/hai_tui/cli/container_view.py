@@ -24,16 +24,17 @@ def kind(task: Task) -> str:
     return "shared" if resource.gpu or resource.cpu or resource.memory else "dedicated"
 
 
-def _why(task: Task, now: float) -> str:
-    return task.reason or task.waiting.message or "-"
+def why(task: Task) -> str:
+    """Why it stands as it does; empty: there is nothing to say."""
+    return task.reason or task.waiting.message
 
 
 def standing(task: Task) -> str:
     """How it stands and why, in one sentence; empty: it runs."""
-    word, why = status(task), task.reason or task.waiting.message
+    word, reason = status(task), why(task)
     if word == "RUNNING":
         return ""
-    return text("container.is", id=task.id, status=f"{word}: {why}" if why else word)
+    return text("container.is", id=task.id, status=f"{word}: {reason}" if reason else word)
 
 
 CONTAINERS = View(
@@ -48,7 +49,7 @@ CONTAINERS = View(
         Column("kind", lambda t, now: kind(t)),
         Column("group", lambda t, now: t.group),
         Column("age", lambda t, now: since(t.create_time, now), right=True),
-        Column("why", _why, folds=True),
+        Column("why", lambda t, now: why(t) or "-", folds=True),
         Column("node", lambda t, now: ",".join(r.node for r in t.run.ranks) or "-", wide=True),
         Column("created", lambda t, now: local(t.create_time), wide=True),
     ),

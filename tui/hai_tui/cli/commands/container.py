@@ -9,12 +9,13 @@ import click
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.commands.container_services import do, logs, restart, show_services, start, stop
 from hai_tui.cli.complete import groups as complete_groups
-from hai_tui.cli.container_view import CONTAINERS, standing
+from hai_tui.cli.container_view import CONTAINERS, standing, why
 from hai_tui.cli.human import Priority, Span
 from hai_tui.cli.reference import many_tasks, one_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note, show, show_one
+from hai_tui.cli.task_view import status
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
@@ -127,9 +128,10 @@ def show_container(settings: Settings, task: str, kind: Any) -> int:
     """Show the services of a task, and how long it may stay."""
 
     async def verb(client: Client, id: int) -> int:
-        show_services(settings, await client.containers.get(id))
-        if settings.sentences and (why := standing(await client.tasks.get(id))):
-            note(settings, why)
+        found, task = await client.containers.get(id), await client.tasks.get(id)
+        show_services(settings, found, status=status(task), why=why(task))
+        if settings.sentences and (sentence := standing(task)):
+            note(settings, sentence)
         return 0
 
     return do(settings, task, kind, verb)

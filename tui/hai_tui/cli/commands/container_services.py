@@ -150,12 +150,12 @@ def _control(settings: Settings, service: str, rank: int, action: str) -> Verb:
     return verb
 
 
-def show_services(settings: Settings, found: Container) -> None:
-    """As a table with what is to be said of its life, or whole."""
+def show_services(settings: Settings, found: Container, **standing: str) -> None:
+    """As a table with what is to be said of its life, or whole, with how the task stands."""
     if settings.output in ("json", "yaml"):
         from hai_tui.cli.messages import to_dict
 
-        return dump(settings, to_dict(found))
+        return dump(settings, {**to_dict(found), **standing})
     show(settings, SERVICES, found.services)
     for remark in remarks(found):
         note(settings, remark)
