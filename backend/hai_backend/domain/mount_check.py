@@ -18,6 +18,7 @@ _OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONDITIONS = 20
+_OWNERS = 1000
 
 
 def check_row(row: MountRow) -> None:
@@ -30,14 +31,16 @@ def check_row(row: MountRow) -> None:
 def _violations(row: MountRow) -> Iterator[Violation]:
     if not row.owners:
         yield Violation("owners", "must name users, user groups or public")
-    for i, owner in enumerate(row.owners):
+    if len(row.owners) > _OWNERS:
+        yield Violation("owners", f"at most {_OWNERS} are allowed")
+    for i, owner in enumerate(row.owners[:_OWNERS]):
         if not _OWNER.fullmatch(owner):
             yield Violation(f"owners[{i}]", f"{owner[:64]!r} is no user and no user group")
     if row.mount_code < 0:
         yield Violation("mount_code", f"must be 0 or a sum of bits, not {row.mount_code}")
     if len(row.conditions) > _CONDITIONS:
         yield Violation("conditions", f"at most {_CONDITIONS} are allowed")
-    for i, condition in enumerate(row.conditions):
+    for i, condition in enumerate(row.conditions[:_CONDITIONS]):
         yield from _told(f"conditions[{i}]", parse_condition, condition)
     yield from _removing(row) if row.action is MountAction.REMOVE else _adding(row)
 

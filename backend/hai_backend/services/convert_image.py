@@ -35,7 +35,9 @@ def image_from_proto(message: pb.Image) -> Image:
         full_reference(message.reference, "image.reference")
     except Invalid as error:
         rules.add("image.reference", error.violations[0].message)
-    for i, group in enumerate(message.user_groups):
+    for i, group in enumerate(
+        rules.few("image.user_groups", message.user_groups, limits.USER_GROUPS)
+    ):
         rules.matching(f"image.user_groups[{i}]", group, NAME, NAME_RULE)
     rules.line("image.description", message.description, limits.DESCRIPTION_CHARS)
     rules.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import grpc
@@ -15,6 +16,8 @@ from hai.v1.storage_pb2 import (
     MOUNT_KIND_HOST_PATH,
     MountRule,
 )
+from hai_backend.domain.errors import Invalid
+from hai_backend.services.convert_storage import rule_from_proto
 
 C = grpc.StatusCode
 
@@ -65,6 +68,17 @@ async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_re
         "rule.host_type",
     }
     assert await rules(olga) == []
+
+
+async def test_of_far_too_much_not_all_is_looked_at(platform: Any, expect_refusal: Any) -> None:
+    request = adding("/a", "/srv/x", *(f"{i} {i}" for i in range(1500)))
+    request.rule.conditions.extend(["no condition"] * 3000)
+    with pytest.raises(Invalid) as wrong:
+        rule_from_proto(request.rule, 1)
+    fields = Counter(v.field.partition("[")[0] for v in wrong.value.violations)
+    assert fields == {"rule.owners": 1001, "rule.conditions": 21}
+    async with expect_refusal():
+        await (await platform.caller("olga")).storage.CreateMountRule(request)
 
 
 async def test_where_storage_comes_from_is_for_operators(platform: Any) -> None:
