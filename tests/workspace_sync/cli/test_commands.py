@@ -16,10 +16,12 @@ from uuid import uuid4
 import pytest
 
 from hai.client.profile import Profile
+from hai.v1.workspace_pb2 import WorkspaceLease
 from hai_sync.cli import failures
 from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
 from hai_sync.place import find
+from hai_sync.remote.endpoint import Remote
 
 
 @pytest.fixture
@@ -86,6 +88,21 @@ def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
     assert Path("data/new").read_text() == "stays"
     assert shell("restore", "data/x", "--local")[:2] == (0, "data/x is back\n")
     assert Path("data/x").read_text() == "two"
+
+
+def test_a_restore_that_was_killed_does_not_stand_in_the_way(shell, monkeypatch) -> None:
+    async def killed(remote: Remote, lease: WorkspaceLease) -> None:
+        """Whoever was killed gives nothing back."""
+
+    monkeypatch.setattr(Remote, "_release", killed)
+    for text in ("one", "two"):
+        Path("a").write_text(text)
+        shell("push")
+    for number, text in ((1, "one"), (2, "two")):
+        assert shell("restore", "-r", str(number))[0] == 0
+        assert Path("a").read_text() == text
+    Path("a").write_text("three")
+    assert shell("push")[0] == 0
 
 
 def test_versions_are_restored_by_their_names_from_where_one_stands(shell, monkeypatch) -> None:

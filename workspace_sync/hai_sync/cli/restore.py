@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import click
 
+from hai_sync.author import client_id
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.telling import Progress, event, tell_report
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.place import Place, find
+from hai_sync.session.lock import locked
 from hai_sync.session.restoring import restore_here
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
@@ -43,7 +46,11 @@ def restore(
         return _restore_here(place, names, stamp, as_json)
 
     async def work(session: Session) -> tuple[int, Report | None]:
-        async with session.remote.lease("restore") as token:
+        us = client_id(session.index.name())
+        async with (
+            locked(place.state, _waits(as_json)),
+            session.remote.lease("restore", client_id=us) as token,
+        ):
             made = await session.remote.restore(revision or 0, _chosen(names), token)
         if no_pull:
             return made.number, None
@@ -67,11 +74,14 @@ def _chosen(names: list[str]) -> list[str]:
 def _restore_here(place: Place, names: list[str], stamp: str, as_json: bool) -> int:
     if not _chosen(names):
         raise click.UsageError("name the paths; `haiworkspace snapshots --local` lists them")
-    waits = partial(Progress(as_json, quiet=False).stage, "wait", 0, 0)
-    asyncio.run(restore_here(place, names, stamp, waits))
+    asyncio.run(restore_here(place, names, stamp, _waits(as_json)))
     for path in names:
         if as_json:
             event("restored", path=path)
         else:
             click.echo(f"{path} is back")
     return 0
+
+
+def _waits(as_json: bool) -> Callable[[], None]:
+    return partial(Progress(as_json, quiet=False).stage, "wait", 0, 0)
