@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
 
 from hai.client import errors
 from hai.client.client import Client
 from hai.client.connection import ATTEMPTS, Connection, on_loopback
 from hai.client.profile import Profile
+from hai.client.status import to_error
 from hai.v1.server_service_pb2 import ServerInfo
 from hai.v1.task_pb2 import Task
 from hai.v1.task_spec_pb2 import TaskSpec
@@ -182,6 +184,14 @@ async def test_a_server_that_cannot_work_now_keeps_its_own_words(scripted, refus
         with pytest.raises(errors.Unreachable, match=r"^the disk is full$") as caught:
             await client.tasks.suspend(7)
     assert caught.value.reason == "DISK_FULL"
+
+
+def test_a_connection_that_breaks_under_a_write_is_no_fault_of_the_server() -> None:
+    """As a push finds it whose server is killed, or whose line is cut."""
+    error = AioRpcError(StatusCode.INTERNAL, Metadata(), Metadata(), "Internal error from Core")
+    told = to_error(error, "host:1")
+    assert (type(told), told.reason) == (errors.Unreachable, "UNREACHABLE")
+    assert str(told) == "cannot reach the server at host:1: the connection was lost"
 
 
 async def test_every_violation_arrives(scripted, refuse) -> None:
