@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -88,6 +89,28 @@ def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
     assert Path("data/new").read_text() == "stays"
     assert shell("restore", "data/x", "--local")[:2] == (0, "data/x is back\n")
     assert Path("data/x").read_text() == "two"
+
+
+@pytest.fixture
+def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where the clocks show another hour."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_times_are_those_of_the_clock_on_the_wall(shell, far_east) -> None:
+    assert "never written" in line_of(shell("list")[1])
+    Path("a").write_text("one")
+    shell("push")
+    _, day, minute = shell("snapshots")[1].split()[:3]
+    assert f"  {day} {minute[:5]}  " in line_of(shell("list")[1])
+
+
+def line_of(listed: str) -> str:
+    return next(line for line in listed.splitlines() if line.startswith("*"))
 
 
 def test_a_restore_that_was_killed_does_not_stand_in_the_way(shell, monkeypatch) -> None:

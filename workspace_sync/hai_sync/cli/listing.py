@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import click
@@ -46,7 +47,8 @@ def _here() -> Place | None:
 
 def _line(workspace: Workspace, place: Place | None) -> str:
     here = place is not None and place.name == workspace.name
-    when = workspace.update_time.ToDatetime().strftime("%Y-%m-%d %H:%M")
+    seconds = workspace.update_time.ToSeconds()
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "never written"
     return (
         f"{'*' if here else ' '} {workspace.name:20} revision {workspace.revision:<5} "
         f"{workspace.files:7} files {size_of(workspace.size_bytes):>10}  {when}  {workspace.path}"
@@ -65,5 +67,5 @@ def _facts(workspace: Workspace, place: Place | None) -> dict[str, Any]:
         "bytes": workspace.size_bytes,
         "stored_bytes": workspace.stored_bytes,
         "quota_bytes": workspace.quota_bytes,
-        "updated": workspace.update_time.ToJsonString(),
+        "updated": workspace.update_time.ToJsonString() if workspace.revision else None,
     }
