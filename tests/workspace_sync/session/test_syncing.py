@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hai.client.errors import HaiError
+from hai.client.errors import HaiError, Unreachable
 from hai_sync.core.diff import Change
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.kept import Kept
@@ -457,3 +457,38 @@ async def test_a_push_that_keeps_both_copies_ours_once(laptops) -> None:
     for _ in range(2):
         await two.sync(Mode.PUSH, Policy.KEEP_BOTH)
     assert sorted(two.there().values()) == [b"ours", b"ours, later", b"theirs"]
+
+
+def breaking(laptop, times: int) -> list[int]:
+    """The line breaks in so many pushes, each time after a message; the list counts them."""
+    connection, broken = laptop.session.remote.connection, [0]
+    whole = connection.duplex
+
+    async def duplex(call, requests):
+        if broken[0] < times:
+            broken[0] += 1
+            await anext(requests)
+            raise Unreachable("the connection was lost")
+        async for answer in whole(call, requests):
+            yield answer
+
+    connection.duplex = duplex
+    return broken
+
+
+async def test_a_push_goes_on_when_its_line_was_broken(laptop, monkeypatch) -> None:
+    monkeypatch.setattr("hai_sync.session.session.delays", lambda: iter([0.0] * 99))
+    broken = breaking(laptop, 3)
+    laptop.write("a", "1")
+    laptop.write("big", DATA)
+    assert (await laptop.push()).in_sync
+    assert (broken, laptop.there()) == ([3], laptop.read())
+
+
+async def test_but_not_for_ever(laptop, monkeypatch) -> None:
+    monkeypatch.setattr("hai_sync.session.session.delays", lambda: iter([0.0] * 99))
+    broken = breaking(laptop, 99)
+    laptop.write("a", "1")
+    with pytest.raises(Unreachable):
+        await laptop.push()
+    assert 1 < broken[0] < 20

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hai.client.backoff import delays
 from hai.client.connection import on_loopback
-from hai.client.errors import Conflict, HaiError
+from hai.client.errors import Conflict, HaiError, Unreachable
 from hai_sync.core.diff import Change, apply
 from hai_sync.core.rules import Outcome
 from hai_sync.errors import Lost, Restless
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from hai_sync.remote.sending import Sent
 
 ATTEMPTS = 20
+TRIES = 8  # at a server that went away in the middle of a push: some 12 s, as for a pull
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Session:
     _hints: set[str] | None = None  # paths that may have changed since; None: unknown
     _restless: Counter[str] = field(default_factory=Counter)
     _generation: str = ""
+    _broken: int = 0  # tries since the line broke in a push
     _looking: Looking = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +104,7 @@ class Session:
             self._looking.keep(None)  # another process has synced meanwhile
             self._hints = None
         last: Exception | None = None
+        self._broken, waits = 0, delays()
         for _ in range(ATTEMPTS):
             try:
                 return await self._once(wish)
@@ -108,6 +112,11 @@ class Session:
                 if error.reason not in ("REVISION_CHANGED", "CONTENTS_MISSING"):
                     raise
                 self._looking.overtaken, last = True, error
+            except Unreachable as error:
+                if wish.resident or not self._goes_on(error):  # a daemon has patience of its own
+                    raise
+                self._looking.overtaken, last = True, error
+                await asyncio.sleep(next(waits))
             except Lost as error:
                 self._looking.overtaken, last = True, error
                 self._restless[error.path] += 1
@@ -118,6 +127,11 @@ class Session:
         if isinstance(last, HaiError):
             raise last
         raise HaiError(f"files change faster than they can be read: {last}", reason="RESTLESS")
+
+    def _goes_on(self, error: Unreachable) -> bool:
+        """Whether a push broke, and the server may be there again; who never met it is told so at once."""
+        self._broken += bool(self._broken)
+        return error.reason == Unreachable.default_reason and 0 < self._broken <= TRIES
 
     async def _once(self, wish: Wish) -> Report:
         """One attempt. Hints that come meanwhile are for the next one; those of a failed one stay."""
@@ -211,7 +225,11 @@ class Session:
             self.index.name(),
             self._compress,
         )
-        return await departure.push(self.remote, self.listener.progress, noting.begin)
+        try:
+            return await departure.push(self.remote, self.listener.progress, noting.begin)
+        except Unreachable:
+            self._broken = self._broken or 1
+            raise
 
     @property
     def _compress(self) -> bool:
