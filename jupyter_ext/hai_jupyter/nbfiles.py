@@ -29,6 +29,7 @@ def parsed(data: bytes) -> Any:
         KeyError,
         AttributeError,
         TypeError,
+        ValueError,
         RecursionError,
         nbformat.ValidationError,
     ) as error:

@@ -61,7 +61,7 @@ def _read(path: Path) -> Any:
     try:
         return nbfiles.read(path)
     except ValueError as error:
-        raise invalid(("path", f"{path.name} is not a notebook: {error}")) from error
+        raise invalid(("path", f"{path.name} is {error}")) from error
 
 
 def _chosen(notebook: Any, cells: Sequence[str] | None) -> Any:

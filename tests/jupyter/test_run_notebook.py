@@ -65,7 +65,7 @@ def test_what_ran_before_a_failing_cell_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        pytest.param("not json", "does not appear to be JSON", id="no notebook"),
+        pytest.param("not json", "a.ipynb: not a notebook: ", id="no notebook"),
         pytest.param(None, "No such file", id="no file"),
     ],
 )

@@ -136,3 +136,12 @@ async def test_what_can_not_be_is_refused(
 ) -> None:
     (place.root / "broken.ipynb").write_text("[]")
     assert (await page.post(f"notebook/{verb}", body)).code == code
+
+
+@pytest.mark.parametrize("text", ["[]", "no json", '{"cells": 3}'])
+async def test_that_a_file_is_no_notebook_is_told_once(page: Page, place: Place, text: str) -> None:
+    (place.root / "broken.ipynb").write_text(text)
+    refused = await page.post("notebook/script", {"path": "broken.ipynb"})
+    told = refused.data["violations"][0]["message"]
+    assert told.startswith("broken.ipynb is not a notebook: ")
+    assert told.count("not a notebook") == 1

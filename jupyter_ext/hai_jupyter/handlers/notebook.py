@@ -29,7 +29,7 @@ class NotebookHandler(Handler):
             data = found.read_bytes()
             return found, data, nbfiles.parsed(data)
         except ValueError as error:
-            raise invalid(("path", f"{found.name} is not a notebook: {error}")) from error
+            raise invalid(("path", f"{found.name} is {error}")) from error
 
     def choice(self, field: str, known: tuple[str, ...]) -> Any:
         """One of a few words; left out: the empty one."""
