@@ -88,6 +88,9 @@ async def test_violations_of_the_server_stand_beside_their_fields(server, drive)
         await tui.shows("add: a user")
         await tui.press(*"Not A Name", "ctrl+s")
         await tui.shows("✗ ", "add: a user")
+        lines = tui.screen().splitlines()
+        field = next(at for at, line in enumerate(lines) if line.split()[1:2] == ["name"])
+        assert "✗ 'Not A Name' must be" in lines[field + 1]
 
 
 async def test_the_secret_of_a_token_is_shown_once(server, drive, client) -> None:
