@@ -74,8 +74,10 @@ def tls_of_door(settings: Settings) -> ssl.SSLContext | None:
 
 def way_of_browsers(leader: str, settings: Settings) -> Receive:
     """To the door of the server that leads: the same port on its machine."""
-    port = int(settings.http_listen.rpartition(":")[2] or 0)
-    return passed_on_to(leader.rpartition(":")[0].strip("[]"), port) if port else nobody
+    own, _, port = settings.http_listen.rpartition(":")
+    if not int(port or 0):
+        return nobody
+    return passed_on_to(leader.rpartition(":")[0].strip("[]"), int(port), own)
 
 
 def _endpoint(settings: Settings, address: str) -> Endpoint:

@@ -288,7 +288,7 @@ async def test_a_follower_passes_tunnels_and_browsers_on(here: Reach) -> None:
     switchboard.to(leader)
     opened = await here.client.containers.open(task.id)
     port = int(opened.url.rpartition(":")[2].rstrip("/"))
-    door.to(passed_on_to("127.0.0.1", port))
+    door.to(passed_on_to("127.0.0.1", port, "127.0.0.2"))
     door.open()
     profile = Profile("follower", follower.address, here.server.profile.token)
     async with Client(profile) as client, browser() as web:

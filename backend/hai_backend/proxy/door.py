@@ -95,10 +95,15 @@ def _bound(host: str, port: int) -> socket.socket:
     return held
 
 
-def passed_on_to(host: str, port: int) -> Receive:
-    """A follower's way: the bytes of a connection to the leader's own door and back."""
+def passed_on_to(host: str, port: int, own: str) -> Receive:
+    """A follower's way: the bytes of a connection to the leader's own door and back. `own`: where ours listens."""
 
     async def receive(connection: socket.socket) -> None:
+        if await _leads_back(host, port, own):  # each connection would make another, without end
+            why = "servers on one machine need http_listen at different addresses"
+            log.warning("the leader's door would be our own", address=f"{host}:{port}", why=why)
+            await nobody(connection)
+            return
         theirs = await asyncio.open_connection(host, port)
         ours = await asyncio.open_connection(sock=connection)
         ways = [
@@ -114,6 +119,16 @@ def passed_on_to(host: str, port: int) -> Receive:
                 writer.transport.abort()
 
     return receive
+
+
+async def _leads_back(host: str, port: int, own: str) -> bool:
+    """Whether who calls that port there meets our own door, which has the same port."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, address = found[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)  # sends nothing: it only chooses the route
+        here, there = probe.getsockname()[0], probe.getpeername()[0]
+    return here == there and own.strip("[]") in ("0.0.0.0", "::", host, there)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

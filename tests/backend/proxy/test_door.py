@@ -1,0 +1,70 @@
+"""Connections of browsers that a server passes on: to the leader's door, never to its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hai_backend.proxy.door import Door, Receive, passed_on_to
+
+
+class Counting:
+    """A way that ends a chain of connections which nobody else would end."""
+
+    def __init__(self, way: Receive) -> None:
+        self.connections = 0
+        self._way = way
+
+    async def receive(self, connection: socket.socket) -> None:
+        self.connections += 1
+        if self.connections > 3:
+            connection.close()
+        else:
+            await self._way(connection)
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Door]:
+    made = Door("127.0.0.1", 0)
+    made.open()
+    yield made
+    made.close()
+
+
+def port_of(door: Door) -> int:
+    return int(door.address.rpartition(":")[2])
+
+
+async def asked(door: Door) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(door))
+    try:
+        return await asyncio.wait_for(reader.read(), 30)
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("leader", "own"),
+    [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")],
+)
+async def test_nothing_is_passed_on_to_the_own_door(door: Door, leader: str, own: str) -> None:
+    way = Counting(passed_on_to(leader, port_of(door), own))
+    door.to(way.receive)
+    assert (await asked(door)).startswith(b"HTTP/1.1 503 ")
+    assert way.connections == 1
+
+
+async def test_a_leader_at_another_address_of_this_machine_is_reached(door: Door) -> None:
+    port = port_of(door)
+    server = await asyncio.start_server(lambda _, there: _answer(there), "127.0.0.2", port)
+    door.to(passed_on_to("127.0.0.2", port, "127.0.0.1"))
+    assert await asked(door) == b"here"
+    server.close()
+
+
+async def _answer(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"here")
+    writer.close()
