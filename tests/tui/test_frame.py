@@ -41,7 +41,7 @@ async def test_what_is_typed_before_a_page_has_opened_is_for_that_page(server, d
         await tui.shows("● live")
         tasks = tui.app.screen
         for key in "2:":  # as they lie there when a terminal sends several at once
-            tasks.on_key(events.Key(key, key))
+            await tasks.on_key(events.Key(key, key))
         await tui.press(*"nodes", "enter")
         await tui.shows("HAI › tasks › cluster › nodes")
 

@@ -8,6 +8,7 @@ import tomllib
 from dataclasses import replace
 
 import pytest
+from textual import events
 
 from hai.client.client import Client
 from hai.v1.task_spec_pb2 import OptionsSpec
@@ -186,6 +187,21 @@ async def test_tags_are_for_the_tasks_that_the_line_names(server, drive, client,
         await tui.press("enter")
         await tui.shows("tags: 2 ends has the tags old")
     assert not (await client.tasks.get(stays.id)).tags
+
+
+async def test_what_is_typed_at_once_is_for_the_tasks_that_the_cursor_came_to(
+    server, drive, client, submit
+) -> None:
+    for name in ("a", "b", "c"):
+        await submit(name)
+    async with drive(server.profile) as tui:
+        await tui.shows("3 tasks")
+        for key in "*j*j":  # as they come when they are typed faster than they are done
+            tui.app.post_message(events.Key(key, key))
+        await tui.until(lambda: table(tui).cursor_id == 1)
+        await tui.shows("3 c is starred", "2 b is starred")
+    starred = [task.id async for task in client.tasks.all(filter="starred:true")]
+    assert sorted(starred) == [2, 3]
 
 
 async def test_what_the_role_forbids_is_struck_out_and_says_which_right_is_missing(

@@ -158,7 +158,7 @@ class Page(Screen[None]):
         """Why it can not be done now; empty: it can."""
         return refusal(action, self.hai.caller, readonly=self.hai.options.readonly)
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """Keys that no widget wanted are actions; what was typed after one that opened a page is for that page."""
         if not self.on_top:
             event.stop()
@@ -167,7 +167,9 @@ class Page(Screen[None]):
         if self.query_one(Prompt).takes(event):
             event.stop()
             return
-        if self._bound_below(event.key):
+        if await self._done_below(event.key):
+            event.stop()
+            event.prevent_default()
             return
         key = pressed(event.key, event.character)
         for action in self.all_actions():
@@ -177,12 +179,16 @@ class Page(Screen[None]):
                 self.perform(action)
                 return
 
-    def _bound_below(self, key: str) -> bool:
-        """True when the widget that has the keyboard, or one around it, has the key for itself."""
+    async def _done_below(self, key: str) -> bool:
+        """True when the widget that has the keyboard, or one around it, has the key for itself.
+
+        It is done here, not where Textual does it: an action typed after `j` is for the row that it leads to.
+        """
         widget: Widget | None = self.focused
         while widget is not None and widget is not self:
-            if key in widget._bindings.key_to_bindings:
-                return True
+            for binding in widget._bindings.key_to_bindings.get(key, ()):
+                if await self.app.run_action(binding.action, widget):
+                    return True
             widget = widget.parent if isinstance(widget.parent, Widget) else None
         return False
 

@@ -5,7 +5,7 @@ Mixed into the pages that show tasks; `chosen_ids` says which ones are meant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -128,8 +128,12 @@ class TaskPageBase(Page):
         """Ask for one of a few."""
         return await self.hai.push_screen_wait(Choose(title, choices, about))
 
-    async def _stop(self) -> None:
-        tasks = self.chosen_tasks()
+    # Which tasks are meant is read at once, in each of these: the cursor may go on before the rest is done.
+
+    def _stop(self) -> Awaitable[None]:
+        return self._stop_these(self.chosen_tasks())
+
+    async def _stop_these(self, tasks: Sequence[Task]) -> None:
         choices = [Choice(k, k[0], text(f"stop.{k}")) for k in ("plain", "succeeded", "failed")]
         question = text("stop.ask", what=self.what(tasks))
         how = await self.choose(text("action.stop"), choices, question)
@@ -137,8 +141,10 @@ class TaskPageBase(Page):
         if how and (not many or await self.confirm(question, str(len(tasks)))):
             await self.do(changes.stop(tasks, how))
 
-    async def _suspend(self) -> None:
-        tasks = self.chosen_tasks()
+    def _suspend(self) -> Awaitable[None]:
+        return self._suspend_these(self.chosen_tasks())
+
+    async def _suspend_these(self, tasks: Sequence[Task]) -> None:
         kinds = (("turn", "t"), ("hold", "h"), ("10m", "1"), ("2h", "2"))
         choices = [Choice(kind, key, text(f"suspend.{kind}")) for kind, key in kinds]
         how = await self.choose(text("suspend.how", what=self.what(tasks)), choices)
@@ -146,11 +152,13 @@ class TaskPageBase(Page):
             delay = _DELAYS.get(how, 0.0)
             await self.do(changes.suspend(tasks, hold=how == "hold", delay=delay))
 
-    async def _resume(self) -> None:
-        await self.do(changes.resume(self.chosen_tasks()))
+    def _resume(self) -> Awaitable[None]:
+        return self.do(changes.resume(self.chosen_tasks()))
 
-    async def _priority(self) -> None:
-        tasks = self.chosen_tasks()
+    def _priority(self) -> Awaitable[None]:
+        return self._priority_of(self.chosen_tasks())
+
+    async def _priority_of(self, tasks: Sequence[Task]) -> None:
         choices = [
             Choice(str(number), key, text("priority.auto") if number < 0 else f"{name} {number}")
             for key, (name, number) in zip("123456780", PRIORITIES.items(), strict=True)
@@ -176,8 +184,8 @@ class TaskPageBase(Page):
         if add or remove:
             self.start(self.do(changes.tags(tasks, add, remove)))
 
-    async def _star(self) -> None:
-        await self.do(changes.star(self.chosen_tasks()))
+    def _star(self) -> Awaitable[None]:
+        return self.do(changes.star(self.chosen_tasks()))
 
     def _own_queue(self, task: Task) -> list[int]:
         """Its owner's waiting tasks of the same group and priority, in order."""
@@ -191,17 +199,16 @@ class TaskPageBase(Page):
         )
         return [t.id for t in sorted(same, key=lambda t: (model.waiting(t).queue_place, t.id))]
 
-    async def _up(self) -> None:
-        await self._move(-1)
+    def _up(self) -> Awaitable[None]:
+        return self._move(self.chosen_tasks()[0], -1)
 
-    async def _down(self) -> None:
-        await self._move(1)
+    def _down(self) -> Awaitable[None]:
+        return self._move(self.chosen_tasks()[0], 1)
 
-    async def _first(self) -> None:
-        await self._move(None)
+    def _first(self) -> Awaitable[None]:
+        return self._move(self.chosen_tasks()[0], None)
 
-    async def _move(self, step: int | None) -> None:
-        task = self.chosen_tasks()[0]
+    async def _move(self, task: Task, step: int | None) -> None:
         order = self._own_queue(task)
         if task.id not in order:
             self.hai.say(text("move.none", id=task.id), warning=True)
