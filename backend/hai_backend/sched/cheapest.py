@@ -62,6 +62,8 @@ class Cheapest:
     def _arranged(self, step: Iterable[Holder], equals: bool) -> Rows:
         rows: Rows = {}
         for holder in step:
+            if equals and worth_of(holder).guard_ends[1] > self.now:
+                continue  # no newcomer of its level may take its nodes in this pass
             rows.setdefault(len(holder.spots), []).append(self._price(holder, equals))
         for row in rows.values():
             row.sort()

@@ -335,3 +335,16 @@ def test_who_is_eligible_only_because_others_would_leave_is_not_taken() -> None:
     smaller.shares.divide(4 * UNIT)
     found, _ = victims(smaller, smaller.waiting[1], 0, Cheapest(smaller.ladder, policy, NOW))
     assert [holder.task.id for holder in found] == [7, 8]
+
+
+def test_who_is_protected_from_equals_is_not_even_priced_for_them() -> None:
+    runs = [
+        running(8, "n00", since=100.0),
+        running(9, "n01", since=90_000.0),
+        running(7, "n02", LOW, since=100.0),
+    ]
+    asks = queued(1, 4, created_at=NOW - 90_000)
+    policy = Policy(ranking=Ranking.SUBMITTED)
+    group = group_of(snap(nodes(4), *runs, asks), policy)
+    steps = Cheapest(group.ladder, policy, NOW).below(group.waiting[1], apart=False)
+    assert [[price.task for row in rows for price in row] for rows in steps] == [[7], [9]]
