@@ -50,7 +50,8 @@ class Hearing:
             case "checkpoint":
                 self._p.report(key, _report(request.checkpoint))
             case "services":
-                self._p.services_said(await self._p.current(key), key, request.services)
+                said = _bounded(request.services)
+                self._p.services_said(await self._p.current(key), key, said)
             case "node_reported" if not request.node_reported.healthy:
                 task, error = await self._p.current(key), request.node_reported.error
                 await blame(self._p.cluster, self._p.ledger, task, key, error)
@@ -86,6 +87,17 @@ def _exited(key: RankKey, exited: pb.ProgramExited) -> ev.ProgramExited:
 def _report(saved: pb.CheckpointSaved) -> Report:
     since = saved.program_seconds if saved.HasField("program_seconds") else None
     return Report(saved.seconds, saved.count or 1, since)
+
+
+def _bounded(said: pb.ServicesReported) -> pb.ServicesReported:
+    """As much as a task may have. Where browsers find a service is not the agent's to say."""
+    del said.services[limits.SERVICES :]
+    for status in said.services:
+        status.url = ""
+        status.message = status.message[: limits.SAID_CHARS]
+        status.type = status.type[: limits.TAG_CHARS]
+        status.name = status.name[: limits.TAG_CHARS]
+    return said
 
 
 def _use(beat: pb.Heartbeat) -> Use | None:

@@ -13,6 +13,7 @@ import pytest
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import tunnel_service_pb2 as tunnels
 from hai.v1.agent_service_pb2_grpc import AgentServiceStub
+from hai.v1.container_pb2 import ServiceStatus
 from hai.v1.tunnel_pb2 import TunnelTarget
 from hai_backend.auth import run_tokens
 from hai_backend.domain.node import Node
@@ -22,8 +23,8 @@ from hai_backend.domain.user import Quota, User
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.services import agent_service
-from hai_backend.services.agent_hearing import _EVENTS, Hearing, _exited
-from hai_backend.services.limits import LOCK_CHARS, SAID_CHARS
+from hai_backend.services.agent_hearing import _EVENTS, Hearing, _bounded, _exited
+from hai_backend.services.limits import LOCK_CHARS, SAID_CHARS, SERVICES, TAG_CHARS
 from hai_backend.testing import a_spec
 from hai_backend.testing.server import RunningServer, running_server
 
@@ -195,3 +196,27 @@ def test_what_agents_tell_is_bounded() -> None:
     assert (len(told.last_lines), told.last_lines[-3:]) == (SAID_CHARS, "end")
     started = pb.AttachRequest(started=pb.ProgramStarted(environment_lock="k" * 100_000))
     assert len(_EVENTS["started"](key, started).environment_lock) == LOCK_CHARS
+
+
+def test_what_agents_tell_of_services_is_bounded() -> None:
+    one = ServiceStatus(name="n" * 1000, type="tcp", message="m" * 100_000, url="https://elsewhere")
+    told = _bounded(pb.ServicesReported(services=[one] * 100)).services
+    assert len(told) == SERVICES
+    assert (len(told[0].name), len(told[0].message)) == (TAG_CHARS, SAID_CHARS)
+    assert told[0].url == ""  # users would follow it
+
+
+async def test_where_browsers_find_a_service_is_not_the_agents_to_say(tmp_path: Path) -> None:
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+    ):
+        assert server.app.reign is not None
+        board = server.app.reign.board
+        status = ServiceStatus(name="web", type="tcp", url="https://elsewhere")
+        said = pb.AttachRequest(services=pb.ServicesReported(services=[status]))
+        version = board.feed.version
+        await agent.write(said.SerializeToString())
+        await board.feed.beyond(version)
+        (task,) = server.app.reign.ledger.unfinished().values()
+        assert [(s.name, s.url) for s in board.services(task)] == [("web", "")]
