@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from struct import Struct
 
 from hai_sync.core.names import is_own
+from hai_sync.roots import mark
 
 WAIT_SECONDS = 1.0
 _READ_BYTES = 1 << 18
@@ -99,6 +100,7 @@ class Inotify:
 async def told(root: str) -> AsyncGenerator[set[str] | None, None]:
     """Paths below a root as they are told of, now and then none. The first None: it begins; another: it must anew."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    begun = _here(root)
     with closing(Inotify(root)) as watching:
         await asyncio.to_thread(watching.add, "")
         yield None
@@ -110,10 +112,18 @@ async def told(root: str) -> AsyncGenerator[set[str] | None, None]:
                     async with asyncio.timeout(WAIT_SECONDS):
                         await ready.wait()
                 ready.clear()
-                paths = watching.read()
+                paths = watching.read() if _here(root) == begun else None
                 yield paths
         finally:
             loop.remove_reader(watching.file)
+
+
+def _here(root: str) -> str:
+    """Another one when something else lies there: it was unmounted, or mounted again."""
+    try:
+        return mark(root)
+    except OSError:
+        return ""
 
 
 def _error() -> OSError:

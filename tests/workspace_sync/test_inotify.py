@@ -1,0 +1,49 @@
+"""What Linux tells of a directory, also of one in whose place another one comes."""
+
+from __future__ import annotations
+
+import os
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from hai_sync.watch import inotify
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With a directory, a link to it, and one to a directory outside."""
+    monkeypatch.setattr(inotify, "WAIT_SECONDS", 0.01)
+    for folder in ("root/d/e", "outside"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "root/inside").symlink_to("d")
+    (tmp_path / "root/away").symlink_to(tmp_path / "outside")
+    return tmp_path / "root"
+
+
+async def paths_of(telling) -> set[str] | None:
+    """The next that are told."""
+    async for paths in telling:
+        if paths is None or paths:
+            return paths
+    raise AssertionError("it ended")
+
+
+async def test_paths_are_below_the_root_and_not_behind_links(root: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    async with aclosing(inotify.told(str(root))) as telling:
+        assert await paths_of(telling) is None
+        (root / "away/a").write_text("1")
+        (root / "inside/e/b").write_text("1")
+        assert await paths_of(telling) == {"d/e/b"}
+        (root / odd).write_text("1")
+        assert await paths_of(telling) == {odd}
+
+
+async def test_what_comes_in_the_place_of_the_root_is_looked_at_anew(root: Path) -> None:
+    async with aclosing(inotify.told(str(root))) as telling:
+        assert await paths_of(telling) is None
+        os.rename(root, root.with_name("elsewhere"))
+        os.mkdir(root)
+        assert await paths_of(telling) is None
