@@ -492,3 +492,26 @@ async def test_but_not_for_ever(laptop, monkeypatch) -> None:
     with pytest.raises(Unreachable):
         await laptop.push()
     assert 1 < broken[0] < 20
+
+
+@pytest.mark.parametrize("mode", [Mode.PUSH, Mode.PULL])
+async def test_a_directory_that_moves_with_all_that_there_is_removes_nothing(
+    mode: Mode, laptop
+) -> None:
+    for number in range(30):
+        laptop.write(f"d/{number}", str(number))
+    await laptop.push()
+    root = laptop.root if mode is Mode.PUSH else laptop.cluster
+    (root / "d").rename(root / "moved")
+    assert (await laptop.sync(mode)).in_sync
+    assert laptop.read() == laptop.there() == {f"moved/{n}": b"%d" % n for n in range(30)}
+
+
+async def test_files_that_come_while_others_go_are_no_move(laptop) -> None:
+    for number in range(30):
+        laptop.write(f"d/{number}", "old")
+    await laptop.push()
+    for number in range(30):
+        (laptop.root / f"d/{number}").unlink()
+        laptop.write(f"new/{number}", "new content")
+    assert (await laptop.push()).refused is Refused.REMOVALS
