@@ -105,7 +105,7 @@ class Tunnel:
         """By the agent. One that brings more than it may is cut off: it could fill our memory."""
         if message.WhichOneof("message") == "taken":
             return self._lead.taken(message.taken)
-        self._brought += len(message.data) + len(message.error_data)
+        self._brought += max(1, len(message.data) + len(message.error_data))  # an empty one, too
         if self._brought - self._taken.count > _MOST_BYTES:
             return self.end(
                 Unavailable(f"the agent of rank {self.key} breaks the rules of tunnels")

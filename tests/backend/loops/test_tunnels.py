@@ -16,6 +16,7 @@ from hai_backend.domain.spec import OptionsSpec, ProgramSpec, TaskSpec, TaskType
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.lead import LEAD_BYTES, Lead, Taken
+from hai_backend.loops import tunnels as tunnels_module
 from hai_backend.loops.hub import Hub, Session
 from hai_backend.loops.idling import put_away
 from hai_backend.loops.service_board import ServiceBoard
@@ -95,6 +96,16 @@ async def test_an_agent_that_brings_more_than_it_may_is_cut_off(hub: Hub) -> Non
     with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
         for _ in range(9):
             tunnel.brought(pb.CarryRequest(data=b"x" * LEAD_BYTES))
+        assert isinstance(tunnel.why, Unavailable)
+
+
+async def test_messages_that_hold_nothing_count_too(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunnels_module, "_MOST_BYTES", 100)
+    with Tunnels(hub).opened(KEY, TARGET, "ada") as tunnel:
+        for _ in range(101):
+            tunnel.brought(pb.CarryRequest(data=b""))
         assert isinstance(tunnel.why, Unavailable)
 
 
