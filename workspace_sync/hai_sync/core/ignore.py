@@ -113,7 +113,13 @@ def _read(source: str, lines: Iterable[str]) -> Iterable[Rule]:
         except ValueError:
             continue  # git passes over what it cannot read, too
         if pattern.include is not None and pattern.regex is not None:
-            yield Rule(source, number, text, not pattern.include, name != bare, pattern.regex)
+            regex = _from_the_start(pattern.regex)
+            yield Rule(source, number, text, not pattern.include, name != bare, regex)
+
+
+def _from_the_start(regex: re.Pattern[str]) -> re.Pattern[str]:
+    """Of `**/*/**` pathspec makes a bare slash, to be found anywhere."""
+    return regex if regex.pattern.startswith("^") else re.compile(f"^.*{regex.pattern}", re.DOTALL)
 
 
 def _without_blanks(text: str) -> str:
