@@ -18,6 +18,7 @@ from hai_sync.kept import Kept
 from hai_sync.scan import Filter
 from hai_sync.session.arriving import Arrival
 from hai_sync.session.wish import Refused, Wish
+from hai_sync.transition import flushing
 
 DATA = random.Random(3).randbytes(5 << 20)
 
@@ -181,6 +182,37 @@ async def test_an_overwritten_version_is_kept(laptop) -> None:
     kept = Kept(laptop.session.place.state / "kept").find("a")
     assert kept is not None
     assert kept.read_text() == "mine"
+
+
+async def test_contents_are_on_the_disk_before_they_get_their_names(laptops, monkeypatch) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    one.write("a", "content")
+    await one.push()
+    flushed: list[tuple[int, bool]] = []
+    fsync = os.fsync
+
+    def noting(file: int) -> None:
+        flushed.append((os.fstat(file).st_ino, (two.root / "a").exists()))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    await two.pull()
+    assert ((two.root / "a").stat().st_ino, False) in flushed
+
+
+async def test_many_contents_are_flushed_together(laptops, monkeypatch) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    for number in range(20):
+        one.write(f"f{number}", str(number))
+    await one.push()
+    before: list[dict[str, bytes]] = []
+    whole = flushing._flush_all
+    monkeypatch.setattr(
+        flushing, "_flush_all", lambda folder: before.append(two.read()) or whole(folder)
+    )
+    await two.pull()
+    assert before == [{}]
+    assert two.read() == one.read()
 
 
 async def test_a_full_disk_loses_no_version_that_is_about_to_be_kept(laptop, monkeypatch) -> None:

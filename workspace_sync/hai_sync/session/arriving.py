@@ -25,6 +25,7 @@ from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.fetching import Download, Progress, fetch
 from hai_sync.signatures import Signature
 from hai_sync.transition.applying import Transition
+from hai_sync.transition.flushing import flush
 from hai_sync.transition.folders import Folders
 from hai_sync.transition.results import Result
 from hai_sync.transition.versions import HELD, Fault, Versions
@@ -117,6 +118,7 @@ class Arrival:
     def apply(self) -> Result:
         """Make the changes."""
         self.folder.mkdir(exist_ok=True)
+        flush(self.folder, [self._at(digest) for digest in self._uses])
         kept = Kept(self.place.state / "kept")
         versions = Versions(self.seen, kept, self.folder, self.fault)
         work = Transition(Folders(self.place.root), versions, self._staged)
@@ -137,6 +139,7 @@ class Arrival:
         self._number += 1
         copy = self.folder / f"copy-{self._number}"
         shutil.copyfile(source, copy)
+        flush(self.folder, [copy])
         return str(copy)
 
 

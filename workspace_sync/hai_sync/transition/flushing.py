@@ -1,0 +1,45 @@
+"""New contents are on the disk before they get their names.
+
+So a loss of power leaves the old file or the new one, never an empty one, which the next sync would take for an edit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_FEW = 16  # files that are waited for one by one; of more, whatever is on their file system
+
+
+def flush(folder: Path, files: Sequence[Path]) -> None:
+    """Wait until these files of a folder are on the disk. Raises OSError."""
+    if len(files) > _FEW:
+        _flush_all(folder)
+        return
+    for path in files:
+        with suppress(FileNotFoundError):  # it did not arrive
+            _flush_one(path)
+
+
+def _flush_one(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _flush_all(folder: Path) -> None:
+    if sys.platform != "linux":
+        os.sync()
+        return
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(at) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
+    finally:
+        os.close(at)
