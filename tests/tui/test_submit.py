@@ -232,7 +232,7 @@ async def test_a_file_is_saved_and_read(server, drive, submit, tmp_path) -> None
     async with drive(server.profile, start="submit", size=(140, 40)) as tui:
         await tui.shows("train-2", "✓ ")
         await tui.press("f5", "ctrl+u", *str(path), "enter")
-        await tui.until(path.exists)
+        await tui.until(lambda: path.exists() and path.read_text())
         path.write_text(path.read_text().replace("train-2", "other"))
         await tui.press("f4", *str(path), "enter")
         await tui.shows("name: other")
