@@ -49,7 +49,7 @@ class Facts:
 def explain(facts: Facts) -> pb.ExplainTaskResponse:
     """The whole answer."""
     wait = facts.wait if facts.task.waiting else None
-    found = facts.insight.obstacles
+    found, missed = facts.insight.obstacles, facts.insight.missed
     return pb.ExplainTaskResponse(
         waiting=wait_to_proto(wait) if wait else None,
         constraints=list(_constraints(facts, wait)),
@@ -58,7 +58,7 @@ def explain(facts: Facts) -> pb.ExplainTaskResponse:
         history=facts.history,
         flips=flips_to_proto(facts),
         quotas=[quota_to_proto(row) for row in found.quota],
-        nodes=numbers_to_proto(found.nodes, _members(facts)) if wait else None,
+        nodes=numbers_to_proto(found.nodes, _members(facts)) if wait and not missed else None,
         reserved_for=found.reserved_for,
         preemptions=[_preemption(s, facts) for s in facts.task.progress.suspensions],
     )
@@ -141,6 +141,8 @@ def _quota_numbers(facts: Facts, wait: Wait) -> Iterator[str]:
 def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
     """What was tried and suffices; then what may help, but changes more than one thing, or another group."""
     yield from (flip_text(flip, facts.task) for flip in facts.insight.flips)
+    if facts.insight.missed:
+        yield "ask again in a moment: many ask just now, so no changes were tried"
     task = facts.task
     released = any(flip.change is Change.RESUME for flip in facts.insight.flips)
     match wait.why:

@@ -1,16 +1,18 @@
 """Asks the scheduler itself what it would do: for dry runs, and for what keeps a task from its start.
 
-Each question is a few passes over one group, made in a thread, one question at a time.
+Each question is a few passes over one group, made in a thread, one question at a time. With thousands of nodes that is
+seconds, so who comes when many ask is told what is known without it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
-from hai_backend.domain.errors import Unavailable
+from hai_backend.domain.errors import Exhausted, Unavailable
 from hai_backend.domain.snapshot import Snapshot
 from hai_backend.domain.task import Task
 from hai_backend.loops.clock import Clock
@@ -23,13 +25,16 @@ from hai_backend.sched.trial import Outcome, Trial, trial
 from hai_backend.sched.whatif import flips
 from hai_backend.services.ports import Scheduling
 
+PATIENCE_SECONDS = 10.0  # behind the questions of others
+
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """What is known of a waiting task beyond the sentence of the last pass."""
+    """What is known of a waiting task beyond the sentence of the last pass. `missed`: nobody looked, for many ask."""
 
     obstacles: Obstacles = field(default_factory=Obstacles)
     flips: tuple[Flip, ...] = ()
+    missed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +56,36 @@ class Foresight:
 
     async def insight(self, task: int, ahead: Sequence[int]) -> Insight:
         """Into a task that the last pass has left in the queue; empty of another. Raises Unavailable."""
-        async with self._thinking:
+        async with self._turn() as ours:
+            if not ours:
+                return Insight(missed=True)
             snapshot = await self._snapshot()
             return await asyncio.to_thread(self._insight, snapshot, task, ahead)
 
     async def rehearse(self, task: Task) -> Rehearsal:
-        """What the next pass would do with a task that has no id yet. Raises Unavailable."""
-        async with self._thinking:
+        """What the next pass would do with a task that has no id yet. Raises Unavailable or Exhausted."""
+        async with self._turn() as ours:
+            if not ours:
+                raise Exhausted(
+                    "many ask what the scheduler would do just now; try again in a moment",
+                    retry_after=PATIENCE_SECONDS,
+                )
             snapshot = await self._snapshot()
             return await asyncio.to_thread(self._rehearse, snapshot, task)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[bool]:
+        """Alone; False: others ask for too long."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._thinking.acquire()
+        except TimeoutError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._thinking.release()
 
     async def _snapshot(self) -> Snapshot:
         """What the last pass was shown, at this moment."""

@@ -22,6 +22,7 @@ from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.scheduling import Scheduling
 from hai_backend.sched import Policy
 from hai_backend.sched.trial import Outcome, Trial
+from hai_backend.services import foresight
 from hai_backend.services.foresight import Foresight
 from hai_backend.store.memory import MemoryStore
 from hai_backend.tasks import events as ev
@@ -228,3 +229,33 @@ async def test_why_names_quota_protection_and_preemptions(platform: Any, make_sp
     await platform.ledger.apply(1, ev.SuspendAsked("scheduler", "ranks", for_task=2, higher=True))
     told = await bob.tasks.ExplainTask(pb.ExplainTaskRequest(id=1))
     assert [(p.id, p.user, p.higher) for p in told.preemptions] == [(2, "ada", True)]
+
+
+async def test_who_comes_when_many_ask_is_told_what_is_known_without_a_search(
+    platform: Any, make_spec: Any, expect_refusal: Any, monkeypatch: Any
+) -> None:
+    loop, ada = given_to(platform), await platform.caller("ada")
+    await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("t", node_count=4)))
+    await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("u", node_count=4)))
+    await passes(platform, loop)
+    asked, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> Any:
+        asked.set()
+        await goes_on.wait()
+        return await loop.snapshot()
+
+    platform.scheduling.snapshot = slow
+    monkeypatch.setattr(foresight, "PATIENCE_SECONDS", 0.0)
+    why = pb.ExplainTaskRequest(id=2)
+    first = ada.tasks.ExplainTask(why)  # begins at once
+    await asked.wait()
+    second = await ada.tasks.ExplainTask(why)
+    async with expect_refusal() as refused:
+        await dry_run(ada, make_spec("v"))
+    goes_on.set()
+    assert second.waiting.message
+    assert second.suggestions[0].startswith("ask again in a moment")
+    assert (list(second.flips), second.HasField("nodes")) == ([], False)
+    assert refused[0].code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert (await first).HasField("nodes")
