@@ -128,7 +128,8 @@ async def test_profiles_that_can_not_be_read_are_told_and_the_app_goes_on(server
         profiles.config_path().parent.mkdir(exist_ok=True)
         profiles.config_path().write_text("[[")
         await tui.press("P")
-        await tui.shows("cannot read", "config.toml", "● live")
+        await tui.until(lambda: any("config.toml" in n.message for n in tui.app._notifications))
+        await tui.shows("cannot read", "● live")
 
 
 async def test_on_the_first_start_what_is_no_address_is_told_and_can_be_mended(drive) -> None:

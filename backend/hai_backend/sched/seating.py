@@ -215,9 +215,8 @@ class Seating:
 
     def _suspend(self, victim: Holder, waiting: Waiting, *, moves: bool) -> None:
         assert victim.worth is not None
-        self._ceiling = (
-            None if moves else self._ceiling
-        )  # who moves may be none of those who are taken from
+        if moves:  # who moves may be none of those who are taken from
+            self._ceiling = None
         higher = victim.worth.level < waiting.level
         self.decisions.append(
             Suspend(victim.task.id, waiting.task.id, self._reason(victim, waiting, moves), higher)
