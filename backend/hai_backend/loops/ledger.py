@@ -21,6 +21,7 @@ from hai_backend.domain.spec import TaskSpec, letters
 from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
+from hai_backend.loops.going_on import to_the_end
 from hai_backend.loops.placing import Occupants
 from hai_backend.loops.together import Together
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
@@ -39,20 +40,14 @@ _TRIES = 5  # how often a write is repeated after another replica was faster
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # between tries of what must not be lost
 
 
-async def to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
-    """Await `work`, which goes on when the caller is cancelled: a write may be durable before memory knows it."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(_drop)
-        raise
+async def _to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
+    """Whoever is cancelled meanwhile: a write may be durable before memory knows it."""
+    return await to_the_end(asyncio.create_task(work), _unheard)
 
 
-def _drop(task: asyncio.Task[Task]) -> None:
-    """Nobody waits for it any more: a refusal concerns nobody, a mistake of ours is for the log."""
-    error = None if task.cancelled() else task.exception()
-    if error is not None and not isinstance(error, HaiError):
+def _unheard(error: BaseException) -> None:
+    """A refusal concerns nobody any more, a mistake of ours is for the log."""
+    if not isinstance(error, HaiError):
         trace = "".join(traceback.format_exception(error))
         log.error("a change that nobody waits for has failed", trace=trace)
 
@@ -132,7 +127,7 @@ class Ledger:
 
     async def apply(self, task_id: int, event: ev.Event) -> Task:
         """Let something happen to a task and perform what follows from it."""
-        return await to_the_end(self._apply(task_id, event))
+        return await _to_the_end(self._apply(task_id, event))
 
     async def insist(self, task_id: int, event: ev.Event) -> Task:
         """Like `apply`, for what nobody would say again: while the store takes nothing (a full disk), it waits."""
@@ -148,7 +143,7 @@ class Ledger:
 
     async def keep(self, task_id: int) -> Task:
         """Write what is known of a task and not written yet. Nothing happens to it: no line, nobody is woken for it."""
-        return await to_the_end(self._locked(task_id, self._keep))
+        return await _to_the_end(self._locked(task_id, self._keep))
 
     async def _apply(self, task_id: int, event: ev.Event) -> Task:
         if not isinstance(event, get_args(ev.RankEvent)):

@@ -22,6 +22,7 @@ from hai_backend.auth.permissions import Identity
 from hai_backend.auth.tokens import bearer
 from hai_backend.domain.errors import Denied, HaiError, Unavailable
 from hai_backend.loops.clock import Clock
+from hai_backend.loops.going_on import to_the_end
 from hai_backend.services import audit, caller, errors
 from hai_backend.services.admission import Admission
 from hai_backend.services.limits import DEFAULTS, CallLimits
@@ -204,14 +205,10 @@ class Gate:
         raise errors.Expired(f"the call took longer than {seconds:g} s; it may still take effect")
 
     async def _finished(self, method: str, work: Coroutine[Any, Any, Any]) -> Any:
-        """A caller who hangs up must not stop a change half way: it goes on and its result is dropped."""
+        """A caller who hangs up must not stop a change half way; what we did not expect of it is for the log then."""
         task = self._begun(asyncio.create_task(work))
         task.add_done_callback(self._running.discard)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.add_done_callback(lambda task: _drop(method, task))
-            raise
+        return await to_the_end(task, lambda error: errors.status_of(error, method))
 
     def _begun(self, task: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
         assert task is not None
@@ -235,12 +232,6 @@ class Gate:
             what="; ".join(told) or _asked(call.request),
             code=call.code,
         )
-
-
-def _drop(method: str, task: asyncio.Task[Any]) -> None:
-    """Nobody waits for it any more; what we did not expect still is for the log."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        errors.status_of(error, method)
 
 
 def _verb(method: str) -> str:

@@ -37,9 +37,7 @@ DEFAULT_PAGE_SIZE = 50
 FULL_PAGE_SIZE = 100  # of tasks with their whole specs
 QUEUE_TASKS = 2000  # in one answer of ListQueue
 UNFINISHED_TASKS = 10_000
-UNFINISHED_LETTERS = (
-    128 * 1024 * 1024
-)  # of the specs of a user's tasks together: servers hold them in memory
+UNFINISHED_LETTERS = 128 * 1024 * 1024  # of the specs of a user's tasks together, held in memory
 PRIORITY_SECONDS = 10.0  # between two changes of one task's priority by its user
 BUNDLE_BYTES = 1024 * 1024  # one message of a stream
 NODES_BYTES = 64 * 1024  # the same, of nodes: to make so many takes the server a few milliseconds
