@@ -66,6 +66,7 @@ def start_lab(home: Path, config: Path, *, lab: bool = True, **variables: str) -
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("HAI_", "MARSV2_", "JUPYTER"))},
         "HAI_CONFIG": str(config),
+        "HOME": str(home),  # a login shell reads what is there
         "JUPYTER_CONFIG_DIR": str(own / "config"),
         "JUPYTER_DATA_DIR": str(own / "data"),
         "JUPYTER_RUNTIME_DIR": str(own / "runtime"),
