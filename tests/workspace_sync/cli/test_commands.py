@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -485,3 +486,82 @@ def test_a_full_disk_of_the_memory_is_told_as_one(capsys) -> None:
     told = capsys.readouterr().err
     assert "workspaces cannot be used: database or disk is full" in told
     assert "internal" not in told
+
+
+def test_what_is_on_the_cluster_is_listed_and_printed_from_there(shell) -> None:
+    Path("out/deep").mkdir(parents=True)
+    Path("out/deep/x").write_bytes(b"\xff\x00")
+    Path("out/log").write_text("one\n")
+    Path("out/latest").symlink_to("log")
+    shell("push")
+    Path("out/log").write_text("two\n")
+    shell("push")
+    shutil.rmtree("out")
+    printing = [sys.executable, "-m", "hai_sync.cli.main", "cat", "out/log", "out/deep/x"]
+    done = subprocess.run(printing, capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"two\n\xff\x00", b"")
+    assert shell("cat", "out/log", "-r", "1", "--json") == (
+        0,
+        '{"event": "cat", "path": "out/log", "base64": "b25lCg=="}\n',
+        "",
+    )
+    code, out, _ = shell("ls", "out")
+    deep, latest, log = out.splitlines()
+    assert (code, deep.split()) == (0, ["2", "B", "1", "files", "deep/"])
+    assert latest.split() == ["latest", "->", "log"]
+    assert log.endswith("  log")
+    assert shell("ls")[1].split() == ["6", "B", "2", "files", "out/"]
+    told = last(shell("ls", "-R", "--json")[1])
+    assert [(each["path"], each["kind"], each["size"]) for each in told["entries"]] == [
+        ("out", "directory", 6),
+        ("out/deep", "directory", 2),
+        ("out/deep/x", "file", 2),
+        ("out/latest", "symlink", 0),
+        ("out/log", "file", 4),
+    ]
+    assert told["revision"] == 2
+    assert told["entries"][3]["target"] == "log"
+    assert not Path("out").exists()
+
+
+def test_paths_of_the_cluster_are_named_from_where_one_stands(shell, monkeypatch) -> None:
+    Path("out").mkdir()
+    Path("out/log").write_text("one\n")
+    shell("push")
+    monkeypatch.chdir("out")
+    assert shell("ls")[1].endswith("  log\n")
+    assert last(shell("cat", "log", "--json")[1])["path"] == "out/log"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        pytest.param(("ls", "nowhere"), 3, "'nowhere'", id="ls_nothing"),
+        pytest.param(("ls", "../.."), 2, "not in the workspace", id="ls_outside"),
+        pytest.param(("ls", "-r", "99"), 3, "no revision 99", id="ls_no_revision"),
+        pytest.param(("cat", "x", "out", "y"), 3, "'x' or 'y'", id="cat_nothing"),
+        pytest.param(("cat", "out", "latest"), 2, "'latest' (symlink)", id="cat_no_file"),
+        pytest.param(("cat",), 2, "PATH", id="cat_what"),
+    ],
+)
+def test_what_cannot_be_listed_or_printed(shell, argv, code, words) -> None:
+    Path("out").mkdir()
+    Path("latest").symlink_to("out")
+    shell("push")
+    told = shell(*argv)
+    assert (told[0], told[1]) == (code, "")
+    assert words in told[2]
+
+
+@pytest.mark.parametrize("command", ["cat long", "ls -R", "diff long"])
+def test_who_reads_no_further_hears_no_complaint(shell, command: str) -> None:
+    Path("long").write_text("a line\n" * 50_000)
+    for number in range(2_000):
+        Path(f"file-{number}-{'x' * 100}").touch()
+    shell("push")
+    Path("long").write_text("another line\n" * 50_000)
+    program = f"{sys.executable} -m hai_sync.cli.main {command} | head -1; exit ${{PIPESTATUS[0]}}"
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # else Python loses the rest without a word
+    done = subprocess.run(["bash", "-c", program], env=buffered, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert len(done.stdout.splitlines()) == 1

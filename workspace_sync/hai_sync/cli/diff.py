@@ -6,7 +6,6 @@ import asyncio
 import difflib
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -20,7 +19,7 @@ from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
 from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.remote.fetching import Download, fetch
+from hai_sync.session.borrowing import borrowed
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 
@@ -99,13 +98,10 @@ async def _text(session: Session, report: Report, path: str) -> str:
 
 
 async def _fetched(session: Session, revision: int, path: str, entry: Entry) -> bytes:
-    """Nothing of it stays."""
     if entry.kind is not Kind.FILE:
         return entry.target.encode()
-    with TemporaryDirectory() as folder:
-        download = Download(revision, {path: entry}, Path(folder))
-        await fetch(session.remote, download, lambda files, size: None)
-        return await asyncio.to_thread(download.place(entry.digest).read_bytes)
+    async with borrowed(session.remote, revision, {path: entry}) as place:
+        return await asyncio.to_thread(place(path).read_bytes)
 
 
 def _read(path: Path) -> bytes:

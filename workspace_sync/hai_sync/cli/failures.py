@@ -1,7 +1,7 @@
 """From an exception to a sentence on stderr and an exit code, as the `hai` command has them.
 
 0 ok, 1 failure (conflicts, problems, refused plans too), 2 usage, 3 not found, 4 denied,
-5 unreachable, 124 time-out, 130 interrupted.
+5 unreachable, 124 time-out, 130 interrupted, 141 nobody reads what is printed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
+    except BrokenPipeError:
+        raise  # whoever read what we print has enough of it
     except Exception as error:
         return tell(error, arguments)
 

@@ -15,6 +15,8 @@ COMMANDS = {
     "diff": ("diff:diff", "What differs, and who changed it."),
     "status": ("status:status", "Where this workspace stands."),
     "list": ("listing:listing", "Your workspaces."),
+    "ls": ("ls:ls", "What is on the cluster, and its size."),
+    "cat": ("cat:cat", "Print files of the cluster."),
     "remove": ("remove:remove", "Remove a workspace, or files of it, from the cluster."),
     "download": ("download:download", "Get files of the cluster."),
     "check-ignore": ("check_ignore:check_ignore", "Which rule leaves a path out."),

@@ -27,10 +27,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code is returned."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return _nobody_reads()
     except KeyboardInterrupt:  # while a daemon is asked, or we look by ourselves
         print("interrupted; do it again to go on", file=sys.stderr)
         return 130
+
+
+def _nobody_reads() -> int:
+    """`haiworkspace ls -R | head`: what is still in the buffer goes nowhere; 128 + SIGPIPE, as of any tool."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def _run(arguments: tuple[str, ...]) -> int:

@@ -115,14 +115,17 @@ def conflict_facts(conflict: Conflict) -> Mapping[str, Any]:
     """The same for programs."""
     return {
         "path": conflict.path,
-        "local": _entry_facts(conflict.local.get(conflict.path)),
-        "remote": _entry_facts(conflict.remote.get(conflict.path)),
+        "local": _facts_of(conflict.local.get(conflict.path)),
+        "remote": _facts_of(conflict.remote.get(conflict.path)),
     }
 
 
-def _entry_facts(entry: Entry | None) -> Mapping[str, Any] | None:
-    if entry is None:
-        return None
+def _facts_of(entry: Entry | None) -> Mapping[str, Any] | None:
+    return None if entry is None else entry_facts(entry)
+
+
+def entry_facts(entry: Entry) -> dict[str, Any]:
+    """One path for programs."""
     return {
         "kind": entry.kind.name.lower(),
         "size": entry.size,
@@ -136,8 +139,8 @@ def change_facts(change: Change) -> Mapping[str, Any]:
     return {
         "path": change.path,
         "verb": change.verb,
-        "old": _entry_facts(change.old),
-        "new": _entry_facts(change.new),
+        "old": _facts_of(change.old),
+        "new": _facts_of(change.new),
     }
 
 

@@ -1,0 +1,55 @@
+"""`haiworkspace ls`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from hai.client.errors import NotFound
+from hai_sync.cli.opening import relative, with_session
+from hai_sync.cli.options import common
+from hai_sync.cli.sizes import size_of
+from hai_sync.cli.telling import entry_facts, event, printable
+from hai_sync.core.entry import Kind, Tree
+from hai_sync.core.listing import Row, listed
+from hai_sync.session.session import Session
+
+
+@click.command()
+@click.argument("path", default=".")
+@click.option("-r", "--revision", type=click.IntRange(1), help="As it was then; else as it is now.")
+@click.option("-R", "--recursive", is_flag=True, help="What lies in directories, too.")
+@common
+def ls(path: str, revision: int | None, recursive: bool, **options: Any) -> int:
+    """What is on the cluster; of a directory the size of all that is in it. Nothing is brought here."""
+
+    async def work(session: Session) -> tuple[str, int, Tree]:
+        return relative(session.place, path), *await session.remote.tree({}, 0, revision or 0)
+
+    top, number, tree = with_session(options["profile"], work)
+    if top and top not in tree:
+        raise NotFound(f"nothing on the cluster is called {top!r}")
+    rows = list(listed(tree, top, deep=recursive))
+    if options["as_json"] or options["output"] == "json":
+        event("ls", revision=number, entries=[_facts(row) for row in rows])
+        return 0
+    for row in rows:
+        click.echo(printable(_line(row, top)))
+    return 0
+
+
+def _line(row: Row, top: str) -> str:
+    entry, name = row.entry, row.path.removeprefix(f"{top}/")
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.mtime_ns // 10**9))
+    if entry.kind is Kind.DIRECTORY:
+        return f"{size_of(row.size):>10}  {row.files:>10} files  {name}/"
+    if entry.kind is Kind.SYMLINK:
+        return f"{'':>10}  {'':16}  {name} -> {entry.target}"
+    return f"{size_of(row.size):>10}  {when}  {name}"
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    facts = {"path": row.path, **entry_facts(row.entry), "files": row.files, "size": row.size}
+    return facts | ({"target": row.entry.target} if row.entry.kind is Kind.SYMLINK else {})

@@ -1,0 +1,39 @@
+"""What lies in a directory of a tree, and how much is in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hai_sync.core.entry import Entry, Kind, Tree, ancestors, below, parent
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A path with all that lies below it: how many files, and their bytes."""
+
+    path: str
+    entry: Entry
+    files: int
+    size: int
+
+
+def listed(tree: Tree, top: str, *, deep: bool = False) -> Iterator[Row]:
+    """What is in `top` ("": the root), by name; if it is no directory, that alone. `deep`: what lies below, too."""
+    inside = {path: entry for path, entry in tree.items() if not top or below(path, top)}
+    files, sizes = Counter[str](), Counter[str]()
+    for path, entry in inside.items():
+        if entry.kind is Kind.FILE:
+            for each in (path, *ancestors(path)):
+                files[each] += 1
+                sizes[each] += entry.size
+    for path in sorted(inside, key=lambda path: path.split("/")):
+        if _shown(tree, path, top) or (deep and path != top):
+            yield Row(path, inside[path], files[path], sizes[path])
+
+
+def _shown(tree: Tree, path: str, top: str) -> bool:
+    if path == top:
+        return tree[top].kind is not Kind.DIRECTORY
+    return parent(path) == top
