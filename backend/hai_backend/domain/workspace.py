@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from posixpath import normpath
 
@@ -18,6 +18,7 @@ PART_BYTES = 255
 PARTS = 100
 DIGEST_BYTES = 32
 FILE_BYTES = 1 << 50
+PASSED_OVER = 1000  # paths that are told of
 OWN = ".hfai"
 """In the root of a tree: private to each side, where a client remembers which workspace it is; never synced."""
 _HOSTILE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
@@ -82,6 +83,21 @@ class Revision:
 
 NOTHING = Revision(0, 0.0, "", 0, 0, 0, 0)
 """What a workspace is before anything was pushed."""
+
+
+@dataclass(slots=True)
+class PassedOver:
+    """What lies in a tree and no revision can have, with the reasons; of so many as nobody reads, the number."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+    more: int = 0
+
+    def add(self, path: str, reason: str) -> None:
+        """One more. Names that are no text are shown as far as they are."""
+        if len(self.reasons) < PASSED_OVER:
+            self.reasons[path.encode(errors="backslashreplace").decode()] = reason
+        else:
+            self.more += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from hai_backend.domain.workspace import (
     Entry,
     EntryKind,
     Lease,
+    PassedOver,
     Revision,
     Workspace,
 )
@@ -67,6 +68,15 @@ def tree_to_proto(revision: int, page: Sequence[Entry]) -> Iterator[calls.GetTre
     """A page of entries, in answers that clients take."""
     for entries in by_size(map(entry_to_proto, page)):
         yield calls.GetTreeResponse(revision=revision, entries=entries)
+
+
+def passed_over_to_proto(revision: int, passed_over: PassedOver) -> Iterator[calls.GetTreeResponse]:
+    """What a look has passed over, in answers that clients take; nothing: none."""
+    found = [calls.PassedOver(path=p, reason=why) for p, why in passed_over.reasons.items()]
+    for some in by_size(found) if found else ():
+        yield calls.GetTreeResponse(revision=revision, passed_over=some)
+    if passed_over.more:
+        yield calls.GetTreeResponse(revision=revision, more_passed_over=passed_over.more)
 
 
 def entry_to_proto(entry: Entry) -> pb.WorkspaceEntry:

@@ -11,12 +11,13 @@ from hai.v1 import workspace_pb2
 from hai.v1 import workspace_service_pb2 as pb
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceServicer
 from hai_backend.domain.errors import Invalid, NotFound, Violation
-from hai_backend.domain.workspace import Entry, Revision
+from hai_backend.domain.workspace import Entry, PassedOver, Revision
 from hai_backend.services import caller, limits, paging
 from hai_backend.services.convert_user import NAME_RULE
 from hai_backend.services.convert_workspace import (
     bundle_to_proto,
     lease_to_proto,
+    passed_over_to_proto,
     revision_to_proto,
     tree_to_proto,
     workspace_to_proto,
@@ -103,7 +104,8 @@ class WorkspaceService(WorkspaceServiceServicer):
         self, request: pb.GetTreeRequest, context: Context
     ) -> AsyncIterator[pb.GetTreeResponse]:
         async with self._workspaces.open(caller.current(), request.name, request.user) as room:
-            revision = 0 if request.task else await self._revision(room, request.revision)
+            passed_over = PassedOver()
+            revision = await self._meant(room, request, passed_over)
             if request.since:
                 await self._require_kept(room, request.since)
             told = False
@@ -111,19 +113,27 @@ class WorkspaceService(WorkspaceServiceServicer):
                 for answer in tree_to_proto(revision, page):
                     told = True
                     yield answer
+            for answer in passed_over_to_proto(revision, passed_over):
+                told = True
+                yield answer
             if not told:
                 yield pb.GetTreeResponse(revision=revision)
 
+    async def _meant(self, room: Room, request: pb.GetTreeRequest, passed_over: PassedOver) -> int:
+        if request.task:
+            return 0
+        if request.revision:
+            return await self._revision(room, request.revision)
+        return (await self._looked(room, passed_over)).number
+
     async def _revision(self, room: Room, number: int) -> int:
-        if number:
-            known = await self._rooms.work(room.files.path, room.files.index.revision, number)
-            if known is None:
-                raise NotFound(
-                    f"workspace {room.key[1]} has no revision {number} (any more); "
-                    "`hai workspace snapshots` lists those that are kept"
-                )
-            return number
-        return (await self._looked(room)).number
+        known = await self._rooms.work(room.files.path, room.files.index.revision, number)
+        if known is None:
+            raise NotFound(
+                f"workspace {room.key[1]} has no revision {number} (any more); "
+                "`hai workspace snapshots` lists those that are kept"
+            )
+        return number
 
     async def _require_kept(self, room: Room, since: int) -> None:
         """What was removed after a revision is forgotten with it."""
@@ -131,11 +141,13 @@ class WorkspaceService(WorkspaceServiceServicer):
             problem = f"revision {since} is not kept any more; ask for the whole tree"
             raise NotFound(problem, reason="REVISION_GONE")
 
-    async def _looked(self, room: Room) -> Revision:
+    async def _looked(self, room: Room, passed_over: PassedOver) -> Revision:
         author = Author(TASKS, self._workspaces.clock.now())
         async with room.changing:
             before = await self._rooms.work(room.files.path, room.files.index.newest)
-            newest = await self._rooms.work(room.files.path, looking.look, room.files, author)
+            newest = await self._rooms.work(
+                room.files.path, looking.look, room.files, author, passed_over
+            )
         if newest.number != before.number:
             room.publish()
         return newest

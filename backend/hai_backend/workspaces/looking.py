@@ -1,8 +1,9 @@
 """What programs wrote into the tree, found by a walk over it and made a revision.
 
 Only what a stat does not settle is read. What changes while it is read, or cannot be read, is left as the index has
-it. What is no file, directory or link that stays inside, or has a name that is no path here, is not there for us; nor
-is what is private to each side: a revision that has it is followed by one that has not, and the files stay.
+it. What is no file, directory or link that stays inside, or has a name that is no path here, is passed over and told.
+What is private to each side is not there for us: a revision that has it is followed by one that has not, and the files
+stay.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hai_backend.domain.workspace import (
     OWN,
     Entry,
     EntryKind,
+    PassedOver,
     Revision,
     entry_problem,
     joined,
@@ -34,14 +36,15 @@ _KNOWN = """SELECT e.name, kind, executable, e.size, e.mtime_ns, digest, target,
     s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns
     FROM entries e LEFT JOIN stats s ON s.folder = e.folder AND s.name = e.name
     WHERE e.folder = ? AND gone = 0"""
+_SPECIAL, _UNREADABLE = "is a special file (socket, pipe or device)", "cannot be read"
 _BELOW = f"""SELECT folder, name, {FIELDS} FROM entries
     WHERE gone = 0 AND (folder = :path OR (folder > :path || '/' AND folder < :path || '0'))"""
 
 
-def look(files: Files, author: Author) -> Revision:
-    """The newest revision, after what is on storage now has become part of it."""
+def look(files: Files, author: Author, passed_over: PassedOver | None = None) -> Revision:
+    """The newest revision, after what is on storage now has become part of it; `passed_over` takes what cannot."""
     applying.apply(files)
-    walk = _Walk(files)
+    walk = _Walk(files, passed_over or PassedOver())
     with files.folders() as folders:
         staging.stage(files.index, walk.changes(folders))
     walk.keep_stats()
@@ -51,8 +54,9 @@ def look(files: Files, author: Author) -> Revision:
 
 
 class _Walk:
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, passed_over: PassedOver) -> None:
         self._files = files
+        self._passed_over = passed_over
         self._stats: list[tuple[Any, ...]] = []
 
     def changes(self, folders: Folders) -> Iterator[list[Entry]]:
@@ -88,6 +92,7 @@ class _Walk:
                         continue
                     self._one(folder, descriptor, item.name, now, row, changed, inner)
         except PermissionError:
+            self._passed_over.add(folder, _UNREADABLE)
             return [], []
         except FileNotFoundError:
             if not folder:
@@ -108,7 +113,8 @@ class _Walk:
         inner: list[str],
     ) -> None:
         path = joined(folder, name)
-        if not _is_path(path):
+        if problem := _name_problem(path):
+            self._passed_over.add(path, problem)
             return
         known = entry_of((folder, *row[:7])) if row is not None else None
         if S_ISDIR(now.st_mode):
@@ -116,8 +122,11 @@ class _Walk:
             entry: Entry | None = Entry(path, EntryKind.DIRECTORY)
         elif S_ISREG(now.st_mode):
             entry = self._file(folder, descriptor, name, known)
+        elif S_ISLNK(now.st_mode):
+            entry = self._link(path, name, descriptor)
         else:
-            entry = _link(path, name, descriptor) if S_ISLNK(now.st_mode) else None
+            self._passed_over.add(path, _SPECIAL)
+            entry = None
         if entry is None and row is not None:
             changed += self._gone(folder, row)
         if entry is None or entry == known:
@@ -131,6 +140,9 @@ class _Walk:
         """None when it cannot be read, or changes under us."""
         try:
             file = open_in(descriptor, name)
+        except PermissionError:
+            self._passed_over.add(joined(folder, name), _UNREADABLE)
+            return known
         except OSError:
             return known
         with opened(file):
@@ -144,6 +156,20 @@ class _Walk:
         executable = bool(after.st_mode & 0o100)
         mtime_ns = max(stat.mtime_ns, 0)
         return Entry(joined(folder, name), EntryKind.FILE, executable, stat.size, mtime_ns, digest)
+
+    def _link(self, path: str, name: str, descriptor: int) -> Entry | None:
+        """None when it leads where none may."""
+        try:
+            target = os.readlink(name, dir_fd=descriptor)
+            problem = target_problem(path, target)
+        except UnicodeEncodeError:
+            problem = "is a symbolic link to a name that is not UTF-8"
+        except OSError:
+            return None
+        if problem:
+            self._passed_over.add(path, problem)
+            return None
+        return Entry(path, EntryKind.SYMLINK, target=target)
 
     def _gone(self, folder: str, row: Any) -> Iterator[Entry]:
         path = joined(folder, row[0])
@@ -168,17 +194,9 @@ def _is_settled(row: Any, now: os.stat_result) -> bool:
     )
 
 
-def _is_path(path: str) -> bool:
+def _name_problem(path: str) -> str:
+    """Why this is no path of a tree; empty when it is."""
     try:
-        return not path_problem(path)
+        return path_problem(path)
     except UnicodeEncodeError:  # bytes that are no text
-        return False
-
-
-def _link(path: str, name: str, descriptor: int) -> Entry | None:
-    try:
-        target = os.readlink(name, dir_fd=descriptor)
-        inside = not target_problem(path, target)
-    except (OSError, UnicodeEncodeError):
-        return None
-    return Entry(path, EntryKind.SYMLINK, target=target) if inside else None
+        return "has a name that is not UTF-8"

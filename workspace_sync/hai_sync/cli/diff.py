@@ -14,7 +14,7 @@ from hai.client.errors import NotFound
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common, filter_of, filters, note_unused
 from hai_sync.cli.sizes import size_of
-from hai_sync.cli.telling import change_facts, event
+from hai_sync.cli.telling import change_facts, event, tell_problems
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
 from hai_sync.core.entry import Entry, Kind
@@ -49,6 +49,7 @@ def diff(path: str, stat: bool, no_checksum: bool, **options: Any) -> int:
         click.echo(text, nl=False)
         return 1 if text else 0
     changes = _differences(report)
+    tell_problems(report)
     if options["as_json"] or options["output"] == "json":
         event("diff", changes=[change_facts(change) for change in changes])
     elif stat:

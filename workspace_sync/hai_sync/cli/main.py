@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PUSH = {("push",), ("push", "--json")}
 _QUICK = _PUSH | {("sync",), ("sync", "--json"), ("watch", "flush")}
 
+_LEFT_ALONE = {"conflicts": "conflict", "problems": "problem", "passed_over": "on the cluster only"}
 _HINT = (
     "`haiworkspace sync --dry-run` shows them, `haiworkspace watch stop` lets you decide by hand"
 )
@@ -94,8 +95,8 @@ def _tell_push(facts: Mapping[str, int], as_json: bool) -> int:
     if as_json:
         import json
 
-        none = {"bytes": 0, "downloaded": 0, "held": [], "conflicts": []}
-        print(json.dumps({"event": "done", **facts, **none, "problems": {}, "refused": ""}))
+        none = {"bytes": 0, "downloaded": 0, "held": [], "conflicts": [], "refused": ""}
+        print(json.dumps({"event": "done", **facts, **none, "problems": {}, "passed_over": {}}))
         return 0
     from hai_sync.cli.sizes import size_of
 
@@ -119,9 +120,9 @@ def _tell(answer: dict[str, object], as_json: bool) -> int:
         print(f"haiworkspace: not synced: {answer['refused']}; {_HINT}", file=sys.stderr)
     else:
         print(f"in sync at revision {answer['revision']} (daemon)")
-    for kind in ("conflicts", "problems"):
+    for kind, word in _LEFT_ALONE.items():
         for path in answer[kind] if not as_json else ():  # type: ignore[attr-defined]
-            print(f"  {kind[:-1]}: {path}", file=sys.stderr)
+            print(f"  {word}: {path}", file=sys.stderr)
     return 1 if answer["conflicts"] or answer["problems"] or answer["refused"] else 0
 
 

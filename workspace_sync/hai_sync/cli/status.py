@@ -9,7 +9,7 @@ import click
 
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import common
-from hai_sync.cli.telling import conflict_line, event, left_alone, printable
+from hai_sync.cli.telling import conflict_line, event, printable, problem_lines
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
@@ -60,7 +60,7 @@ def _lines(report: Report, facts: dict[str, Any]) -> list[str]:
     if facts["writer"]:
         lines.append(f"written by  {facts['writer']}")
     lines += [f"  {conflict_line(conflict)}" for conflict in outcome.conflicts]
-    return lines + [left_alone(path, why) for path, why in report.problems.items()]
+    return lines + problem_lines(report)
 
 
 def _daemon(daemon: dict[str, Any] | None) -> str:

@@ -149,7 +149,7 @@ def tell_plan(report: Report, as_json: bool) -> None:
     if not as_json:
         for line in plan_lines(report):
             click.echo(line)
-        _tell_problems(report)
+        tell_problems(report)
         return
     outcome = report.outcome
     event(
@@ -158,6 +158,7 @@ def tell_plan(report: Report, as_json: bool) -> None:
         to_local=[change_facts(change) for change in outcome.to_local],
         conflicts=[conflict_facts(conflict) for conflict in outcome.conflicts],
         problems=dict(report.problems),
+        passed_over=dict(report.passed_over),
     )
 
 
@@ -166,7 +167,7 @@ def tell_report(report: Report, as_json: bool, quiet: bool) -> int:
     if as_json:
         event("done", **report.as_dict())
         return 0 if report.in_sync else 1
-    _tell_problems(report)
+    tell_problems(report)
     if report.refused is Refused.CONFLICTS:
         _tell_conflicts(report)
     elif report.refused is Refused.REMOVALS:
@@ -176,9 +177,16 @@ def tell_report(report: Report, as_json: bool, quiet: bool) -> int:
     return 0 if report.in_sync else 1
 
 
-def _tell_problems(report: Report) -> None:
-    for path, why in report.problems.items():
-        click.echo(left_alone(path, why), err=True)
+def tell_problems(report: Report) -> None:
+    """What is not synced."""
+    for line in problem_lines(report):
+        click.echo(line, err=True)
+
+
+def problem_lines(report: Report) -> list[str]:
+    """What is not synced, of both sides."""
+    both = (*report.problems.items(), *report.passed_over.items())
+    return [left_alone(path, why) for path, why in both]
 
 
 def left_alone(path: str, why: str) -> str:

@@ -38,4 +38,4 @@ def transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
 
 def _dry(report: Report, as_json: bool) -> int:
     tell_plan(report, as_json)
-    return 0 if report.outcome.idle and not report.problems else 1
+    return 0 if report.outcome.idle and report.in_sync else 1

@@ -17,7 +17,7 @@ from hai_sync.author import author
 from hai_sync.core.entry import Entry, Tree
 from hai_sync.errors import BadPeer
 from hai_sync.remote.pace import Pace
-from hai_sync.remote.wire import merge, require_tree
+from hai_sync.remote.wire import merge, require_tree, told_of
 
 if TYPE_CHECKING:
     from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceAsyncStub
@@ -33,6 +33,7 @@ class Remote:
         self.name = name
         self.user = user
         self.pace = Pace()
+        self.passed_over: dict[str, str] = {}  # what the last look found that is never synced: why
 
     @cached_property
     def stub(self) -> WorkspaceServiceAsyncStub:
@@ -81,11 +82,15 @@ class Remote:
         self, tree: dict[str, Entry], request: wire_pb.GetTreeRequest
     ) -> tuple[int, bool]:
         revision, changed = request.since, False
+        passed_over: dict[str, str] = {}
         async for answer in self.connection.stream(self.stub.GetTree, request):
             if answer.revision < max(request.since, 0):
                 raise BadPeer(f"the server went back from revision {request.since}")
             revision, changed = answer.revision, changed or bool(answer.entries)
             merge(tree, answer.entries)
+            passed_over |= told_of(answer)
+        if request.revision == 0:
+            self.passed_over = passed_over
         return revision, changed
 
     @asynccontextmanager

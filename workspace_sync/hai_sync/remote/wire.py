@@ -10,6 +10,7 @@ from hai.v1.workspace_pb2 import (
     ENTRY_KIND_SYMLINK,
     WorkspaceEntry,
 )
+from hai.v1.workspace_service_pb2 import GetTreeResponse
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 from hai_sync.core.names import fault, is_own, link_fault, tree_fault
 from hai_sync.errors import BadPeer
@@ -45,6 +46,14 @@ def merge(tree: dict[str, Entry], messages: Iterable[WorkspaceEntry]) -> None:
             tree.pop(message.path, None)
         else:
             tree[message.path] = _entry(message)
+
+
+def told_of(answer: GetTreeResponse) -> dict[str, str]:
+    """What a look has passed over, and why."""
+    found = {each.path: f"on the cluster it {each.reason}" for each in answer.passed_over}
+    if answer.more_passed_over:
+        found[f"{answer.more_passed_over} more"] = "on the cluster, for reasons like these"
+    return found
 
 
 def require_tree(tree: Tree) -> None:

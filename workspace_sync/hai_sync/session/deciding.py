@@ -22,6 +22,7 @@ def decide(sides: Sides, wish: Wish, restless: Mapping[str, int], listener: List
     _look_into(sides, wish, undecided(base, sides.local, remote, sides.doubt), base, listener)
     sides.local = sides.scan.tree
     remote = _leave_alone(sides, remote, _hopeless(restless))
+    remote = _with_passed_over(sides, remote)
     if not wish.paths:
         return reconcile(base, sides.local, remote, wish.rules, sides.doubt)
     local = only(sides.local, wish.paths)
@@ -53,6 +54,12 @@ def _leave_alone(sides: Sides, remote: Tree, restless: list[str]) -> Tree:
     sides.scan.tree.update(dict.fromkeys(here, problem))
     sides.scan.problems.update(dict.fromkeys([*here, *there], why))
     return {**remote, **dict.fromkeys(there, problem)} if there else remote
+
+
+def _with_passed_over(sides: Sides, remote: Tree) -> Tree:
+    """What a program has put in the place of a file, no revision has; that is no reason to remove the file here."""
+    found = {path: Entry(Kind.PROBLEM, target=why) for path, why in sides.passed_over.items()}
+    return {**remote, **found} if found else remote
 
 
 def _visible(sides: Sides, wish: Wish) -> tuple[Tree, Tree]:

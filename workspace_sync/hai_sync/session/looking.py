@@ -16,7 +16,7 @@ from hai_sync.index import Index
 from hai_sync.place import Place
 from hai_sync.remote.endpoint import Remote
 from hai_sync.rescan import rescan
-from hai_sync.scan import Filter, Known, Scan, full_tree, scan
+from hai_sync.scan import Filter, Known, Scan, full_tree, ignore_of, scan
 from hai_sync.session.sides import Sides, count
 from hai_sync.session.wish import Report, Wish
 
@@ -116,7 +116,16 @@ class Looking:
             revision, remote = await self.remote.tree(remote, since, 0 if looks else revision)
             self.overtaken = False
         doubt = await asyncio.to_thread(self._doubt, base, local, remote, found)
-        return Sides(base, local, remote, revision, found, doubt)
+        passed_over = self._passed_over(wish, found)
+        return Sides(base, local, remote, revision, found, doubt, passed_over=passed_over)
+
+    def _passed_over(self, wish: Wish, found: Scan) -> dict[str, str]:
+        """Who brings nothing from there need not know, nor of what is left out here."""
+        if wish.rules.mode is Mode.PUSH:
+            return {}
+        hides = ignore_of(wish.filter, found.levels).hides
+        told = self.remote.passed_over.items()
+        return {p: why for p, why in told if not (hides(p, False) or hides(p, True))}
 
     def _doubt(self, base: Tree, local: Tree, remote: Tree, found: Scan) -> set[str]:
         """Where nobody has looked and nothing was different before, nothing is different now."""

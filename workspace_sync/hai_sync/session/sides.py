@@ -28,6 +28,8 @@ class Sides:
     doubt: set[str]  # where the three differ, or may
     # taken for the same unseen: to be looked into another time
     believed: set[str] = field(default_factory=set)
+    # what is never synced, on the server: why
+    passed_over: Mapping[str, str] = field(default_factory=dict)
 
 
 def with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) -> tuple[Tree, Tree]:
@@ -58,6 +60,7 @@ def report_of(sides: Sides, outcome: Outcome) -> Report:
         bytes=sum(entry.size for entry in sides.local.values()),
         ignored=sides.scan.ignored,
         problems=dict(sides.scan.problems),
+        passed_over=dict(sides.passed_over),
         local=sides.local,
         remote=sides.remote,
     )

@@ -70,6 +70,7 @@ class Report:
     bytes: int = 0
     ignored: int = 0
     problems: dict[str, str] = field(default_factory=dict)
+    passed_over: dict[str, str] = field(default_factory=dict)  # on the server; no push minds
     notes: dict[str, str] = field(default_factory=dict)
     wire_bytes: int = 0
     local: Tree = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Report:
     @property
     def in_sync(self) -> bool:
         """True when everything that was wanted is done."""
-        return not (self.refused or self.outcome.conflicts or self.problems)
+        return not (self.refused or self.outcome.conflicts or self.problems or self.passed_over)
 
     def as_dict(self) -> Mapping[str, object]:
         """For programs."""
@@ -93,6 +94,7 @@ class Report:
             "held": list(self.outcome.held),
             "conflicts": [conflict.path for conflict in self.outcome.conflicts],
             "problems": dict(self.problems),
+            "passed_over": dict(self.passed_over),
             "refused": self.refused.value,
             "wire_bytes": self.wire_bytes,
         }

@@ -1,0 +1,114 @@
+"""What programs on the cluster make and nobody syncs: told by who brings or looks, and no reason to remove anything."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from hai.client.profile import Profile
+from hai_sync.cli.main import main
+from hai_sync.core.rules import Mode
+from hai_sync.place import find
+from hai_sync.session.daemon import Daemon
+from hai_sync.session.wish import Report, Wish
+
+NFD = "cafe\u0301"
+
+
+@pytest.mark.parametrize("mode", [Mode.PULL, Mode.SYNC])
+async def test_who_brings_is_told_and_gets_the_rest(mode: Mode, laptop) -> None:
+    (laptop.cluster / NFD).write_text("1")
+    os.mkfifo(laptop.cluster / "pipe")
+    for text in ("1", "2"):
+        (laptop.cluster / "out").write_text(text)
+        report = await laptop.sync(mode)
+        assert sorted(report.passed_over) == [NFD, "pipe"]
+        assert report.passed_over["pipe"].startswith("on the cluster it is a special file")
+        assert (report.in_sync, laptop.read()) == (False, {"out": text.encode()})
+    (laptop.cluster / NFD).unlink()
+    (laptop.cluster / "pipe").unlink()
+    assert (await laptop.sync(mode)).in_sync
+
+
+async def test_no_push_minds(laptop) -> None:
+    os.mkfifo(laptop.cluster / "pipe")
+    laptop.write("a", "1")
+    assert (await laptop.push()).in_sync
+    (laptop.cluster / "a").write_text("2")  # so that the push looks
+    laptop.write("b", "1")
+    assert (await laptop.push()).passed_over == {}
+
+
+@pytest.mark.parametrize("rule", ["data", "data/", "*a"])
+async def test_what_is_left_out_is_not_told(rule: str, laptop) -> None:
+    laptop.write(".haiignore", rule)
+    (laptop.cluster / "data").symlink_to("/srv")
+    assert (await laptop.sync()).in_sync
+
+
+@pytest.mark.parametrize("mode", [Mode.PULL, Mode.SYNC])
+async def test_what_takes_the_place_of_a_directory_removes_nothing_here(mode: Mode, laptop) -> None:
+    laptop.write("data/x", "1")
+    laptop.write("data/y", "1")
+    await laptop.sync()
+    (laptop.cluster / "data").rename(laptop.cluster.parent / "moved")
+    (laptop.cluster / "data").symlink_to(laptop.cluster.parent / "moved")
+    for _ in range(2):
+        report = await laptop.sync(mode)
+        assert list(report.passed_over) == ["data"]
+        assert sorted(laptop.read()) == ["data/x", "data/y"]
+    (laptop.cluster / "data").unlink()
+    (laptop.cluster.parent / "moved").rename(laptop.cluster / "data")
+    assert (await laptop.sync(mode)).in_sync
+    assert sorted(laptop.read()) == ["data/x", "data/y"]
+
+
+async def test_a_daemon_that_did_not_look_again_still_knows(laptop) -> None:
+    laptop.write("a", "1")
+    os.mkfifo(laptop.cluster / "pipe")
+    said: list[str] = []
+    daemon = Daemon(laptop.session, Wish(), said.append)
+    for text in ("1", "2"):
+        laptop.write("a", text)
+        report = await laptop.session.sync(daemon.wish)
+        laptop.session.hint(["a"])
+        assert list(report.passed_over) == ["pipe"]
+    assert report.problems == {}
+
+
+@pytest.fixture
+def root(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HAI_SERVER", profile.server)
+    monkeypatch.setenv("HAI_TOKEN", profile.token)
+    root = tmp_path / "root"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    assert main(["init", f"over-{os.urandom(5).hex()}"]) == 0
+    return root
+
+
+def test_commands_say_it(root: Path, capsys) -> None:
+    assert find().root == root
+    assert main(["status", "--json"]) == 0
+    cluster = Path(json.loads(capsys.readouterr().out.splitlines()[-1])["remote"])
+    os.mkfifo(cluster / "pipe")
+    words = "left alone: pipe: on the cluster it is a special file (socket, pipe or device)\n"
+    for verb, code in (("pull", 1), ("sync", 1), ("status", 0), ("diff", 0), ("push", 0)):
+        assert main([verb]) == code
+        out, err = capsys.readouterr()
+        assert (words in out + err) == (verb != "push")
+    assert main(["pull", "--json"]) == 1
+    assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["passed_over"]) == ["pipe"]
+    assert main(["pull", "--dry-run"]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsys) -> None:
+    report = Report(revision=3, passed_over={"pipe": "on the cluster it is a special file"})
+    monkeypatch.setattr("hai_sync.cli.main._ask_daemon", lambda root: report.as_dict())
+    assert main(["push"]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ("in sync at revision 3 (daemon)\n", "  on the cluster only: pipe\n")
