@@ -47,10 +47,10 @@ def look(files: Files, author: Author, passed_over: PassedOver | None = None) ->
     walk = _Walk(files, passed_over or PassedOver())
     with files.folders() as folders:
         staging.stage(files.index, walk.changes(folders))
-    walk.keep_stats()
-    if not staging.settle(files.index):
-        return files.index.newest()
-    return staging.commit(files.index, author, found=True)
+    changed = staging.settle(files.index)
+    newest = staging.commit(files.index, author, found=True) if changed else files.index.newest()
+    walk.keep_stats()  # not before: a stat vouches for the digest that the newest revision has
+    return newest
 
 
 class _Walk:

@@ -1,4 +1,4 @@
-"""The server dies at every step that it takes on storage, in the middle of a push, a restore and a tidying.
+"""The server dies at every step that it takes on storage, in the middle of a push, a look, a restore and a tidying.
 
 Each story is told in a process of its own, which ends without a word (as by SIGKILL) at its n-th step; then another
 one opens the workspace, looks at it, and tells the rest. What was acknowledged is there, what was not is there whole
@@ -8,8 +8,10 @@ or not at all, and every version that ever was is in the tree or can be restored
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,7 @@ STEPS = {
     "shutil.rmtree",
 }
 KILLED, TOLD = 77, 0
+MEMORY = Path("/dev/shm")
 Tree = Mapping[str, bytes | None]  # None: a directory
 BIG = b"".join(blake3(bytes([i])).digest(1 << 20) for i in range(3))
 
@@ -133,15 +136,24 @@ def told_until(step: int, story: Callable[[], Any], below: Path) -> int:
     if child == 0:
         left = step
 
-        def count(event: str, args: tuple[Any, ...]) -> None:
+        def one() -> None:
             nonlocal left
+            left -= 1
+            if left == 0:
+                os._exit(KILLED)
+
+        def count(event: str, args: tuple[Any, ...]) -> None:
             if event in STEPS and not (event == "open" and not _writes(args)):
-                left -= 1
-                if left == 0:
-                    os._exit(KILLED)
+                one()
+
+        def connect(*args: Any, **more: Any) -> sqlite3.Connection:
+            index = sqlite3.Connection(*args, **more)
+            index.set_trace_callback(lambda said: one() if said == "COMMIT" else None)
+            return index
 
         try:
             sys.addaudithook(count)
+            sqlite3.connect = connect  # type: ignore[assignment]
             story()
         except BaseException as error:
             os.write(2, repr(error).encode())
@@ -169,6 +181,13 @@ def at_every_step(root: Path, prepare: Callable[[Path], None], story: Callable[[
             return
 
 
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """Where nobody waits for a disk, if there is such a place."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        yield Path(directory)
+
+
 @pytest.fixture(params=[0, 16], ids=["new directories are laid out", "all is incoming"])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways in which a small file gets to its place; with few files there is one of them."""
@@ -182,12 +201,12 @@ def begin(place: Path) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_the_first_push_may_be_cut_anywhere(tmp_path: Path) -> None:
+def test_the_first_push_may_be_cut_anywhere(memory: Path) -> None:
     def story(place: Path) -> None:
         push(opened_again(place), FIRST, {}, 0)
 
     steps = 0
-    for _, place in at_every_step(tmp_path, lambda place: None, story):
+    for _, place in at_every_step(memory, lambda place: None, story):
         steps += 1
         files = opened_again(place)
         newest = files.index.newest().number
@@ -200,12 +219,12 @@ def test_the_first_push_may_be_cut_anywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(tmp_path: Path) -> None:
+def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(memory: Path) -> None:
     def story(place: Path) -> None:
         push(opened_again(place), SECOND, FIRST, 1)
 
     steps = 0
-    for step, place in at_every_step(tmp_path, begin, story):
+    for step, place in at_every_step(memory, begin, story):
         steps += 1
         files = opened_again(place)
         newest = files.index.newest().number
@@ -219,7 +238,33 @@ def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(tmp_path: Pa
     assert steps > 30
 
 
-def test_restoring_may_be_cut_anywhere(tmp_path: Path) -> None:
+def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None:
+    """What was hashed is not believed before the revision that has it is there."""
+
+    def written(place: Path) -> None:
+        begin(place)
+        tree = place / "files"
+        (tree / "a/f").write_bytes(b"by a program")
+        (tree / "gone").unlink()
+        (tree / "b/c/d").unlink()
+        (tree / "b/c").rmdir()
+        (tree / "b/c").write_bytes(b"a file now")
+        (tree / "made").mkdir()
+        (tree / "made/it").write_bytes(b"new")
+        for path in tree.rglob("*"):
+            os.utime(path, (1e9, 1e9))  # so that a stat will do
+
+    def look(place: Path) -> int:
+        return looking.look(opened_again(place), Author("tasks", 2.0)).number
+
+    for step, place in at_every_step(memory, written, look):
+        files = opened_again(place)
+        assert looking.look(files, Author("tasks", 3.0)).number == 2
+        assert of_revision(files, 2) == on_disk(place), step
+        files.close()
+
+
+def test_restoring_may_be_cut_anywhere(memory: Path) -> None:
     def twice(place: Path) -> None:
         begin(place)
         files = opened_again(place)
@@ -229,7 +274,7 @@ def test_restoring_may_be_cut_anywhere(tmp_path: Path) -> None:
     def story(place: Path) -> None:
         restoring.restore(opened_again(place), 1, [], Author("me", 3.0))
 
-    for step, place in at_every_step(tmp_path, twice, story):
+    for step, place in at_every_step(memory, twice, story):
         files = opened_again(place)
         newest = files.index.newest().number
         assert on_disk(place) == (FIRST if newest == 3 else SECOND), step
@@ -240,13 +285,13 @@ def test_restoring_may_be_cut_anywhere(tmp_path: Path) -> None:
         files.close()
 
 
-def test_a_directory_of_a_task_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_directory_of_a_task_is_whole_or_not_there(memory: Path) -> None:
     def story(place: Path) -> None:
         files = opened_again(place)
         checkouts.make(files, 7, 1, 0)
         checkouts.tidy(files, 7)
 
-    for _, place in at_every_step(tmp_path, begin, story):
+    for _, place in at_every_step(memory, begin, story):
         files = opened_again(place)
         checkouts.tidy(files, 7)
         checkouts.make(files, 7, 1, 0)
@@ -257,7 +302,7 @@ def test_a_directory_of_a_task_is_whole_or_not_there(tmp_path: Path) -> None:
         files.close()
 
 
-def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(tmp_path: Path) -> None:
+def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(memory: Path) -> None:
     def thrice(place: Path) -> None:
         begin(place)
         files = opened_again(place)
@@ -268,7 +313,7 @@ def test_collecting_may_be_cut_anywhere_and_loses_nothing_that_is_kept(tmp_path:
     def collect(files: Files) -> None:
         collecting.collect(files, pinned=(), running=(), before=2.5)
 
-    for _, place in at_every_step(tmp_path, thrice, lambda place: collect(opened_again(place))):
+    for _, place in at_every_step(memory, thrice, lambda place: collect(opened_again(place))):
         files = opened_again(place)
         collect(files)
         assert of_revision(files, 2) == SECOND
