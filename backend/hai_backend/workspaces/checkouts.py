@@ -28,6 +28,7 @@ from hai_backend.workspaces.stats import bears
 
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = 500
+_ANEW = "push it as it was, or submit anew what is there now"
 
 
 def make(files: Files, task: int, revision: int, owner: int) -> None:
@@ -63,12 +64,12 @@ def _put(files: Files, folders: Folders, entry: Entry, owner: int) -> None:
         return
     found = files.find(entry.digest)
     if found is None:
-        raise lost(entry.path)
+        raise lost(entry.path, _ANEW)
     mode = 0o755 if entry.executable else 0o644
     with opened(found), opened(os.open(name, _WRITE, mode, dir_fd=folder)) as made:
         copy_whole(found, made)
         if digest_of(made) != entry.digest:
-            raise lost(entry.path)
+            raise lost(entry.path, _ANEW)
         give(made, owner)
         os.utime(made, ns=(entry.mtime_ns, entry.mtime_ns))
 

@@ -18,7 +18,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 
+from hai_backend.workspaces import grown
 from hai_backend.workspaces.contents import Contents, digest_of, open_in
 from hai_backend.workspaces.folders import Folders, give
 from hai_backend.workspaces.index import Index
@@ -84,7 +86,8 @@ class Files:
         return Folders(self.tree, owner=self.owner)
 
     def find(self, digest: bytes) -> int | None:
-        """A file of this content, open for reading; None: there is none. What programs changed in place is not it.
+        """A file of this content, open for reading; None: there is none. What programs changed in place is not it, but
+        for files that have only grown.
 
         While a revision is applied, contents move from one place to the next: each is looked at again.
         """
@@ -96,7 +99,8 @@ class Files:
                         return place.open(name)
             if (file := self._find_in_tree(digest)) is not None:
                 return file
-        return None
+        with self.folders() as folders:
+            return grown.find(self.index, folders, incoming, digest)
 
     def _find_in_tree(self, digest: bytes) -> int | None:
         for root in self._roots():
@@ -144,7 +148,10 @@ def make(path: Path, owner: int) -> None:
 
 def is_still(file: int, known: Stat | None, digest: bytes) -> bool:
     """Whether an open file has this content: by its stat where that is enough, else by reading it."""
-    now = stat_of(os.fstat(file))
+    found = os.fstat(file)
+    if not S_ISREG(found.st_mode):
+        return False
+    now = stat_of(found)
     if known is not None and known.trusts(now):
         return True
     return digest_of(file) == digest and stat_of(os.fstat(file)) == now

@@ -103,10 +103,10 @@ def of_revision(files: Files, revision: int, path: str) -> int:
     return file
 
 
-def lost(path: str) -> Conflict:
+def lost(path: str, hint: str = "look at the newest tree") -> Conflict:
     """Its bytes are not on storage any more."""
     return Conflict(
-        f"the content of {path} is gone: a program changed the file in place; look at the newest tree",
+        f"the content of {path} is gone: a program changed the file in place; {hint}",
         reason="CONTENT_LOST",
     )
 

@@ -466,3 +466,19 @@ async def test_the_audit_tells_what_a_push_did(here) -> None:
     rows = (await here.server.app.reign.store.audit()).rows
     told = [(row.actor, row.method, row.what, row.code) for row in rows]
     assert ("admin", "PushTree", "w revision=1 changed=2 removed=0", "OK") in told
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+async def test_what_a_program_puts_in_the_place_of_a_file_is_no_failure_of_storage(
+    here, make
+) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"f": b"one"})
+    (here.files() / "f").unlink()
+    make(here.files() / "f")
+    with pytest.raises(Conflict) as refused:
+        await pusher.push({"f": b"two"})
+    assert refused.value.reason == "REVISION_CHANGED"
+    with pytest.raises(Conflict) as lost:
+        await pusher.fetch(1, "f")
+    assert lost.value.reason == "CONTENT_LOST"
