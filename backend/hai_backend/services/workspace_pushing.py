@@ -73,7 +73,8 @@ class Pushing:
         if token:
             workspaces.leases.renew(room.key, token, now)
         elif (held := workspaces.leases.of(room.key, now)) is not None:
-            raise Conflict(f"{held.holder} writes this workspace; try again", reason="LEASE_HELD")
+            who = held.holder or "another client"
+            raise Conflict(f"{who} writes this workspace; try again", reason="LEASE_HELD")
         author = Author(f"restored from {number}", now)
         async with room.changing:
             await self._confirm()

@@ -114,11 +114,41 @@ def line_of(listed: str) -> str:
     return next(line for line in listed.splitlines() if line.startswith("*"))
 
 
-def test_a_restore_that_was_killed_does_not_stand_in_the_way(shell, monkeypatch) -> None:
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed does not give back the right to write."""
+
     async def killed(remote: Remote, lease: WorkspaceLease) -> None:
-        """Whoever was killed gives nothing back."""
+        """Not a word."""
 
     monkeypatch.setattr(Remote, "_release", killed)
+
+
+@pytest.mark.usefixtures("dying")
+def test_a_remove_that_was_killed_does_not_stand_in_the_way(shell) -> None:
+    for text in ("one", "two"):
+        Path("a").write_text(text)
+        assert shell("push")[0] == 0
+        assert shell("remove", find().name, "-f", "a", "-y")[0] == 0
+        assert shell("pull")[0] == 0
+        assert not Path("a").exists()
+
+
+def test_a_remove_takes_its_turn_in_the_directory(shell, held) -> None:
+    Path("a").write_text("one")
+    shell("push")
+    place = find()
+    command = [sys.executable, "-m", "hai_sync.cli.main", "remove", place.name, "-f", "a", "-y"]
+    with held(place.state):
+        child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert child.stderr is not None
+        assert "waiting for it" in child.stderr.readline()
+    child.communicate()
+    assert child.returncode == 0
+
+
+@pytest.mark.usefixtures("dying")
+def test_a_restore_that_was_killed_does_not_stand_in_the_way(shell) -> None:
     for text in ("one", "two"):
         Path("a").write_text(text)
         shell("push")

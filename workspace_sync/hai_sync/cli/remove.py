@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import click
 
 from hai.client.connection import Connection
 from hai.client.errors import NotFound, UsageError
-from hai_sync.author import author
+from hai_sync.author import author, client_id
 from hai_sync.cli.opening import with_connection
 from hai_sync.cli.options import common
+from hai_sync.cli.telling import Progress
 from hai_sync.core.diff import Change, in_order
 from hai_sync.core.entry import Entry, below
 from hai_sync.core.names import fault
-from hai_sync.place import find
+from hai_sync.index import Index
+from hai_sync.place import Place, find
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.sending import Order, push
+from hai_sync.session.lock import locked
 
 
 @click.command()
@@ -78,19 +83,35 @@ def matching(tree: dict[str, Entry], patterns: Sequence[str]) -> list[str]:
 
 async def _remove(connection: Connection, name: str, files: Sequence[str]) -> None:
     remote = Remote(connection, name)
-    async with remote.lease("remove") as token:
+    async with _turn(name) as us, remote.lease("remove", client_id=us) as token:
         revision, tree = await remote.tree({}, 0)
         changes = in_order(Change(path, tree[path], None) for path in matching(tree, files))
-        here = find_root()
-        order = Order(here, changes, revision, token, author("remove"), allow_many_removals=True)
+        order = Order(_root(), changes, revision, token, author("remove"), allow_many_removals=True)
         await push(remote, order, lambda files, size: None)
 
 
-def find_root() -> Any:
-    """Removing reads no files, so that any directory will do."""
-    from pathlib import Path
+@asynccontextmanager
+async def _turn(name: str) -> AsyncIterator[str]:
+    """Who writes: in a directory of this workspace its client, after other commands; elsewhere one without a name."""
+    place = _here()
+    if place is None or place.name != name:
+        yield ""
+        return
+    with closing(Index(place.state / "index.sqlite")) as index:
+        us = client_id(index.name())
+    waits = Progress(as_json=False, quiet=False).stage
+    async with locked(place.state, lambda: waits("wait", 0, 0)):
+        yield us
 
+
+def _here() -> Place | None:
     try:
-        return find().root
+        return find()
     except NotFound:
-        return Path.cwd()
+        return None
+
+
+def _root() -> Path:
+    """Removing reads no files, so that any directory will do."""
+    place = _here()
+    return Path.cwd() if place is None else place.root
