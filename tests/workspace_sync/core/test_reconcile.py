@@ -8,14 +8,15 @@ same here, !a a conflict, .a held, #a a problem.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_sync.core.diff import Change, apply, diff, in_order
-from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, parent
-from hai_sync.core.reconcile import differing, rebase, reconcile
+from hai_sync.core.entry import DIRECTORY, UNHASHED, Entry, Kind, Tree, ancestors, parent
+from hai_sync.core.reconcile import differing, rebase, reconcile, undecided
 from hai_sync.core.rules import Mode, Outcome, Policy, Rules
 
 Builder = Callable[[str], Tree]
@@ -186,7 +187,7 @@ def test_a_taken_name_of_a_copy_gets_a_number(tree: Builder) -> None:
 
 CONTENTS = st.sampled_from(["1", "2", "3"])
 LEAVES = st.one_of(
-    CONTENTS.map(lambda c: Entry(Kind.FILE, c.encode() * 32, 1)),
+    CONTENTS.map(lambda c: Entry(Kind.FILE, c.encode() * 32, int(c))),
     st.just(Entry(Kind.SYMLINK, target="a")),
 )
 
@@ -259,6 +260,47 @@ def test_a_second_time_changes_nothing(base: Tree, local: Tree, remote: Tree, ru
     again = reconcile(base, local, remote, rules)
     if rules.policy is not Policy.KEEP_BOTH or rules.mode is Mode.SYNC:
         assert (again.to_local, again.to_remote) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("base", "local", "remote", "expected"),
+    [
+        pytest.param("", "a=1", "", "", id="new here"),
+        pytest.param("", "a=1", "a=1", "a", id="new on both sides"),
+        pytest.param("a=1", "a=22", "a=1", "", id="only we changed it, to another size"),
+        pytest.param("a=1", "a=2", "a=1", "a", id="of one size"),
+        pytest.param("a=1", "a=22", "a=3", "a", id="both changed it"),
+        pytest.param("a=1", "a=22", "", "a", id="removed there"),
+        pytest.param("", "d/ d/a=1", "d/", "", id="new in a directory of both"),
+        pytest.param("", "d/ d/a=1", "d=2", "d/a", id="in a directory that is a file there"),
+        pytest.param("d/", "d/ d/e/ d/e/a=1", "d>x", "d/e/a", id="deep in one that is a link"),
+        pytest.param("d/", "d=1", "d/ d/a=1", "d", id="in the place of one that changed inside"),
+        pytest.param("l>x", "l=22", "l>x", "", id="in the place of a link that did not"),
+    ],
+)
+def test_what_must_be_read_first(
+    tree: Builder, base: str, local: str, remote: str, expected: str
+) -> None:
+    unread = {p: replace(e, digest=UNHASHED) for p, e in tree(local).items()}
+    paths = differing(tree(base), unread, tree(remote))
+    found = undecided(tree(base), unread, tree(remote), paths)
+    assert sorted(found) == expected.split()
+
+
+@given(trees(), trees(), trees(), RULES)
+def test_what_need_not_be_known_changes_no_decision(
+    base: Tree, local: Tree, remote: Tree, rules: Rules
+) -> None:
+    """Nor does it get another name here: what has no digest can only be sent."""
+    unread = {p: e if e == base.get(p) else replace(e, digest=UNHASHED) for p, e in local.items()}
+    paths = differing(base, unread, remote)
+    read = dict.fromkeys(undecided(base, unread, remote, paths))
+    known = {p: local[p] if p in read else e for p, e in unread.items()}
+    found, whole = (reconcile(base, each, remote, rules) for each in (known, local))
+    assert [(c.path, c.new) for c in found.to_local] == [(c.path, c.new) for c in whole.to_local]
+    assert [c.path for c in found.to_remote] == [c.path for c in whole.to_remote]
+    assert (found.held, found.problems) == (whole.held, whole.problems)
+    assert [c.path for c in found.conflicts] == [c.path for c in whole.conflicts]
 
 
 @given(trees(), trees(), trees())

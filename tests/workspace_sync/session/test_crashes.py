@@ -6,7 +6,9 @@ revision; and no file on any side is anything but a whole content that somebody 
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from hai_sync.kept import Kept
 
 SEEDS = range(6)
 STEPS = 14
-NAMES = ("a", "b", "d/a", "d/b", "d/e/a", "c")
+NAMES = ("a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "c")
 
 
 class Crash(BaseException):
@@ -37,24 +39,83 @@ class Script:
         self.seen_revision = 0
 
     def edit(self, root: Path) -> None:
+        """One step of a person or a program; what cannot be done here now is not."""
         path = root / self.random.choice(NAMES)
-        action = self.random.choice(["write", "write", "write", "remove", "swap"])
-        if action == "remove":
-            if path.is_file():
-                path.unlink()
-            return
-        if any(parent.is_file() for parent in path.parents) or path.is_dir():
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = self.random.randbytes(self.random.choice([1, 100, 3_000_000]))
-        content = b"%d:" % len(self.written) + content
+        if not any(each.is_symlink() or each.is_file() for each in path.parents):
+            self.random.choice(EDITS)(self, path)
+
+    def content(self) -> bytes:
+        """A new one, which nobody has written before."""
+        size = self.random.choice([1, 100, 3_000_000])
+        content = b"%d:" % len(self.written) + self.random.randbytes(size)
         self.written.add(content)
-        if action == "swap":
+        return content
+
+    def write(self, path: Path) -> None:
+        """In place."""
+        if not path.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True) if path.is_symlink() else None
+            path.write_bytes(self.content())
+
+    def swap(self, path: Path) -> None:
+        """As editors save: a link gives way, too."""
+        if path.is_symlink() or not path.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_name(path.name + ".new")
-            new.write_bytes(content)
+            new.write_bytes(self.content())
             new.rename(path)
+
+    def insert(self, path: Path) -> None:
+        """Near the front of what is there, at its end, or a hole in it."""
+        if path.is_file() and not path.is_symlink():
+            old, at = path.read_bytes(), self.random.choice([3, 1000, 10_000_000])
+            content = old[:at] + b"%d," % len(self.written) + old[at:]
+            content += bytes(self.random.choice([0, 2_000_000]))
+            self.written.add(content)
+            path.write_bytes(b"")
+            with path.open("r+b") as file:
+                for begin in range(0, len(content), 4096):
+                    if any(block := content[begin : begin + 4096]):
+                        os.pwrite(file.fileno(), block, begin)
+                file.truncate(len(content))
+
+    def remove(self, path: Path) -> None:
+        """With all that is in it."""
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
         else:
-            path.write_bytes(content)
+            path.unlink(missing_ok=True)
+
+    def empty(self, path: Path) -> None:
+        """A directory, in place of what was there."""
+        self.remove(path)
+        path.mkdir(parents=True, exist_ok=True)
+
+    def link(self, path: Path) -> None:
+        """In place of a file or a directory."""
+        self.remove(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(self.random.choice(["a", "e", "nowhere"]))
+
+    def rename(self, path: Path) -> None:
+        """To a free name, which may be the same in other letters; a directory goes with all that is in it."""
+        name = self.random.choice(["c", "g", path.name.swapcase()])
+        new = path.with_name(name)
+        if os.path.lexists(path) and not os.path.lexists(new):
+            path.rename(new)
+
+    def mode(self, path: Path) -> None:
+        """Executable, or not any more."""
+        if path.is_file() and not path.is_symlink():
+            path.chmod(path.stat().st_mode ^ 0o111)
+
+    def without_clashes(self) -> None:
+        """Of names that differ in case only one is synced, until somebody has removed the others."""
+        for root in (self.cluster, *(laptop.root for laptop in self.laptops)):
+            for path in sorted(root.rglob("*"), reverse=True):
+                if path.name != path.name.lower() and ".hfai" not in path.parts:
+                    self.remove(path)
 
     async def everywhere(self) -> set[bytes]:
         """Contents that are on a side, kept, or in a revision."""
@@ -68,7 +129,7 @@ class Script:
                     found.add(at.read_bytes())
             held = laptop.session.place.own / "tmp"
             if held.is_dir():
-                found |= {p.read_bytes() for p in held.iterdir() if p.name.startswith("held-")}
+                found |= {p.read_bytes() for p in held.glob("held-*") if p.is_file()}
         return found | await self.in_revisions()
 
     async def in_revisions(self) -> set[bytes]:
@@ -106,6 +167,24 @@ class Script:
         for found in (laptop.read(), laptop.there()):
             torn = [path for path, content in found.items() if content not in self.written]
             assert not torn
+
+
+W = Script
+EDITS = (W.write, W.write, W.swap, W.insert, W.remove, W.empty, W.link, W.rename, W.rename, W.mode)
+
+
+def shape(root: Path) -> dict[str, object]:
+    """Everything but times: files with their modes, links, directories."""
+    found: dict[str, object] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if name.split("/")[0] == ".hfai":
+            continue
+        if path.is_symlink():
+            found[name] = path.readlink()
+        else:
+            found[name] = path.is_file() and (bool(path.stat().st_mode & 0o100), path.read_bytes())
+    return found
 
 
 def blake(content: bytes) -> bytes:
@@ -146,4 +225,7 @@ async def test_nothing_is_lost_and_all_agree(seed: int, laptops) -> None:
     for _ in range(3):
         for laptop in (one, two):
             await laptop.sync(policy=Policy.KEEP_BOTH, many_removals=True, break_lease=True)
-    assert one.read() == two.read() == one.there()
+    script.without_clashes()
+    for laptop in (one, two, one):
+        await laptop.sync(policy=Policy.KEEP_BOTH, many_removals=True, break_lease=True)
+    assert shape(one.root) == shape(two.root) == shape(one.cluster)

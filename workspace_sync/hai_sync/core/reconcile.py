@@ -61,11 +61,16 @@ def differing(base: Tree, local: Tree, remote: Tree) -> set[str]:
 
 
 def undecided(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> list[str]:
-    """Files whose content must be known before anything can be decided: another side has them too.
+    """Files whose content must be known before anything can be decided: another side has them too, or has something
+    else in the place of a directory that they lie in, so that they may get another name here.
 
     One that only we have changed, to another size, is read when it is sent.
     """
-    found = ((p, local.get(p)) for p in paths if p in remote or p in base)
+    paths = list(paths)
+    lost = [p for p in paths if _is(Kind.DIRECTORY, local.get(p)) and p in remote]
+    lost = [p for p in lost if not _is(Kind.DIRECTORY, remote[p])]
+    here = (p for p in paths if p in remote or p in base or any(below(p, top) for top in lost))
+    found = ((p, local.get(p)) for p in here)
     return [
         path
         for path, entry in found
@@ -76,7 +81,10 @@ def undecided(base: Tree, local: Tree, remote: Tree, paths: Iterable[str]) -> li
 
 
 def _clearly_ours(base: Entry | None, remote: Entry | None, entry: Entry) -> bool:
-    return base is not None and base == remote and base.size != entry.size
+    """What was a directory may have changed inside."""
+    if base is None or base != remote or base.kind is Kind.DIRECTORY:
+        return False
+    return base.size != entry.size
 
 
 @dataclass(slots=True)

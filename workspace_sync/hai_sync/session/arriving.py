@@ -130,6 +130,7 @@ class Arrival:
     def _staged(self, change: Change) -> str | None:
         """The content of one file; the last one that needs it gets the original."""
         assert change.new is not None
+        assert change.new.hashed, f"{change.path} comes from nowhere"
         source = self._at(change.new.digest)
         if not source.exists():
             return None
