@@ -78,13 +78,18 @@ class Push:
         return [d for d in wanted if d not in known and not incoming.has(d.hex())]
 
     def _known(self, digests: list[bytes]) -> set[bytes]:
+        """A program may have removed what was to become an object, so these are looked for."""
         found: set[bytes] = set()
         for begin in range(0, len(digests), _SOME):
             some = digests[begin : begin + _SOME]
             marks = ",".join("?" * len(some))
-            query = f"""SELECT digest FROM objects WHERE digest IN ({marks}) UNION
-                SELECT digest FROM entries WHERE kind = 1 AND gone = 0 AND digest IN ({marks})"""
-            found |= {row[0] for row in self._files.index.rows(query, some + some)}
+            query = (
+                f"SELECT digest FROM entries WHERE kind = 1 AND gone = 0 AND digest IN ({marks})"
+            )
+            found |= {row[0] for row in self._files.index.rows(query, some)}
+            query = f"SELECT digest FROM objects WHERE digest IN ({marks})"
+            kept = {row[0] for row in self._files.index.rows(query, some)} - found
+            found |= {digest for digest in kept if self._files.objects.has(digest.hex())}
         return found
 
     def recipe(self, file: bytes, told: Sequence[Chunk], *, last: bool) -> list[bytes]:

@@ -8,6 +8,7 @@ or not at all, and every version that ever was is in the tree or can be restored
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -236,6 +237,23 @@ def test_a_push_that_replaces_removes_and_moves_may_be_cut_anywhere(memory: Path
         assert looking.look(files, Author("tasks", 9.0)).number == 2
         files.close()
     assert steps > 30
+
+
+def test_what_a_program_removes_before_the_server_is_back_can_be_pushed_again(memory: Path) -> None:
+    """The index may believe to have a content that went before it could be kept."""
+
+    def story(place: Path) -> None:
+        push(opened_again(place), SECOND, FIRST, 1)
+
+    for step, place in at_every_step(memory, begin, story):
+        shutil.rmtree(place / "files")
+        (place / "files").mkdir()
+        files = opened_again(place)
+        now = looking.look(files, Author("tasks", 9.0)).number
+        there = {entry.path: None for page in files.index.tree(now) for entry in page}
+        push(files, FIRST, there, now)
+        assert on_disk(place) == FIRST, step
+        files.close()
 
 
 def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None:
