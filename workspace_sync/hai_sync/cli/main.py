@@ -121,7 +121,8 @@ def _tell(answer: dict[str, object], as_json: bool) -> int:
     else:
         print(f"in sync at revision {answer['revision']} (daemon)")
     for kind, word in _LEFT_ALONE.items():
-        for path in answer[kind] if not as_json else ():  # type: ignore[attr-defined]
+        told = answer.get(kind, ())  # a daemon of an older version says less
+        for path in told if not as_json else ():  # type: ignore[attr-defined]
             print(f"  {word}: {path}", file=sys.stderr)
     return 1 if answer["conflicts"] or answer["problems"] or answer["refused"] else 0
 

@@ -165,7 +165,8 @@ def _line(answer: dict[str, Any]) -> str:
         words += f"\nnot synced: {answer['refused']}; {_SHOWN}"
     for path in answer["conflicts"]:
         words += f"\nconflict: {path}"
-    for path, why in (*answer["problems"].items(), *answer["passed_over"].items()):
+    passed_over = answer.get("passed_over", {})  # not of a daemon of an older version
+    for path, why in (*answer["problems"].items(), *passed_over.items()):
         words += f"\n{left_alone(path, why)}"
     return words
 
