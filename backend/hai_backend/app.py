@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import structlog
 
@@ -18,10 +18,9 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.gateway import (
     addresses,
     advertised,
-    distrust,
+    certificates_of,
     open_door,
     open_gateway,
-    tls_of_door,
     told_to_agents,
     way_of_browsers,
     way_to,
@@ -34,6 +33,8 @@ from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.proxy.door import Door, Receive, nobody
 from hai_backend.reign.life import Reign
 from hai_backend.reign.rooms import Tools
+from hai_backend.services.certificates import Certificates
+from hai_backend.services.renewing import Renewing
 from hai_backend.services.server import Listening
 from hai_backend.services.switchboard import Nobody, Switchboard
 from hai_backend.store.base import Store
@@ -71,12 +72,14 @@ class App:
         )
         self._door: Door | None = None
         self.reign: Reign | None = None
+        self.renewing: Renewing | None = None
         self.address = ""
         self._open_store = open_store
         self._make_launcher = make_launcher
         self._switchboard = Switchboard()
         self._election: Election = Alone()
         self._settled = asyncio.Event()  # the first role is played
+        self._trust = asyncio.Event()  # others check servers with another certificate now
         self._listening: Listening | None = None
         self._metrics_server: MetricsServer | None = None
         self._work: list[asyncio.Task[None]] = []
@@ -117,25 +120,31 @@ class App:
             store = self._open_store(self.settings.database_url)
             await store.open()
             await store.close()
-        self._listening = open_gateway(self.settings, self._switchboard)
+        certificates = certificates_of(self.settings)
+        self.tools = replace(self.tools, certificates=certificates)
+        self._listening = open_gateway(self.settings, certificates, self._switchboard)
         await self._listening.show_health(serving=False)
         await self._listening.start()
         self.address = self._listening.address
         keep_port(self.settings.home, self.address)
-        own = advertised(self.settings, self.address)
-        if why := distrust(self.settings, own):
-            log.warning("agents and other servers will not trust this one", address=own, why=why)
+        self._renew(certificates)
         self._open_door()
         if self.settings.metrics_port:
             port, host = self.settings.metrics_port, self.settings.metrics_host
             self._metrics_server = MetricsServer(self.metrics, port, host)
 
+    def _renew(self, certificates: Certificates | None) -> None:
+        if certificates is not None:
+            own = advertised(self.settings, self.address)
+            self.renewing = Renewing(certificates, own, self.tools.clock, self.metrics)
+            self._trust = self.renewing.authority
+            self._work = [asyncio.create_task(self.renewing.run(), name="certificates")]
+
     def _open_door(self) -> None:
         self._door = door = open_door(self.settings)
         if door is not None:
             keep_port(self.settings.home, door.address, HTTP_PORT)
-            where, tls = addresses(self.settings, door), tls_of_door(self.settings)
-            self.tools = replace(self.tools, addresses=where, tls=tls)
+            self.tools = replace(self.tools, addresses=addresses(self.settings, door))
             door.open()
 
     def _browsers_to(self, receive: Receive) -> None:
@@ -149,20 +158,25 @@ class App:
             own = advertised(self.settings, self.address)
             self._election = PostgresElection(self.settings.database_url, own)
         electing = asyncio.create_task(self._election.run(), name="election")
-        self._work = [asyncio.create_task(self._play(electing), name="role"), electing]
+        playing = asyncio.create_task(self._play(electing), name="role")
+        self._work = [playing, electing, *self._work]
         await self.until(self._settled)
 
     async def _play(self, electing: asyncio.Task[None]) -> None:
         """One role after the other."""
         while True:
             role = self._election.role
+            self._trust.clear()
             life = asyncio.create_task(self._as(role))
-            changed = asyncio.create_task(self._election.changed(role))
+            ends = [
+                asyncio.create_task(self._election.changed(role)),
+                asyncio.create_task(self._trust.wait()),  # followers and pods check servers with it
+            ]
             try:
-                await asyncio.wait({life, changed, electing}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({life, *ends, electing}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await _ended(changed)
-                await _ended(life)
+                for end in (*ends, life):
+                    await _ended(end)
             await self._look_at(life, electing)
 
     async def _look_at(self, *works: asyncio.Task[None]) -> None:
@@ -209,7 +223,7 @@ class App:
             await reign.close(deposed=self._election.role != Leading(epoch))
 
     async def _follow(self, leader: str) -> NoReturn:
-        way = way_to(leader, self.settings)
+        way = way_to(leader, self.settings, self.tools.certificates)
         if way is None:
             why = f"the leading server at {leader} is on another machine: servers need tls_cert, or --insecure"
             log.error("cannot follow", why=why)
@@ -248,7 +262,7 @@ async def _for_ever() -> NoReturn:
     raise AssertionError("nobody sets it")
 
 
-async def _ended(work: asyncio.Task[None] | asyncio.Task[Role]) -> None:
+async def _ended(work: asyncio.Task[Any]) -> None:
     """Cancel and wait until it has cleared up."""
     work.cancel()
     await asyncio.wait({work})

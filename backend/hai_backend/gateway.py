@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import socket
-import ssl
-from pathlib import Path
+from functools import partial
 
 import grpc
 from grpc import aio
@@ -14,34 +13,44 @@ from hai_backend.domain.errors import Invalid, Unavailable, Violation
 from hai_backend.home import HTTP_PORT, last_port
 from hai_backend.proxy.addresses import Addresses, addresses_of
 from hai_backend.proxy.door import Door, Receive, nobody, passed_on_to
+from hai_backend.services.certificates import Certificates
 from hai_backend.services.forwarding import Elsewhere
 from hai_backend.services.server import (
     LOOPBACK,
     Endpoint,
     Listening,
     build_server,
-    check_authority,
-    tls_context,
 )
 
 _EVERYWHERE = ("0.0.0.0", "[::]", "")
 
 
-def open_gateway(settings: Settings, switchboard: aio.ServerInterceptor) -> Listening:
+def certificates_of(settings: Settings) -> Certificates | None:
+    """None: it speaks plaintext. Raises Invalid."""
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        message = "a certificate needs a key and the other way round; set both or none"
+        raise Invalid((Violation("tls", message),), reason="BAD_SETTINGS")
+    if not settings.tls_cert:
+        return None
+    return Certificates(settings.tls_cert, settings.tls_key, settings.authority)
+
+
+def open_gateway(
+    settings: Settings, certificates: Certificates | None, switchboard: aio.ServerInterceptor
+) -> Listening:
     """Hold the port. Port 0 means that of the last start, so that agents and profiles find the server again.
 
     Raises Invalid for bad settings, Unavailable when the address is taken.
     """
-    if settings.authority:
-        check_authority(settings.authority)
+    endpoint = partial(Endpoint, certificates=certificates, insecure=settings.insecure)
     host, _, port = settings.listen.rpartition(":")
     last = last_port(settings.home) if port == "0" else ""
     if last:
         try:
-            return build_server(_endpoint(settings, f"{host}:{last}"), switchboard)
+            return build_server(endpoint(f"{host}:{last}"), switchboard)
         except Unavailable:
             pass  # another program has taken it meanwhile: any free one will do
-    return build_server(_endpoint(settings, settings.listen), switchboard)
+    return build_server(endpoint(settings.listen), switchboard)
 
 
 def open_door(settings: Settings) -> Door | None:
@@ -67,21 +76,12 @@ def addresses(settings: Settings, door: Door) -> Addresses:
     return addresses_of(settings.http_url, settings.http_paths, door.address, secure)
 
 
-def tls_of_door(settings: Settings) -> ssl.SSLContext | None:
-    """The server's certificate, for browsers. Raises Invalid."""
-    return tls_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
-
-
 def way_of_browsers(leader: str, settings: Settings) -> Receive:
     """To the door of the server that leads: the same port on its machine."""
     own, _, port = settings.http_listen.rpartition(":")
     if not int(port or 0):
         return nobody
     return passed_on_to(leader.rpartition(":")[0].strip("[]"), int(port), own)
-
-
-def _endpoint(settings: Settings, address: str) -> Endpoint:
-    return Endpoint(address, settings.tls_cert, settings.tls_key, settings.insecure)
 
 
 def advertised(settings: Settings, listening: str) -> str:
@@ -91,36 +91,16 @@ def advertised(settings: Settings, listening: str) -> str:
     return wanted if wanted.rpartition(":")[2].isdecimal() else f"{wanted}:{port}"
 
 
-def distrust(settings: Settings, own: str) -> str:
-    """Why agents and other servers will not believe the certificate of this one; empty: they will, or there is none."""
-    if not settings.tls_cert:
-        return ""
-    trusting = ssl.create_default_context(cafile=settings.authority)
-    trusting.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST | ssl.VERIFY_X509_PARTIAL_CHAIN  # as gRPC
-    shown = tls_context(settings.tls_cert, settings.tls_key)
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    caller = trusting.wrap_bio(back, there, server_hostname=own.rpartition(":")[0].strip("[]"))
-    for side in (caller, shown.wrap_bio(there, back, server_side=True), caller):
-        try:
-            side.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-        except ssl.SSLError as error:
-            return getattr(error, "verify_message", str(error))
-    return ""
-
-
 def told_to_agents(settings: Settings, own: str) -> str:
     """The addresses that agents try in turn: the leader's own first."""
     others = (address.strip() for address in settings.servers.split(","))
     return ",".join(dict.fromkeys([own, *filter(None, others)]))
 
 
-def way_to(leader: str, settings: Settings) -> Elsewhere | None:
+def way_to(leader: str, settings: Settings, certificates: Certificates | None) -> Elsewhere | None:
     """The way to the server that leads; None where tokens would travel in plain text between machines."""
-    if settings.authority:
-        roots = Path(settings.authority).read_bytes()
-        return Elsewhere(leader, grpc.ssl_channel_credentials(roots))
+    if certificates is not None:
+        return Elsewhere(leader, grpc.ssl_channel_credentials(certificates.trusted))
     if settings.insecure or leader.startswith(LOOPBACK):
         return Elsewhere(leader, None)
     return None

@@ -80,7 +80,7 @@ def test_agents_try_the_leader_first() -> None:
     ],
 )
 async def test_the_way_to_a_leader(leader: str, insecure: bool, reached: bool) -> None:
-    way = way_to(leader, Settings(Path("/h"), insecure=insecure))
+    way = way_to(leader, Settings(Path("/h"), insecure=insecure), None)
     assert (way is not None) is reached
     if way is not None:
         await way.close()

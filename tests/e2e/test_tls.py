@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, closing, suppress
 from dataclasses import replace
@@ -26,7 +28,10 @@ from hai.v1.task_pb2 import TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.process import sweep
-from hai_backend.services.server import tls_context
+from hai_backend.loops.clock import SystemClock
+from hai_backend.metrics.prometheus import Metrics
+from hai_backend.services.certificates import Certificates, tls_context
+from hai_backend.services.renewing import Renewing
 from hai_backend.store.connect import open_store
 from hai_backend.testing.here import pod_table
 from hai_backend.testing.pods import pods_as_processes
@@ -49,7 +54,7 @@ class Authority:
         self._folder = folder
         _openssl("req", "-x509", *_NEW, *_name(name), "-keyout", self._key, "-out", self.file)
 
-    def sign(self, name: str, names: str, days: int = 2) -> dict[str, str]:
+    def sign(self, name: str, names: str, days: int = 90) -> dict[str, str]:
         """Settings of a server with a certificate for these names. Less than 0 days: it has expired."""
         key, cert, asked, more = (
             self._folder / f"{name}.{suffix}" for suffix in ("key", "crt", "csr", "ext")
@@ -271,9 +276,108 @@ async def test_a_server_that_its_agents_will_not_trust_says_so(
     with capture_logs() as logs:
         async with running_server(tmp_path / "home", nodes=1, **settings):
             pass
-    (why,) = [line["why"] for line in logs if line["log_level"] == "warning"] or [""]
+    (why,) = [line["why"] for line in logs if "why" in line] or [""]
     assert said in why
     assert bool(said) == bool(why)
+
+
+def shown_at(address: str, ca: Path) -> bytes:
+    """The certificate that a new caller, who trusts this authority, is shown."""
+    host, _, port = address.rpartition(":")
+    context = ssl.create_default_context(cafile=str(ca))
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection((host, int(port)), timeout=20) as line,
+        context.wrap_socket(line, server_hostname=host) as secure,
+    ):
+        return secure.getpeercert(binary_form=True) or b""
+
+
+def in_file(path: str | Path) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(Path(path).read_text())
+
+
+async def test_a_certificate_that_was_replaced_is_shown_from_then_on(
+    ours: Authority, tmp_path: Path
+) -> None:
+    settings = ours.sign("server", HERE)
+    old = in_file(settings["tls_cert"])
+    async with running_server(tmp_path / "home", nodes=0, **settings) as server:
+        renewing, where = server.app.renewing, server.app.tools.addresses
+        assert renewing is not None
+        assert where is not None
+        doors = [server.profile.server, f"{where.domain}{where.port}"]
+        async with Client(replace(server.profile, ca=str(ours.file))) as before:
+            for door in doors:
+                assert await asyncio.to_thread(shown_at, door, ours.file) == old
+            new = in_file(ours.sign("server", HERE)["tls_cert"])
+            await renewing.look()
+            for door in doors:
+                assert await asyncio.to_thread(shown_at, door, ours.file) == new
+            await before.tasks.list()  # a connection of before goes on
+    assert old != new
+
+
+@pytest.mark.parametrize("broken", ["server.crt", "server.key"])
+async def test_a_certificate_that_is_half_there_is_not_shown(
+    ours: Authority, tmp_path: Path, broken: str
+) -> None:
+    settings = ours.sign("server", HERE)
+    old = in_file(settings["tls_cert"])
+    async with running_server(tmp_path / "home", nodes=0, **settings) as server:
+        renewing, address = server.app.renewing, server.profile.server
+        assert renewing is not None
+        fine = (tmp_path / broken).read_bytes()
+        for half in (fine[: len(fine) // 2], b""):
+            (tmp_path / broken).write_bytes(half)
+            with capture_logs() as logs:
+                await renewing.look()
+                await renewing.look()
+            (line,) = logs
+            assert line["event"] == "the certificate cannot be read anew; the one of before stays"
+            assert str(tmp_path / broken) in line["why"]
+            assert await asyncio.to_thread(shown_at, address, ours.file) == old
+            (tmp_path / broken).write_bytes(fine)
+            await renewing.look()
+        new = in_file(ours.sign("server", HERE)["tls_cert"])
+        await renewing.look()
+        assert await asyncio.to_thread(shown_at, address, ours.file) == new
+
+
+async def test_pods_and_followers_get_an_authority_that_was_replaced(
+    ours: Authority, theirs: Authority, tmp_path: Path
+) -> None:
+    async with pods_as_processes(tmp_path, 1) as cluster:
+        table = pod_table(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
+        settings = {"kubernetes": table, **ours.sign("server", HERE)}
+        async with running_server(tmp_path / "home", **settings) as server:
+            renewing = server.app.renewing
+            assert renewing is not None
+            theirs.sign("server", HERE)
+            shutil.copy(theirs.file, ours.file)
+            await renewing.look()
+            assert await runs(server, theirs.file, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        pytest.param(15, [], id="later"),
+        pytest.param(13, ["the certificate expires soon: replace its file"], id="soon"),
+        pytest.param(-1, ["the certificate has expired: replace its file"], id="over"),
+    ],
+)
+async def test_when_a_certificate_expires_is_told_once_a_day(
+    ours: Authority, tmp_path: Path, days: int, said: list[str]
+) -> None:
+    signed = ours.sign("server", HERE, days)
+    metrics = Metrics()
+    with capture_logs() as logs:
+        renewing = Renewing(Certificates(*signed.values()), "127.0.0.1:1", SystemClock(), metrics)
+        await renewing.look()
+    assert [line["event"] for line in logs if "file" in line] == said
+    expires = metrics.registry.get_sample_value("hai_certificate_expiry_timestamp_seconds")
+    assert expires == pytest.approx(time.time() + days * 24 * 3600, abs=600)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +385,7 @@ async def test_a_server_that_its_agents_will_not_trust_says_so(
     [
         pytest.param("tls_cert", "other.crt", r"is no certificate of the key in .*mismatch", id="certificate"),
         pytest.param("tls_key", "other.key", r"is no certificate of the key in .*mismatch", id="key"),
+        pytest.param("tls_key", "", "set both or none", id="half a pair"),
         pytest.param("tls_key", "locked.key", r"locked\.key needs a passphrase", id="locked key"),
         pytest.param("tls_ca", "server.key", r"no certificate \(PEM\) in .*server\.key", id="no authority"),
         pytest.param("tls_ca", "ca.crt", r"cannot read .*ca\.crt: No such file", id="no file"),
@@ -293,7 +398,7 @@ def test_a_server_says_which_files_are_wrong(
     good = ours.sign("server", HERE)
     lock = ["-aes256", "-passout", "pass:word", "-out", tmp_path / "locked.key"]
     _openssl("rsa", "-in", good["tls_key"], *lock)
-    settings = {**good, wrong: str(tmp_path / file)}
+    settings = {**good, wrong: str(tmp_path / file) if file else ""}
     home = tmp_path / "home"
     home.mkdir()
     (home / "hai.toml").write_text("".join(f'{k} = "{v}"\n' for k, v in settings.items()))

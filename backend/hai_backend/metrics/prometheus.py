@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from math import inf
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -30,6 +31,11 @@ class Metrics:
         self._tasks = gauge("hai_tasks", "Unfinished tasks.", ["state"])
         self._nodes = gauge("hai_nodes", "Nodes of each group.", ["group", "state"])
         self._leading = gauge("hai_leading", "1 while this server leads, else 0.")
+        self._certificate = gauge(
+            "hai_certificate_expiry_timestamp_seconds",
+            "When the server's certificate expires, as a unix time; +Inf without TLS.",
+        )
+        self._certificate.set(inf)
         self._submitted = counter("hai_tasks_submitted", "Tasks accepted.", ["task_type"])
         self._finished = counter("hai_tasks_finished", "Tasks ended.", ["outcome"])
         self._suspended = counter("hai_suspends", "Runs asked to leave their nodes.", ["reason"])
@@ -105,6 +111,10 @@ class Metrics:
     def leading(self, leads: bool) -> None:
         """Whether this server leads: over all servers the sum is 1, and 0 while they elect."""
         self._leading.set(leads)
+
+    def certificate(self, expires: float) -> None:
+        """What the server shows now is good until then."""
+        self._certificate.set(expires)
 
 
 class MetricsServer:

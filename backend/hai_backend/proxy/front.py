@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -14,6 +13,7 @@ from hai_backend.domain.task import Task
 from hai_backend.proxy.addresses import OURS
 from hai_backend.proxy.connections import Limits
 from hai_backend.proxy.rooms import Rooms
+from hai_backend.services.certificates import Certificates
 
 if TYPE_CHECKING:
     from hai_backend.proxy.server import ProxyServer
@@ -24,9 +24,11 @@ _LIMITS = Limits()
 class Front:
     """Implements services.containers.Browsers."""
 
-    def __init__(self, rooms: Rooms, tls: ssl.SSLContext | None, limits: Limits = _LIMITS) -> None:
+    def __init__(
+        self, rooms: Rooms, certificates: Certificates | None, limits: Limits = _LIMITS
+    ) -> None:
         self._rooms = rooms
-        self._tls = tls
+        self._certificates = certificates
         self._limits = limits
         self._server: ProxyServer | None = None
         self._one = asyncio.Lock()
@@ -54,7 +56,9 @@ class Front:
             if self._server is None:
                 from hai_backend.proxy.server import ProxyServer
 
-                self._server = await ProxyServer.started(self._rooms, self._tls, self._limits)
+                self._server = await ProxyServer.started(
+                    self._rooms, self._certificates, self._limits
+                )
         await self._server.receive(connection)
 
     def check(self) -> None:

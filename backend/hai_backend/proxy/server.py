@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 
 from aiohttp import web
 
@@ -15,6 +14,7 @@ from hai_backend.proxy.connections import Connections, Limits
 from hai_backend.proxy.requests import Requests
 from hai_backend.proxy.rooms import Rooms
 from hai_backend.proxy.sockets import Sockets
+from hai_backend.services.certificates import Certificates
 
 _HANDSHAKE_SECONDS = 10.0
 _SHUTDOWN_SECONDS = 0.5
@@ -23,8 +23,8 @@ _SHUTDOWN_SECONDS = 0.5
 class ProxyServer:
     """Make it with `started`."""
 
-    def __init__(self, rooms: Rooms, tls: ssl.SSLContext | None, limits: Limits) -> None:
-        self._tls = tls
+    def __init__(self, rooms: Rooms, certificates: Certificates | None, limits: Limits) -> None:
+        self._certificates = certificates
         self._connections = Connections(limits)
         self._sockets = Sockets(rooms)
         self._requests = Requests(rooms, self._connections, self._sockets, limits.body_seconds)
@@ -41,22 +41,25 @@ class ProxyServer:
         )
 
     @classmethod
-    async def started(cls, rooms: Rooms, tls: ssl.SSLContext | None, limits: Limits) -> ProxyServer:
+    async def started(
+        cls, rooms: Rooms, certificates: Certificates | None, limits: Limits
+    ) -> ProxyServer:
         """Ready for connections."""
-        server = cls(rooms, tls, limits)
+        server = cls(rooms, certificates, limits)
         await server._runner.setup()
         return server
 
     async def receive(self, connection: socket.socket) -> None:
         """One connection of a browser."""
         assert self._runner.server is not None
+        tls = None if self._certificates is None else self._certificates.context
         guarded = self._connections.guarded(self._runner.server)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: guarded,
                 connection,
-                ssl=self._tls,
-                ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._tls else None,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else _HANDSHAKE_SECONDS,
             )
         except BaseException:
             guarded.gone()

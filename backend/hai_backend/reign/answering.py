@@ -126,7 +126,7 @@ class Answering:
                 tunnels=rooms.tunnels,
                 board=rooms.board,
             ),
-            rooms.tools.tls,
+            rooms.tools.certificates,
         )
         rooms.directory.checking.append(front.check)
         return front

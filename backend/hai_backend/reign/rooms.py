@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -36,6 +35,7 @@ from hai_backend.metrics.prometheus import Metrics
 from hai_backend.proxy.addresses import Addresses
 from hai_backend.reign.following import Following
 from hai_backend.sched import Policy
+from hai_backend.services.certificates import Certificates
 from hai_backend.services.describing import Describing
 from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.services.environments import Environments
@@ -55,7 +55,7 @@ class Tools:
     metrics: Metrics
     fresh: Callable[[], bool]  # whether this server can know that it leads
     addresses: Addresses | None = None  # of services of tasks, for browsers; None: not served
-    tls: ssl.SSLContext | None = None  # of browsers
+    certificates: Certificates | None = None  # that browsers are shown
 
 
 class Rooms:

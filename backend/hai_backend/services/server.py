@@ -6,10 +6,8 @@ unless the operator says `insecure`.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -40,6 +38,7 @@ from hai.v1 import (
     workspace_service_pb2_grpc,
 )
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
+from hai_backend.services.certificates import Certificates
 from hai_backend.services.limits import DEFAULTS, CallLimits
 from hai_backend.services.methods import service_names
 from hai_backend.services.workspace_reading import read_by_hand
@@ -52,11 +51,10 @@ LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where and how to listen. `cert` and `key` are files; both or none."""
+    """Where and how to listen. No certificates: plaintext."""
 
     address: str
-    cert: str = ""
-    key: str = ""
+    certificates: Certificates | None = None
     insecure: bool = False
     limits: CallLimits = field(default=DEFAULTS)
 
@@ -199,52 +197,15 @@ class _Found:
 
 
 def _credentials(endpoint: Endpoint) -> grpc.ServerCredentials | None:
-    if bool(endpoint.cert) != bool(endpoint.key):
-        raise _invalid("tls", "a certificate needs a key and the other way round; set both or none")
-    if endpoint.cert:
-        tls_context(endpoint.cert, endpoint.key)
-        pair = (_read(endpoint.key), _read(endpoint.cert))
-        return grpc.ssl_server_credentials([pair])
+    if endpoint.certificates is not None:
+        return endpoint.certificates.credentials()
     if not endpoint.insecure and not endpoint.address.startswith(LOOPBACK):
-        raise _invalid(
-            "listen",
+        message = (
             f"{endpoint.address} can be reached from other machines, and tokens would travel in plain text; "
-            "set tls_cert and tls_key, listen on 127.0.0.1, or allow it with --insecure",
+            "set tls_cert and tls_key, listen on 127.0.0.1, or allow it with --insecure"
         )
+        raise Invalid((Violation("listen", message),), reason="BAD_SETTINGS")
     return None
-
-
-def tls_context(cert: str, key: str) -> ssl.SSLContext:
-    """The certificate and its key, in files. Raises Invalid when they are none, or do not belong together."""
-    for path in (cert, key):
-        _read(path)
-
-    def passphrase() -> str:  # else OpenSSL asks for it on the terminal
-        raise _invalid("tls", f"{key} needs a passphrase, which nobody would type at a start")
-
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(cert, key, passphrase)
-    except ssl.SSLError as error:
-        why = (error.reason or "no PEM").lower().replace("_", " ")
-        raise _invalid("tls", f"{cert} is no certificate of the key in {key}: {why}") from error
-    return context
-
-
-def check_authority(file: str) -> None:
-    """Raises Invalid when no server could be checked with it."""
-    _read(file)
-    try:
-        ssl.create_default_context(cafile=file)
-    except ssl.SSLError as error:
-        raise _invalid("tls_ca", f"there is no certificate (PEM) in {file}") from error
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise _invalid("tls", f"cannot read {path}: {error.strerror}") from error
 
 
 def _bind(server: aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
@@ -260,7 +221,3 @@ def _bind(server: aio.Server, address: str, credentials: grpc.ServerCredentials 
             reason="CANNOT_LISTEN",
         ) from error
     return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
-
-
-def _invalid(field: str, message: str) -> Invalid:
-    return Invalid((Violation(field, message),), reason="BAD_SETTINGS")

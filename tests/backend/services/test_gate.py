@@ -342,12 +342,6 @@ def test_streams_are_counted_while_they_are_open() -> None:
     [
         pytest.param(Endpoint("0.0.0.0:0"), "plain text", id="plaintext off loopback"),
         pytest.param(Endpoint("[::]:0"), "plain text", id="plaintext on all of IPv6"),
-        pytest.param(Endpoint("127.0.0.1:0", cert="/nowhere"), "needs a key", id="half a pair"),
-        pytest.param(
-            Endpoint("127.0.0.1:0", cert="/no/c", key="/no/k"),
-            "cannot read /no/c",
-            id="no such file",
-        ),
     ],
 )
 async def test_where_it_does_not_listen(platform: Any, endpoint: Endpoint, words: str) -> None:
