@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any
 
 import structlog
 
-from hai_backend.domain.errors import Conflict
+from hai_backend.domain.errors import Conflict, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import RunState, Task
 from hai_backend.launch.base import (
@@ -28,6 +29,7 @@ from hai_backend.tasks import resumed
 from hai_backend.tasks.instructions import KillRanks
 
 log = structlog.get_logger(__name__)
+_AGAIN_SECONDS = 2.0  # until the store is tried again
 _NAMED = 3  # ranks, in an error
 _MISSING = "it was not there when the server was started again"
 
@@ -51,7 +53,8 @@ class Launching:
         self._ledger = ledger
         self._cluster = cluster
         self._performer = performer
-        self._telling: set[asyncio.Future[Task]] = set()
+        self._telling: set[asyncio.Future[object]] = set()
+        self._seen: NodesSeen | None = None  # the newest
 
     async def run(self) -> None:
         """For ever. Raises Conflict when what runs cannot be of this database."""
@@ -69,8 +72,8 @@ class Launching:
 
     async def _take(self, event: LauncherEvent) -> None:
         match event:
-            case NodesSeen(nodes=nodes):
-                await self._lose(await self._cluster.seen(nodes))
+            case NodesSeen():
+                await self._see(event)
             case Listed():
                 await self._adopt(event)
                 self.listed.set()
@@ -92,13 +95,32 @@ class Launching:
                 reason="WRONG_DATABASE",
             )
 
+    async def _see(self, seen: NodesSeen) -> None:
+        """A launcher says it once: what the store does not take is tried again, unless there is something newer."""
+        self._seen = seen
+        try:
+            lost = await self._cluster.seen(seen.nodes)
+        except Unavailable as error:
+            log.warning("what is seen of nodes waits for the store", why=str(error))
+            self._beside(self._see_again(seen))
+        else:
+            await self._lose(lost)
+
+    async def _see_again(self, seen: NodesSeen) -> None:
+        await asyncio.sleep(_AGAIN_SECONDS)
+        if seen is self._seen:
+            await self._see(seen)
+
     def _tell(self, key: RankKey, event: ev.Event) -> None:
         """Beside others: what happens to the ranks of one run is then written together."""
-        telling = asyncio.ensure_future(self._ledger.insist(key.task_id, event))
+        self._beside(self._ledger.insist(key.task_id, event))
+
+    def _beside(self, work: Coroutine[Any, Any, object]) -> None:
+        telling = asyncio.ensure_future(work)
         self._telling.add(telling)
         telling.add_done_callback(self._told)
 
-    def _told(self, telling: asyncio.Future[Task]) -> None:
+    def _told(self, telling: asyncio.Future[object]) -> None:
         self._telling.discard(telling)
         if not telling.cancelled() and (error := telling.exception()) is not None:
             log.error("a launcher event failed", why=repr(error))

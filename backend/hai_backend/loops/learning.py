@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from hai_backend.domain.snapshot import Ending
 from hai_backend.domain.task import TaskState
+from hai_backend.loops.insisting import insisted
 from hai_backend.loops.snapshots import ending
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
 
@@ -19,7 +21,7 @@ async def recall(store: Store, learn: Callable[[Iterable[Ending]], None]) -> Non
     """Read the newest finished tasks, page by page."""
     query = TaskQuery(TaskFilter(states=frozenset({TaskState.FINISHED})), page_size=_PAGE)
     for _ in range(_TASKS // _PAGE):
-        page = await store.find_tasks(query)
+        page = await insisted(partial(store.find_tasks, query), "what is learned of earlier tasks")
         learn(ending(task) for task in page.tasks if task.run_seconds > 0)
         if not page.next_page_token:
             return

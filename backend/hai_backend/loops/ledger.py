@@ -22,6 +22,7 @@ from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.feed import Feed
 from hai_backend.loops.going_on import to_the_end
+from hai_backend.loops.insisting import insisted
 from hai_backend.loops.placing import Occupants
 from hai_backend.loops.together import Together
 from hai_backend.store.base import Store, TaskFilter, TaskQuery
@@ -37,7 +38,6 @@ Changed = Callable[[Task | None, Task], None]  # before (None: it is new) and af
 Recall = Callable[[Task], Task]  # the task with what is known of it and not written yet
 
 _TRIES = 5  # how often a write is repeated after another replica was faster
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # between tries of what must not be lost
 
 
 async def _to_the_end(work: Coroutine[Any, Any, Task]) -> Task:
@@ -131,15 +131,7 @@ class Ledger:
 
     async def insist(self, task_id: int, event: ev.Event) -> Task:
         """Like `apply`, for what nobody would say again: while the store takes nothing (a full disk), it waits."""
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                return await self.apply(task_id, event)
-            except Unavailable as error:
-                if pause == _FIRST_PAUSE:
-                    log.warning("an event waits for the store", task=task_id, why=str(error))
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        return await insisted(lambda: self.apply(task_id, event), "an event", task=task_id)
 
     async def keep(self, task_id: int) -> Task:
         """Write what is known of a task and not written yet. Nothing happens to it: no line, nobody is woken for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from hai_backend.auth import container_tokens
 from hai_backend.auth.directory import Directory
@@ -11,6 +12,7 @@ from hai_backend.loops import measuring
 from hai_backend.loops.checkpoints import Checkpoints
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.hub import Hub
+from hai_backend.loops.insisting import insisted
 from hai_backend.loops.interruptions import Interruptions
 from hai_backend.loops.measuring import Standings
 from hai_backend.loops.performing import Performer
@@ -49,7 +51,8 @@ class Following:
         self.timers.set(task)
         self.tunnels.follow(task)
         if container_tokens.over(before, task):
-            self.work.run(container_tokens.delete(self.directory, task))
+            delete = partial(container_tokens.delete, self.directory, task)
+            self.work.run(insisted(delete, "the end of a token", task=task.id))
         self.board.follow(task)
         self.scheduling.changed(task)
         self._count(before, task)

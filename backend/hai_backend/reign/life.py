@@ -9,6 +9,7 @@ from hai_backend.config import Settings
 from hai_backend.home import first_admin
 from hai_backend.launch.base import Launcher
 from hai_backend.loops import learning
+from hai_backend.loops.insisting import insisted
 from hai_backend.reign.answering import Answering
 from hai_backend.reign.rooms import Rooms, Tools
 from hai_backend.store.base import Store
@@ -37,14 +38,18 @@ class Reign(Rooms):
         await self._listed(self.work.run(self.launching.run()))
         await first_admin(self.settings, self.directory, self.clock.now())
         await self.store.skip_task_ids(self.launching.newest)
-        await container_tokens.sweep(self.directory, self.ledger.unfinished().values())
+        await self.environments.load()
 
     def govern(self) -> None:
         """Let the loops run."""
         self.work.run(self.scheduling.run())
         self.work.run(self.usage.run())
-        self.work.run(self.environments.begin())
+        self.work.run(insisted(self.environments.begin, "the list of environments"))
+        self.work.run(insisted(self._sweep_tokens, "the end of tokens of dev containers"))
         self.work.run(learning.recall(self.store, self.scheduling.learn))
+
+    async def _sweep_tokens(self) -> None:
+        await container_tokens.sweep(self.directory, self.ledger.unfinished().values())
 
     async def close(self, *, deposed: bool) -> None:
         """Answer what is being asked, then leave; programs run on. Deposed: what still wants to write fails first."""

@@ -45,16 +45,20 @@ class Environments:
         self._ledger = ledger
         self._clock = clock
         self._looking = asyncio.Lock()
+        self._lost: list[Environment] = []  # the server before this one was building them
         self.pinned: dict[int, tuple[int, str]] = {}  # what ranks were told: task -> run and layer
 
+    async def load(self) -> None:
+        """Before anything is built."""
+        records = await self._store.records(Environment)
+        self._lost = [record for record in records if record.state is EnvironmentState.BUILDING]
+
     async def begin(self) -> None:
-        """The server has started: what it was building is lost; the list is corrected."""
-        for record in await self._store.records(Environment):
-            if record.state is EnvironmentState.BUILDING:
-                why = "the server was started again while it was built; build it again"
-                await self._store.save_record(
-                    replace(record, state=EnvironmentState.FAILED, message=why)
-                )
+        """The server has started: what it was building is lost; the list is corrected. Twice is not an error."""
+        why = "the server was started again while it was built; build it again"
+        for record in self._lost:
+            failed = replace(record, state=EnvironmentState.FAILED, message=why)
+            await self._store.save_record(failed)
         await self.known()
 
     async def known(self) -> Known:

@@ -16,7 +16,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Outcome, RunState, Task, TaskEvent, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.loops import ledger as ledger_module
+from hai_backend.loops import insisting
 from hai_backend.store.memory import MemoryStore
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import Launch
@@ -64,7 +64,7 @@ async def test_the_same_request_submits_once(world: World) -> None:
 
 
 async def test_what_nobody_says_again_waits_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(insisting, "_FIRST_PAUSE", 0.0)
     store = FullDisk()
     world = World(store, FakeLauncher([Node("n0")]))
     await world.start()

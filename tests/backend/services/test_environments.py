@@ -301,6 +301,7 @@ async def test_one_whose_files_are_gone_goes_off_the_list(platform: Any) -> None
 async def test_a_build_that_the_server_was_stopped_in_has_failed(platform: Any) -> None:
     lost = domain.Environment("ada", "torch", EnvironmentState.BUILDING)
     await platform.store.save_record(lost)
+    await platform.environments.load()
     await platform.environments.begin()
     (found,) = await listed(platform, "ada")
     assert found.state == ENVIRONMENT_STATE_FAILED
