@@ -1,11 +1,15 @@
-"""How many logs are followed at the same time: each costs the platform a stream."""
+"""Logs that are followed: how many at the same time, as each costs the platform a stream, and when one is quiet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from hai.client.errors import LimitReached
+
+Answer = TypeVar("Answer")
 
 
 class Streams:
@@ -28,3 +32,30 @@ class Streams:
             yield
         finally:
             self.open -= 1
+
+
+async def with_pauses(
+    answers: AsyncGenerator[Answer, None], seconds: float
+) -> AsyncGenerator[Answer | None, None]:
+    """All of them, and None whenever there was none for so long."""
+    coming: asyncio.Task[Any] = asyncio.create_task(_next(answers))
+    try:
+        while True:
+            if not (await asyncio.wait({coming}, timeout=seconds))[0]:
+                yield None
+                continue
+            if (found := coming.result()) is None:
+                return
+            yield found[0]
+            coming = asyncio.create_task(_next(answers))
+    finally:
+        coming.cancel()
+        await asyncio.wait({coming})
+        await answers.aclose()
+
+
+async def _next(answers: AsyncGenerator[Answer, None]) -> tuple[Answer] | None:
+    """The next one; None at the end, which a task cannot tell as generators do."""
+    async for answer in answers:
+        return (answer,)
+    return None

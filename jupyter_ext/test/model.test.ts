@@ -12,6 +12,7 @@ import { EMPTY, asFile, asForm, lines as asLines, pairs, same } from '../src/mod
 import { isChinese, speaker } from '../src/model/language';
 import { Lines, pieces, search } from '../src/model/lines';
 import { fill, news } from '../src/model/news';
+import { Quiet } from '../src/model/quiet';
 import { bars, runningShare } from '../src/model/spans';
 import { expected } from '../src/model/start';
 import { Frame, LogRow, TaskRow } from '../src/model/types';
@@ -168,6 +169,16 @@ test('a connection on which nothing is heard is given up', () => {
   assert.deepEqual([feed.state, sockets[0]!.closed], ['lost', true]);
   waits[0]![1]();
   assert.equal(sockets[1]!.query, 'board=x&after=9');
+});
+
+test('a log that is complete is not asked for again when nothing is heard of it', () => {
+  const quiet = new Quiet();
+  let gone = 0;
+  const socket: Socket = { onopen: null, onmessage: null, onclose: () => (gone += 1), close: () => undefined };
+  for (let i = 0; i < 9; i += 1) {
+    quiet.check(socket);
+  }
+  assert.equal(gone, 1);
 });
 
 test('a closed feed stays closed', () => {

@@ -20,6 +20,7 @@ Receive = Callable[[socket.socket], Awaitable[None]]
 
 _BACKLOG = 1024
 _PIECE_BYTES = 64 * 1024
+_IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 60, 15, 4  # a caller that has vanished is gone after both
 _NOBODY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n"
     b"Content-Length: 42\r\nConnection: close\r\n\r\nno server leads just now: try again soon.\r\n"
@@ -69,6 +70,7 @@ class Door:
                 await asyncio.sleep(1.0)
                 continue
             connection.setblocking(False)
+            _mind_silence(connection)
             work = asyncio.ensure_future(self._hand_over(connection))
             self._work.add(work)
             work.add_done_callback(self._work.discard)
@@ -93,6 +95,16 @@ def _bound(host: str, port: int) -> socket.socket:
             f"cannot listen for browsers on {host}:{port}: {error.strerror}", reason="CANNOT_LISTEN"
         ) from error
     return held
+
+
+def _mind_silence(connection: socket.socket) -> None:
+    """A machine that sleeps or has lost its network says no goodbye: without this its streams stay for hours."""
+    tcp, last = socket.IPPROTO_TCP, _IDLE_SECONDS + _PROBE_SECONDS * _PROBES
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(tcp, socket.TCP_KEEPIDLE, _IDLE_SECONDS)
+    connection.setsockopt(tcp, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
+    connection.setsockopt(tcp, socket.TCP_KEEPCNT, _PROBES)
+    connection.setsockopt(tcp, socket.TCP_USER_TIMEOUT, last * 1000)  # while something is sent
 
 
 def passed_on_to(host: str, port: int, own: str) -> Receive:

@@ -14,7 +14,7 @@ from hai_jupyter.backend import Backend
 from hai_jupyter.handlers.base import RESOURCE, Handler, answers, number
 
 POLL_SECONDS = 20.0
-ALIVE_SECONDS = 15.0  # less than CHECK_SECONDS of feed.ts
+ALIVE_SECONDS = 15.0  # less than CHECK_SECONDS of quiet.ts
 
 
 class Socket(WebSocketMixin, WebSocketHandler, JupyterHandler):

@@ -13,8 +13,9 @@ from hai.client.errors import HaiError
 from hai.v1.log_service_pb2 import LogLine
 from hai_jupyter import failures
 from hai_jupyter.handlers.base import Handler, number
-from hai_jupyter.handlers.live import Socket
+from hai_jupyter.handlers.live import ALIVE_SECONDS, Socket
 from hai_jupyter.rows import seconds
+from hai_jupyter.streams import with_pauses
 
 _MOST = 2**31 - 1
 
@@ -40,9 +41,11 @@ class LogSocket(Socket):
             cursor=cursor,
             patience=0,
         )
-        async with aclosing(lines) as answers:
+        async with aclosing(with_pauses(lines, ALIVE_SECONDS)) as answers:
             async for answer in answers:
-                await self.write_message(_frame(answer.lines, answer.cursor))
+                await self.write_message(
+                    _frame(answer.lines, answer.cursor) if answer else '{"lines":[]}'
+                )
         await self.write_message('{"lines":[],"end":true}')
 
 

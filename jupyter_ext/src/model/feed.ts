@@ -3,14 +3,10 @@
  * Everything that touches the network or the clock is passed in, so that tests need neither.
  */
 import { Board } from './board';
+import { Ending, Quiet } from './quiet';
 import { Frame } from './types';
 
-export interface Socket {
-  onopen: ((event: any) => void) | null;
-  onmessage: ((event: any) => void) | null;
-  onclose: ((event: any) => void) | null;
-  close(): void;
-}
+export type Socket = Ending;
 
 export interface Surroundings {
   /** Open a websocket at a position. */
@@ -27,10 +23,6 @@ const FIRST_WAIT = 0.25;
 const LONGEST_WAIT = 10;
 const SOCKETS_BEFORE_POLLING = 3;
 const POLLS_BEFORE_SOCKET = 10;
-const QUIET_CHECKS = 2;
-
-/** How often `check` is to be called; the server says something at least as often. */
-export const CHECK_SECONDS = 20;
 
 export class Feed {
   state: FeedState = 'connecting';
@@ -39,7 +31,7 @@ export class Feed {
   private wait = FIRST_WAIT;
   private refused = 0;
   private closed = false;
-  private checks = 0; // since something was heard
+  private quiet = new Quiet();
 
   constructor(
     private board: Board,
@@ -58,16 +50,9 @@ export class Feed {
     this.socket?.close();
   }
 
-  /** Give up a connection on which nothing was heard for long: it is dead, though nobody has said so (sleep, a firewall). */
+  /** Give up a connection that is dead; to be called every CHECK_SECONDS. */
   check(): void {
-    this.checks += 1;
-    const socket = this.socket;
-    if (socket && this.checks > QUIET_CHECKS) {
-      const gone = socket.onclose;
-      socket.onopen = socket.onmessage = socket.onclose = null;
-      socket.close();
-      gone?.({});
-    }
+    this.quiet.check(this.socket);
   }
 
   private query(): string {
@@ -78,7 +63,7 @@ export class Feed {
     const socket = this.outside.socket(this.query());
     let opened = false;
     this.socket = socket;
-    this.checks = 0;
+    this.quiet.heard();
     socket.onopen = () => {
       opened = true;
       this.refused = 0;
@@ -86,7 +71,7 @@ export class Feed {
     };
     socket.onmessage = event => {
       this.wait = FIRST_WAIT;
-      this.checks = 0;
+      this.quiet.heard();
       this.board.apply(JSON.parse(event.data) as Frame);
     };
     socket.onclose = () => this.lost(opened);

@@ -2,6 +2,7 @@
 import * as React from 'react';
 
 import { Line, Lines, pieces, search } from '../model/lines';
+import { CHECK_SECONDS, Quiet } from '../model/quiet';
 import { LogRow, TaskRow } from '../model/types';
 import { seen } from '../model/window';
 import { Context } from './context';
@@ -91,6 +92,8 @@ function useTail(context: Context, id: number, rank: string): Tail {
     let planned = 0;
     let closed = false;
     let socket: WebSocket;
+    const quiet = new Quiet();
+    const checks = window.setInterval(() => quiet.check(socket), CHECK_SECONDS * 1000);
     const show = (state: string) => {
       planned ||= requestAnimationFrame(() => {
         planned = 0;
@@ -100,8 +103,10 @@ function useTail(context: Context, id: number, rank: string): Tail {
     const open = () => {
       let ended = false;
       let problem = '';
+      quiet.heard();
       socket = context.api.socket(`tasks/${id}/log?ranks=${rank}&cursor=${encodeURIComponent(cursor)}`);
       socket.onmessage = event => {
+        quiet.heard();
         const frame = JSON.parse(event.data);
         if (frame.error) {
           problem = frame.error.message;
@@ -127,6 +132,7 @@ function useTail(context: Context, id: number, rank: string): Tail {
       closed = true;
       socket.close();
       window.clearTimeout(timer);
+      window.clearInterval(checks);
       cancelAnimationFrame(planned);
     };
   }, [context, id, rank, lines]);

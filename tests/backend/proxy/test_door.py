@@ -68,3 +68,22 @@ async def test_a_leader_at_another_address_of_this_machine_is_reached(door: Door
 async def _answer(writer: asyncio.StreamWriter) -> None:
     writer.write(b"here")
     writer.close()
+
+
+async def test_who_vanishes_without_a_word_is_noticed_within_minutes(door: Door) -> None:
+    accepted: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+
+    async def receive(connection: socket.socket) -> None:
+        accepted.set_result(connection)
+
+    door.to(receive)
+    _, writer = await asyncio.open_connection("127.0.0.1", port_of(door))
+    with await accepted as connection:
+        tcp = socket.IPPROTO_TCP
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle = connection.getsockopt(tcp, socket.TCP_KEEPIDLE)
+        probes = connection.getsockopt(tcp, socket.TCP_KEEPCNT)
+        quiet = idle + probes * connection.getsockopt(tcp, socket.TCP_KEEPINTVL)
+        assert quiet <= 120
+        assert connection.getsockopt(tcp, socket.TCP_USER_TIMEOUT) == quiet * 1000
+    writer.close()
