@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf
@@ -117,12 +118,20 @@ class Metrics:
         self._certificate.set(expires)
 
 
+def _address(host: str) -> str:
+    """Everywhere means addresses of both kinds, as for gRPC."""
+    bare = host.strip("[]")
+    if bare in ("0.0.0.0", "::"):
+        return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+    return bare
+
+
 class MetricsServer:
     """Serves /metrics in a thread of its own until closed. `port` 0: a free one."""
 
     def __init__(self, metrics: Metrics, port: int, host: str = "127.0.0.1") -> None:
         try:
-            server, thread = start_http_server(port, host, metrics.registry)
+            server, thread = start_http_server(port, _address(host), metrics.registry)
         except OSError as error:
             raise Unavailable(
                 f"cannot serve metrics on {host}:{port}: {error.strerror}", reason="CANNOT_LISTEN"

@@ -98,6 +98,7 @@ def addresses_of(url: str, by_path: bool, listening: str, secure: bool) -> Addre
     if url:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
-        return Addresses(parts.scheme, parts.hostname or "localhost", port, by_path)
+        host = parts.hostname or "localhost"
+        return Addresses(parts.scheme, f"[{host}]" if ":" in host else host, port, by_path)
     scheme = "https" if secure else "http"
     return Addresses(scheme, "localhost", f":{listening.rpartition(':')[2]}", by_path)

@@ -18,6 +18,10 @@ log = structlog.get_logger(__name__)
 
 Receive = Callable[[socket.socket], Awaitable[None]]
 
+_EVERYWHERE = (
+    "0.0.0.0",
+    "::",
+)  # both: every address of this machine, of either kind, as gRPC takes them
 _BACKLOG = 1024
 _PIECE_BYTES = 64 * 1024
 _IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 60, 15, 4  # a caller that has vanished is gone after both
@@ -84,17 +88,23 @@ class Door:
 
 def _bound(host: str, port: int) -> socket.socket:
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        held = socket.socket(family)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((host.strip("[]"), port))
-        held.listen(_BACKLOG)
+        held = _listening(host.strip("[]"), port)
         held.setblocking(False)
     except OSError as error:
         raise Unavailable(
             f"cannot listen for browsers on {host}:{port}: {error.strerror}", reason="CANNOT_LISTEN"
         ) from error
     return held
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host in _EVERYWHERE and socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG
+        )
+    kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
+    family, *_, address = socket.getaddrinfo(host, port, type=kind, flags=passive)[0]
+    return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
 
 
 def _mind_silence(connection: socket.socket) -> None:
@@ -140,7 +150,7 @@ async def _leads_back(host: str, port: int, own: str) -> bool:
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(address)  # sends nothing: it only chooses the route
         here, there = probe.getsockname()[0], probe.getpeername()[0]
-    return here == there and own.strip("[]") in ("0.0.0.0", "::", host, there)
+    return here == there and own.strip("[]") in (*_EVERYWHERE, host, there)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.request
 
 import pytest
@@ -14,9 +15,28 @@ from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.testing import a_task
 
 
-def _text(server: MetricsServer) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+def _text(server: MetricsServer, host: str = "127.0.0.1") -> str:
+    with urllib.request.urlopen(f"http://{host}:{server.port}/metrics", timeout=10) as answer:
         return str(answer.read().decode())
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize(
+    ("host", "callers"),
+    [
+        ("::1", ["[::1]"]),
+        ("[::1]", ["[::1]"]),
+        ("[::]", ["127.0.0.1", "[::1]"]),
+        ("0.0.0.0", ["127.0.0.1", "[::1]"]),
+    ],
+)
+def test_they_are_read_by_either_kind_of_address(host: str, callers: list[str]) -> None:
+    server = MetricsServer(Metrics(), 0, host)
+    try:
+        for caller in callers:
+            assert "hai_leading 0.0" in _text(server, caller)
+    finally:
+        server.close()
 
 
 def test_what_is_counted_can_be_read() -> None:

@@ -83,3 +83,10 @@ def test_addresses_from_settings() -> None:
     assert addresses_of("https://h.example", False, "", False) == Addresses(
         "https", "h.example", ""
     )
+
+
+def test_an_address_of_ipv6() -> None:
+    where = addresses_of("http://[fd00::1]:7480", True, "", False)
+    assert where.url(5, "") == "http://[fd00::1]:7480/t/5/main/"
+    for host in ("[fd00::1]:7480", "[FD00::1]"):
+        assert where.place(host, "/t/5/main/x") == Place(5, "", "/x", "/t/5/main")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from hai_backend.domain.errors import Unavailable
 from hai_backend.proxy.door import Door, Receive, passed_on_to
 
 
@@ -87,3 +88,26 @@ async def test_who_vanishes_without_a_word_is_noticed_within_minutes(door: Door)
         assert quiet <= 120
         assert connection.getsockopt(tcp, socket.TCP_USER_TIMEOUT) == quiet * 1000
     writer.close()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize(
+    ("host", "callers"),
+    [
+        ("127.0.0.1", ["127.0.0.1"]),
+        ("[::1]", ["::1"]),
+        ("[::]", ["127.0.0.1", "::1"]),
+        ("0.0.0.0", ["127.0.0.1", "::1"]),
+        ("localhost", ["localhost"]),
+    ],
+)
+async def test_browsers_come_by_either_kind_of_address(host: str, callers: list[str]) -> None:
+    door = Door(host, 0)
+    door.open()
+    for caller in callers:
+        reader, writer = await asyncio.open_connection(caller, port_of(door))
+        assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+        writer.close()
+    with pytest.raises(Unavailable, match="in use"):
+        Door(host, port_of(door))
+    door.close()
