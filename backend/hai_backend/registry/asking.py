@@ -17,6 +17,7 @@ from hai_backend.domain.errors import Denied, NotFound
 from hai_backend.domain.image import ImageReference
 from hai_backend.domain.registry import Registry, place
 from hai_backend.registry import challenge
+from hai_backend.registry.proxies import proxy_to
 from hai_backend.registry.reading import down, read_json
 
 _TOKEN = re.compile(r"[!-~]+")
@@ -65,8 +66,9 @@ class Asking:
 
     async def _send(self, method: str, path: str) -> aiohttp.ClientResponse:
         headers = {"Accept": _KINDS, **self._authorization}
+        url = self._base + path
         return await self._session.request(
-            method, self._base + path, headers=headers, allow_redirects=False
+            method, url, headers=headers, allow_redirects=False, proxy=proxy_to(url)
         )
 
     def _check(self, status: int) -> None:
@@ -112,6 +114,7 @@ class Asking:
             params={key: value for key, value in query.items() if value},
             headers=self._basic(),
             allow_redirects=False,
+            proxy=proxy_to(asked.realm),
         )
         if answer.status == 404:
             raise down(self._image.registry, "names a token service that is not there")

@@ -76,6 +76,8 @@ def _cause(error: BaseException) -> str:
 
     if isinstance(error, TimeoutError):
         return "did not answer in time"
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+        return "cannot be reached by the proxy that the server's environment names"
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         return "has a certificate that is not trusted here"
     return f"cannot be reached ({type(error).__name__})"

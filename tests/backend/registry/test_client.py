@@ -15,6 +15,7 @@ from hai_backend.domain.errors import Denied, HaiError, NotFound, Unavailable
 from hai_backend.domain.image import ImageReference
 from hai_backend.domain.registry import Registry, full_reference
 from hai_backend.registry.client import RegistryClient
+from hai_backend.registry.proxies import proxy_to
 
 DIGEST = "sha256:" + "a" * 64
 PASSWORD = "hunter2"
@@ -186,6 +187,56 @@ async def test_a_page_for_people_is_no_list(body: bytes) -> None:
     async with running(Harbor(body=body)) as (image, registry):
         with pytest.raises(Unavailable, match="not JSON"):
             await RegistryClient().tags(image, registry)
+
+
+@pytest.mark.parametrize("given", ["http://{}", "{}", "http://ada:secret@{}"])
+async def test_a_registry_that_a_proxy_leads_to(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy is one that has the registry's answers itself."""
+    harbor = Harbor()
+    async with running(harbor) as (image, registry):
+        proxy, harbor.host = harbor.host, "registry.example"
+        monkeypatch.setenv("http_proxy", given.format(proxy))
+        away = replace(image, registry="registry.example")
+        assert await RegistryClient().digest(away, replace(registry, prefix=harbor.host)) == DIGEST
+
+
+async def test_a_proxy_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(Harbor()) as (image, registry):
+        proxy = image.registry
+    monkeypatch.setenv("http_proxy", f"http://ada:secret@{proxy}")
+    away = replace(image, registry="registry.example")
+    with pytest.raises(Unavailable, match="by the proxy that the server's environment") as caught:
+        await RegistryClient().digest(away, registry)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "url", "proxy"),
+    [
+        pytest.param({}, "https://r.org/v2", None, id="none"),
+        pytest.param({"https_proxy": "http://p:1"}, "https://r.org/v2", "http://p:1", id="https"),
+        pytest.param({"HTTPS_PROXY": "p:1"}, "https://r.org/v2", "http://p:1", id="no scheme"),
+        pytest.param({"http_proxy": "http://p:1"}, "https://r.org/v2", None, id="of http only"),
+        pytest.param({"all_proxy": "http://p:1"}, "https://r.org/v2", "http://p:1", id="of all"),
+        pytest.param({"all_proxy": "socks5://p:1"}, "https://r.org/v2", None, id="socks"),
+        pytest.param({"all_proxy": "p:1", "no_proxy": ".org"}, "https://r.org/v2", None, id="domain"),
+        pytest.param({"all_proxy": "p:1", "no_proxy": "r.org:5"}, "http://r.org:5/", None, id="port"),
+        pytest.param({"all_proxy": "p:1", "no_proxy": "*"}, "https://r.org/v2", None, id="nowhere"),
+        pytest.param({"all_proxy": "p:1"}, "http://localhost:5000/v2", None, id="this machine"),
+        pytest.param({"all_proxy": "p:1"}, "http://[::1]:5000/v2", None, id="this machine by IPv6"),
+    ],
+)  # fmt: skip
+def test_which_proxy_leads_to_a_url(
+    variables: dict[str, str], url: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert proxy_to(url) == proxy
 
 
 async def test_nobody_is_there() -> None:
