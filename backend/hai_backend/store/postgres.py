@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from weakref import WeakSet
 
-from sqlalchemy import URL, Connection, func, select, text
+from sqlalchemy import URL, Connection, event, func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from hai_backend.domain.errors import Unavailable
@@ -51,6 +52,9 @@ class PostgresDatabase:
         self._epoch = epoch
         self._writer = _engine(url, 1, "READ COMMITTED", _WRITER_SETTINGS)
         self._reader = _engine(url, _READERS, "REPEATABLE READ", _SETTINGS)
+        self._connections: WeakSet[Any] = WeakSet()
+        for engine in (self._writer, self._reader):
+            event.listen(engine.sync_engine, "connect", self._connected)
         self._bulk = Bulk(self._writer.dialect)
         self._runs: Runs = {}
         self._queue: asyncio.Queue[Waiting | None] = asyncio.Queue()
@@ -79,8 +83,13 @@ class PostgresDatabase:
         task.cancel()
         await asyncio.wait({task})
         await self._confirming.close()
+        for connection in self._connections:
+            connection.terminate()  # a farewell waits for a database that answers
         await self._reader.dispose()
         await self._writer.dispose()
+
+    def _connected(self, connection: Any, _record: object) -> None:
+        self._connections.add(connection.driver_connection)
 
     async def read(self, question: Callable[[Connection], T]) -> T:
         self._require_open()

@@ -37,6 +37,36 @@ async def test_lost_connections_are_replaced(postgres_url: str) -> None:
     await store.close()
 
 
+async def test_a_database_that_falls_silent_does_not_hold_up_the_end(postgres_url: str) -> None:
+    url, silent = make_url(postgres_url), asyncio.Event()
+    ways: list[asyncio.StreamWriter] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ways.append(writer)
+        while (data := await reader.read(65_536)) and not silent.is_set():
+            writer.write(data)
+        if not silent.is_set():
+            writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(url.host, url.port or 5432)
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    through = url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+    store = open_store(through)
+    await store.open()
+    await store.create_task(task("a"), [])
+    assert len(await store.unfinished_tasks()) == 1
+    silent.set()
+    async with asyncio.timeout(20):  # without a farewell; one waits for a minute
+        await store.close()
+    server.close()
+    for way in ways:
+        way.transport.abort()
+
+
 async def test_a_write_cut_off_on_the_way_fails_in_words_and_the_writer_goes_on(
     postgres_url: str,
 ) -> None:
