@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -104,6 +105,26 @@ def _log_as_json() -> None:
         ],
         logger_factory=structlog.WriteLoggerFactory(file=_Log(sys.stderr)),  # type: ignore[arg-type]
     )
+    logging.getLogger().addHandler(_Libraries(logging.WARNING))
+
+
+class _Libraries(logging.Handler):
+    """What libraries say, as our own lines. That of lost connections is one line: who used them says more."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        error = record.exc_info[1] if record.exc_info else None
+        said: dict[str, Any] = {"library": record.name}
+        if error is not None:
+            said["why"] = repr(error)
+        if error is not None and not _of_a_connection(record.name, error):
+            said["exc_info"] = error
+        event = record.getMessage().partition("\n")[0]
+        structlog.get_logger().log(record.levelno, event, **said)
+
+
+def _of_a_connection(library: str, error: BaseException) -> bool:
+    return isinstance(error, OSError) or library.startswith("sqlalchemy.pool")
 
 
 class _Log:

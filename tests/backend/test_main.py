@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import io
+import json
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,15 +26,37 @@ class FullDisk(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def own_log() -> Iterator[None]:
-    before = structlog.get_config()
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
     yield
     structlog.configure(**before)
+    logging.getLogger().handlers[:] = handlers
 
 
 def test_a_full_disk_loses_lines_of_the_log_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", FullDisk())
     main._log_as_json()
     structlog.get_logger().warning("an agent was cut off")
+
+
+@pytest.mark.parametrize(
+    ("library", "error", "traced"),
+    [
+        pytest.param("asyncio", ConnectionError("unexpected connection_lost() call"), False, id="lost"),
+        pytest.param("sqlalchemy.pool.impl.Queue", RuntimeError("closed"), False, id="of the pool"),
+        pytest.param("grpc._cython.cygrpc", KeyError("a mistake"), True, id="a mistake"),
+    ],
+)  # fmt: skip
+def test_what_libraries_say_is_one_line_of_json(
+    library: str, error: Exception, traced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    main._log_as_json()
+    logging.getLogger(library).error("Something was never retrieved\n<Future>", exc_info=error)
+    (line,) = map(json.loads, said.getvalue().splitlines())
+    assert (line["event"], line["level"]) == ("Something was never retrieved", "error")
+    assert (line["library"], line["why"]) == (library, repr(error))
+    assert ("exception" in line) is traced
 
 
 def test_a_home_that_cannot_be_made_is_one_sentence(
