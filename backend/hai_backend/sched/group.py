@@ -44,6 +44,7 @@ _CLASS = (
 _FACTS = attrgetter(*_CLASS)
 ALIKE = attrgetter(*_CLASS, "priority", "run_seconds", "custom_rank", "held", "not_before")
 """Equal for tasks of a group that differ only in who they are and since when they wait."""
+_CLASSES = 20_000  # that are remembered; names come and go
 
 
 @dataclass(slots=True, eq=False)
@@ -225,6 +226,8 @@ class Group:
             facts = (facts, bin_of(task.run_seconds))
         found = self._classes.get(facts)
         if found is None:
+            if len(self._classes) >= _CLASSES:
+                self._classes.clear()
             need = self.needs.of(task)
             weight = need.units / UNIT
             merit = merit_at(task, task.run_seconds, weight, self.history, self.policy)

@@ -6,6 +6,9 @@ size, size, everybody), and all of them on a prior under which a task that has r
 (a heavy tail, as all published traces have). Hazards of kinds are mixed bin by bin, so a kind may know much about its
 first minutes and nothing about its days.
 
+Names come and go, so beyond a number the kinds go that ended longest ago. Those with few endings, of which nothing is
+known, stand apart: a sweep of thousands of names that nobody uses again takes no place of others.
+
 From the hazards follows the index of Gittins (1979): the best odds of ending per second spent, over all ways to go on
 for some while. Serving the highest index first minimises the mean time in the system when durations are unknown.
 """
@@ -13,11 +16,13 @@ for some while. Serving the highest index first minimises the mean time in the s
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from math import inf
 from operator import add, mul, sub, truediv
+from typing import TypeVar
 
 Like = tuple[str, str, int, int]
 """What tasks that are alike have in common: user, name, ranks, GPUs of each rank."""
@@ -33,6 +38,7 @@ _WIDTHS = tuple(b - a for a, b in zip(STARTS, (*STARTS[1:], 5 * STARTS[-1]), str
 _HALVES = tuple(width / 2 for width in _WIDTHS)
 _WEIGHT = 10.0  # what a coarser kind counts for, in endings
 _FEW = 3  # endings; of a kind with fewer nothing is known
+_KINDS = 10_000  # that are remembered, as many of few endings, and curves of as many
 
 
 def bin_of(seconds: float) -> int:
@@ -96,24 +102,24 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._counts: dict[Kind, _Counts] = {}
-        self._curves: dict[Kind, Curve] = {}
+        # what ended last, or was asked for last, stands last
+        self._known: OrderedDict[Kind, _Counts] = OrderedDict()
+        self._little_known: OrderedDict[Kind, _Counts] = OrderedDict()
+        self._curves: OrderedDict[Kind, Curve] = OrderedDict()
         self._outdated: list[Kind] = []  # coarse ones last
         self.unread = 0  # endings since the last refresh
 
     def learn(self, like: Like, seconds: float) -> None:
         """A task like this has ended after so many seconds on nodes."""
-        last, kind = bin_of(seconds), tuple[str | int, ...](like)
         self.unread += 1
-        while True:
-            counts = self._counts.get(kind)
-            if counts is None:
-                counts = self._counts[kind] = _Counts([0] * BINS)
-            counts.total += 1
-            counts.ended[last] += 1
-            if not kind:
-                return
-            kind = _coarser(kind)
+        for kind in _chain(like):
+            self._count(kind, bin_of(seconds))
+
+    def _count(self, kind: Kind, last: int) -> None:
+        counts = self._known.get(kind) or self._little_known.pop(kind, None) or _Counts([0] * BINS)
+        counts.total += 1
+        counts.ended[last] += 1
+        _put_last(self._little_known if counts.total < _FEW else self._known, kind, counts)
 
     def refresh(self) -> None:
         """From now on curves tell of what was learned; those that would change little (under a tenth is new) stay."""
@@ -121,9 +127,10 @@ class History:
         self.renew(len(self._outdated))
 
     def outdate(self) -> None:
-        """Note which curves `refresh` would change."""
-        grown = {kind for kind, counts in self._counts.items() if counts.total > 1.1 * counts.drawn}
-        old = [kind for kind in self._curves if not grown.isdisjoint(_chain(kind))]
+        """Note which curves `refresh` would change, beside those that wait for it already."""
+        new = {kind for kind, counts in self._known.items() if counts.total > 1.1 * counts.drawn}
+        new.update(self._outdated)
+        old = [kind for kind in self._curves if not new.isdisjoint(_chain(kind))]
         self._outdated = sorted(old, key=len, reverse=True)
         self.unread = 0
 
@@ -133,23 +140,35 @@ class History:
         some = self._outdated[first:]
         del self._outdated[first:]
         for kind in reversed(some):
-            self._curves[kind] = self._draw(kind)
+            _put_last(self._curves, kind, self._draw(kind))
         return bool(some)
 
     def curve(self, kind: Kind) -> Curve:
         """What was expected of such tasks at the last refresh; of a kind never seen, what holds for a coarser one."""
         found = self._curves.get(kind)
         if found is None:
-            found = self._curves[kind] = self._draw(kind)
+            found = self._draw(kind)
+        _put_last(self._curves, kind, found)
         return found
 
     def _draw(self, kind: Kind) -> Curve:
         coarser = self.curve(_coarser(kind)) if kind else _PRIOR
-        counts = self._counts.get(kind)
-        if counts is None or counts.total < _FEW:
+        counts = self._known.get(kind)
+        if counts is None:
             return coarser
         counts.drawn = counts.total
         return _mixed(kind, counts, coarser)
+
+
+_Of = TypeVar("_Of", _Counts, Curve)
+
+
+def _put_last(known: OrderedDict[Kind, _Of], kind: Kind, found: _Of) -> None:
+    """Beyond `_KINDS` the first one goes."""
+    known[kind] = found
+    known.move_to_end(kind)
+    if len(known) > _KINDS:
+        known.popitem(last=False)
 
 
 def _chain(kind: Kind) -> tuple[Kind, ...]:

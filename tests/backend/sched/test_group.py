@@ -487,3 +487,11 @@ def test_an_auto_task_that_can_not_start_takes_no_level_from_the_next() -> None:
     rows = quota("u", HIGH, 1), quota("u", NORMAL, 5)
     board = board_of(snap(nodes(1), *busy(1), nowhere, auto, *rows))
     assert {wait.task: wait.priority for wait in board.waits()}[2] is HIGH
+
+
+def test_names_of_tasks_that_are_gone_are_forgotten() -> None:
+    """Nothing ends, so nothing is learned either."""
+    board = board_of(snap(nodes(1)), LEARNED)
+    for i in range(25_000):
+        board.see([queued(1, name=f"sweep-{i}")], (), NOW)
+    assert len(board._groups["default"]._classes) <= 20_000

@@ -241,3 +241,47 @@ def test_what_was_learned_of_others_outdates_no_curve() -> None:
         history.learn(("w", "z", 5, 5), 20.0)
     history.outdate()
     assert not history.renew(1)
+
+
+def sweep(history: History, names: range, times: int = 1) -> None:
+    for i in names:
+        for _ in range(times):
+            history.learn(("u", f"sweep-{i}", 2, 8), 9000.0)
+
+
+def test_kinds_that_ended_longest_ago_are_forgotten() -> None:
+    history = learned(*[20.0] * 30)
+    sweep(history, range(10_000), times=3)
+    assert history.curve(LIKE).kind == ()
+    assert history.curve(("u", "sweep-9999", 2, 8)).kind == ("u", "sweep-9999", 2, 8)
+
+
+def test_names_that_end_once_take_no_place_of_others() -> None:
+    history = learned(*[20.0] * 30)
+    history.learn(("u", "seldom", 1, 8), 20.0)
+    sweep(history, range(10_000))
+    for _ in range(2):
+        history.learn(("u", "seldom", 1, 8), 20.0)
+    assert history.curve(("u", "seldom", 1, 8)).kind == (1, 8)  # two endings are known of it
+    assert history.curve(LIKE).kind == LIKE
+
+
+def test_curves_for_which_nobody_asks_any_more_are_forgotten() -> None:
+    history = learned(*[20.0] * 30)
+    unasked, asked = history.curve(LIKE), history.curve(LIKE[1:])
+    for i in range(12_000):
+        history.curve((f"user{i}", *LIKE[1:]))
+        assert history.curve(LIKE[1:]) is asked
+    assert history.curve(LIKE) is not unasked
+
+
+def test_what_was_not_drawn_anew_before_more_is_outdated_still_is() -> None:
+    history = learned(*[20.0] * 100)
+    before = history.curve(LIKE)
+    for _ in range(50):
+        history.learn(("w", "z", 5, 5), 9000.0)
+    history.outdate()
+    assert history.renew(1)  # what holds for everybody
+    history.outdate()
+    assert history.renew(99)
+    assert history.curve(LIKE) != before
