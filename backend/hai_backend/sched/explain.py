@@ -34,13 +34,12 @@ def all_waits(seating: Seating) -> Iterator[Wait]:
     Only tasks that compete for nodes have places before others.
     """
     yield from _aside(seating)
-    sentences = _Sentences(seating)
     head: list[int] = []
     before = 0
     for waiting in seating.in_order():
         if waiting.task.id in seating.started or not _feasible(seating, waiting):
             continue
-        why, text = sentences.of(waiting)
+        why, text = seating.sentences.of(waiting)
         ranked = why not in _HOPELESS
         place, ahead = (before + 1, tuple(head)) if ranked else (0, ())
         yield Wait(waiting.task.id, why, text, place, waiting.level, ahead)
@@ -57,7 +56,7 @@ def brief(seating: Seating, task: int) -> Wait | None:
         return _set_aside(seating, task)
     if task in seating.started:
         return None
-    why, text = _Sentences(seating).of(waiting)
+    why, text = seating.sentences.of(waiting)
     return Wait(task, why, text, priority=waiting.level)
 
 
@@ -84,8 +83,8 @@ def _feasible(seating: Seating, waiting: Waiting) -> bool:
     return seating.group.feasible.verdict(waiting.need) is None
 
 
-class _Sentences:
-    """Written once for all tasks that share them."""
+class Sentences:
+    """Of one pass: written once for all tasks that share them, for each is counted over all nodes."""
 
     def __init__(self, seating: Seating) -> None:
         self._seating = seating

@@ -33,6 +33,7 @@ class Seating:
     decisions: list[Decision] = field(default_factory=list)
     started: set[int] = field(default_factory=set)
     promised: dict[int, str] = field(default_factory=dict)  # task -> for whom it waits
+    sentences: explain.Sentences = field(init=False)
     _answers: dict[int, Wait] | None = None
     first_blocked: Waiting | None = None  # for lack of nodes
     _reservation: reserve.Reservation | None = None
@@ -43,6 +44,7 @@ class Seating:
     _ceiling: Ceiling | None = None
 
     def __post_init__(self) -> None:
+        self.sentences = explain.Sentences(self)
         self._cheapest = Cheapest(self.group.ladder, self.group.policy, self.now)
 
     def run(self) -> None:

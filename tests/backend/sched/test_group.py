@@ -262,6 +262,15 @@ def test_a_board_tells_why_one_task_waits() -> None:
     assert isinstance(board.wait(2), Wait)
 
 
+def test_what_holds_for_all_tasks_of_a_size_is_counted_over_the_nodes_once() -> None:
+    board = board_of(snap(nodes(1), *busy(1), queued(1), queued(2)))
+    first, other = board.wait(1), board.wait(2)
+    assert first
+    assert other
+    assert first.message is other.message
+    assert [wait.message is first.message for wait in board.waits()] == [True, True]
+
+
 def test_what_nobody_waits_for_wakes_nobody() -> None:
     board = board_of(snap(nodes(1), running(9, "n00", since=60)))
     (group,) = board._groups.values()
