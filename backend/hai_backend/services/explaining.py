@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 
+from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.plan import Wait
@@ -68,23 +70,30 @@ class Explaining:
     async def queue(self, identity: Identity, group: str) -> pb.ListQueueResponse:
         """Who waits, in order, as far as one answer may be long; `group`: only of that one."""
         waits = await self._rooms.scheduling.waits(group)
-        first = heapq.nsmallest(
-            limits.QUEUE_TASKS, self._waiting(group), key=lambda t: _order(waits.get(t.id), t)
-        )
+        tasks = [*self._rooms.ledger.unfinished().values()]
+        first = await asyncio.to_thread(_first, tasks, group, waits)
         seen = {t.id: t.spec.resource.group for t in first if self._access.sees(identity, t)}
         starts = await self._rooms.forecasting.starts(seen.items())
-        messages = (
-            with_start(task_to_proto(t, waits.get(t.id), full=False), starts[t.id])
-            if t.id in seen
-            else redacted(t, waits.get(t.id))
-            for t in first
-        )
-        return pb.ListQueueResponse(tasks=next(by_size(messages, limits.PAGE_BYTES)))
+        return await asyncio.to_thread(_queue, first, waits, starts)
 
-    def _waiting(self, group: str) -> Iterator[Task]:
-        for task in self._rooms.ledger.unfinished().values():
-            if task.waiting and group in ("", task.spec.resource.group):
-                yield task
+
+def _first(tasks: Iterable[Task], group: str, waits: Mapping[int, Wait]) -> list[Task]:
+    """The head of the queue. In a thread, as its message: many may wait."""
+    waiting = (t for t in tasks if t.waiting and group in ("", t.spec.resource.group))
+    return heapq.nsmallest(limits.QUEUE_TASKS, waiting, key=lambda t: _order(waits.get(t.id), t))
+
+
+def _queue(
+    tasks: Iterable[Task], waits: Mapping[int, Wait], starts: Mapping[int, task_pb2.PredictedStart]
+) -> pb.ListQueueResponse:
+    """`starts`: of those that the caller may see."""
+    messages = (
+        with_start(task_to_proto(t, waits.get(t.id), full=False), starts[t.id])
+        if t.id in starts
+        else redacted(t, waits.get(t.id))
+        for t in tasks
+    )
+    return pb.ListQueueResponse(tasks=next(by_size(messages, limits.PAGE_BYTES)))
 
 
 def _order(wait: Wait | None, task: Task) -> tuple[str, float, float, int]:

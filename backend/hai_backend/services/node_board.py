@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hai.v1 import node_pb2 as pb
 from hai_backend.domain.node import Node
@@ -22,9 +23,8 @@ from hai_backend.services.ports import Cluster, Ledger
 _REST = 8.0  # after a count, rest for so many times its duration: in a large cluster it takes a ninth of the loop
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """A rank on a node."""
+class Tenant(NamedTuple):
+    """A rank on a node. (Plain: there are many.)"""
 
     task_id: int
     user: str
@@ -63,18 +63,23 @@ class NodeBoard:
 
     def _count(self) -> None:
         tenants = _tenants(self._ledger.unfinished().values())
-        fresh = {
-            n.name: Entry(n, tuple(tenants.get(n.name, ()))) for n in self._cluster.nodes().values()
-        }
-        changed = [name for name, entry in fresh.items() if self._known(name) != entry]
-        if changed or len(fresh) != len(self._entries):
+        nodes = self._cluster.nodes()
+        changed = [
+            entry
+            for node in nodes.values()
+            if (entry := self._changed(node, tenants.get(node.name, []))) is not None
+        ]
+        if changed or len(nodes) != len(self._entries):
             self.version = max(self.version + 1, int(self._clock.now() * 1e6))
-        kept = {name: self._entries[name] for name in fresh if name in self._entries}
-        self._entries = {**kept, **{name: (self.version, fresh[name]) for name in changed}}
+        kept = {name: self._entries[name] for name in nodes if name in self._entries}
+        self._entries = {**kept, **{e.node.name: (self.version, e) for e in changed}}
 
-    def _known(self, name: str) -> Entry | None:
-        known = self._entries.get(name)
-        return known[1] if known else None
+    def _changed(self, node: Node, tenants: list[Tenant]) -> Entry | None:
+        """None: all is as it was. Nodes are replaced when they change."""
+        _, known = self._entries.get(node.name, (0, None))
+        if known and (known.node is node or known.node == node) and [*known.tenants] == tenants:
+            return None
+        return Entry(node, tuple(tenants))
 
     def nodes(self, group: str = "", after: int = 0) -> list[tuple[int, Entry]]:
         """Nodes of a group (empty: all) that changed after a version, by name."""

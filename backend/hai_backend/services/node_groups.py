@@ -12,6 +12,7 @@ from hai.v1 import node_pb2
 from hai.v1.node_service_pb2 import UpdateGroupRequest
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Group, Node
+from hai_backend.domain.task import Task
 from hai_backend.sched.group_policy import in_force, settings
 from hai_backend.sched.policy import Policy, to_mapping
 from hai_backend.sched.preview import preview
@@ -41,11 +42,11 @@ class NodeGroups:
         self._rooms = rooms
         self._previewing = asyncio.Lock()  # each takes a core for a while: one at a time
 
-    def all(self) -> list[node_pb2.Group]:
+    async def all(self) -> list[node_pb2.Group]:
         """By name. One that has nothing and sets nothing, as after a slip of the pen, is not listed."""
         groups = self._rooms.cluster.groups()
         unset = {name for name, group in groups.items() if group == Group(name)}
-        messages = self._messages([groups[name] for name in sorted(groups)])
+        messages = await self._messages([groups[name] for name in sorted(groups)])
         return [m for m in messages if m.nodes or m.waiting_tasks or m.name not in unset]
 
     async def update(self, request: UpdateGroupRequest) -> node_pb2.Group:
@@ -58,7 +59,7 @@ class NodeGroups:
             await cluster.save_group(group)
         audit.tell(difference(before, group, self._rooms.policy))
         self._rooms.capacity.forget()
-        return self._messages([group])[0]
+        return (await self._messages([group]))[0]
 
     async def preview(self, request: UpdateGroupRequest) -> node_pb2.Group:
         """The group as it would be, and what the next pass would do otherwise. Raises what `update` would."""
@@ -68,7 +69,7 @@ class NodeGroups:
         async with self._previewing:
             snapshot = await self._rooms.scheduling.snapshot()
             effect = await asyncio.to_thread(preview, snapshot, group, self._rooms.policy)
-        message = self._messages([group])[0]
+        (message,) = await self._messages([group])
         message.effect.CopyFrom(effect_to_proto(effect, self._rooms.ledger.unfinished().get))
         return message
 
@@ -89,32 +90,41 @@ class NodeGroups:
                 reason="GROUP_IN_USE",
             )
 
-    def _messages(self, groups: list[Group]) -> list[node_pb2.Group]:
-        tasks = self._rooms.ledger.unfinished().values()
-        held = nodes_held(tasks)
-        waiting = Counter(task.spec.resource.group for task in tasks if task.waiting)
-        members: dict[str, list[Node]] = {}
-        for node in self._rooms.cluster.nodes().values():
-            members.setdefault(node.group, []).append(node)
-        return [
-            self._message(group, members.get(group.name, []), held, waiting[group.name])
-            for group in groups
-        ]
+    async def _messages(self, groups: list[Group]) -> list[node_pb2.Group]:
+        """In a thread: all nodes and tasks are counted."""
+        nodes = [*self._rooms.cluster.nodes().values()]
+        tasks = [*self._rooms.ledger.unfinished().values()]
+        return await asyncio.to_thread(_messages, groups, nodes, tasks, self._rooms.policy)
 
-    def _message(
-        self, group: Group, members: list[Node], held: frozenset[str], waiting: int
-    ) -> node_pb2.Group:
-        usable = [node for node in members if node.usable]
-        return node_pb2.Group(
-            name=group.name,
-            packed=group.packed,
-            nodes=len(members),
-            usable_nodes=len(usable),
-            free_nodes=sum(node.name not in held for node in usable),
-            waiting_tasks=waiting,
-            policy=policy_to_proto(settings(group)),
-            policy_in_force=policy_to_proto(to_mapping(in_force(group, self._rooms.policy))),
-        )
+
+def _messages(
+    groups: list[Group], nodes: list[Node], tasks: list[Task], policy: Policy
+) -> list[node_pb2.Group]:
+    held = nodes_held(tasks)
+    waiting = Counter(task.spec.resource.group for task in tasks if task.waiting)
+    members: dict[str, list[Node]] = {}
+    for node in nodes:
+        members.setdefault(node.group, []).append(node)
+    return [
+        _message(group, members.get(group.name, []), held, waiting[group.name], policy)
+        for group in groups
+    ]
+
+
+def _message(
+    group: Group, members: list[Node], held: frozenset[str], waiting: int, policy: Policy
+) -> node_pb2.Group:
+    usable = [node for node in members if node.usable]
+    return node_pb2.Group(
+        name=group.name,
+        packed=group.packed,
+        nodes=len(members),
+        usable_nodes=len(usable),
+        free_nodes=sum(node.name not in held for node in usable),
+        waiting_tasks=waiting,
+        policy=policy_to_proto(settings(group)),
+        policy_in_force=policy_to_proto(to_mapping(in_force(group, policy))),
+    )
 
 
 def difference(before: Group, after: Group, base: Policy) -> str:

@@ -48,7 +48,7 @@ class NodeService(NodeServiceServicer):
             for version, entry in self._board.nodes(request.group)
             if entry.node.name > request.page_token
         )
-        nodes, token = paging.page(keyed, request.page_size)
+        nodes, token = paging.page(keyed, paging.size(request.page_size))
         return pb.ListNodesResponse(nodes=nodes, next_page_token=token)
 
     async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> node_pb2.Node:
@@ -97,7 +97,7 @@ class NodeService(NodeServiceServicer):
     async def ListGroups(
         self, request: pb.ListGroupsRequest, context: Context
     ) -> pb.ListGroupsResponse:
-        return pb.ListGroupsResponse(groups=self._groups.all())
+        return pb.ListGroupsResponse(groups=await self._groups.all())
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> node_pb2.Group:
         work = self._groups.preview if request.validate_only else self._groups.update

@@ -115,3 +115,11 @@ def test_the_size_of_a_page() -> None:
     assert [paging.size(n, 50) for n in (0, 7, 5000)] == [50, 7, 1000]
     with pytest.raises(Invalid):
         paging.size(-1)
+
+
+async def test_a_page_of_nodes_is_bounded_whatever_is_asked_for(platform: Any) -> None:
+    ada = await platform.caller("ada")
+    await platform.cluster.seen([Node(f"m{i:04}") for i in range(1500)])
+    for asked in (0, 1200):
+        page = await ada.nodes.ListNodes(nodes.ListNodesRequest(page_size=asked))
+        assert (len(page.nodes), page.next_page_token) == (1000, "m0999")
