@@ -124,9 +124,9 @@ class Scheduling:
         now = self._clock.now()
         async with self._passing:
             first = self._board is None
-            board, shown = self._told(), self._news(now)
+            board, news = self._told(), self._news(now)
             look = self._first_pass if first else self._pass
-            self._board, plan = await asyncio.to_thread(look, board, shown)
+            self._board, plan = await asyncio.to_thread(look, board, news)
             self._answers.clear()
         await self._apply(plan)
         return self._until(plan)
@@ -140,15 +140,14 @@ class Scheduling:
                 self.changed(task)
         return self._board
 
-    def _news(self, now: float) -> Shown:
-        """The settings as they are now, and what has changed since the pass before."""
+    def _news(self, now: float) -> Callable[[], Shown]:
+        """The settings as they are now, and what has changed since the pass before; to be read in a thread."""
         people, news = self._people, self._changes.take()
         groups = dict(self._cluster.groups())
         rules = Rules(groups, people.quota_rows(now), people.inactive_users(), people.share_rows())
         learned, self._learned = self._learned, []
-        return Shown(
-            now, rules, self._new_nodes(), (*learned, *news.endings), news.tasks, news.gone
-        )
+        nodes = self._new_nodes()
+        return lambda: Shown(now, rules, nodes, (*learned, *news.endings), news.tasks, news.gone)
 
     def _new_nodes(self) -> tuple[Node, ...] | None:
         if self._nodes_seen == self._cluster.feed.version:
@@ -156,13 +155,13 @@ class Scheduling:
         self._nodes_seen = self._cluster.feed.version
         return tuple(self._cluster.nodes().values())
 
-    def _first_pass(self, board: Board, shown: Shown) -> tuple[Board, Plan]:
+    def _first_pass(self, board: Board, news: Callable[[], Shown]) -> tuple[Board, Plan]:
         with built_to_stay():
-            return self._pass(board, shown)
+            return self._pass(board, news)
 
-    def _pass(self, board: Board, shown: Shown) -> tuple[Board, Plan]:
+    def _pass(self, board: Board, news: Callable[[], Shown]) -> tuple[Board, Plan]:
         """In a thread. A recorder may have the board built anew."""
-        board = self._recorder.before(board)
+        board, shown = self._recorder.before(board), news()
         plan = show(board, shown)
         self._recorder.after(shown, plan)
         return board, plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from hai_backend.domain.priority import Priority
@@ -14,11 +15,23 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What has changed since the pass before."""
+    """What has changed since the pass before. To be read in a thread: after a start that is each task."""
 
-    tasks: tuple[SchedTask, ...]
-    gone: tuple[int, ...]
-    endings: tuple[Ending, ...]
+    changed: Collection[Task]
+    finished: Collection[Task]
+    saved_at: Callable[[Task], float | None]
+
+    @property
+    def tasks(self) -> tuple[SchedTask, ...]:
+        return tuple(sched_task(task, self.saved_at(task)) for task in self.changed)
+
+    @property
+    def gone(self) -> tuple[int, ...]:
+        return tuple(task.id for task in self.finished)
+
+    @property
+    def endings(self) -> tuple[Ending, ...]:
+        return tuple(ending(task) for task in self.finished if task.run_seconds > 0)
 
 
 class Changes:
@@ -47,11 +60,7 @@ class Changes:
         """Everything since the last call."""
         changed, self._changed = self._changed, {}
         gone, self._gone = self._gone, {}
-        return News(
-            tasks=tuple(sched_task(task, self._saved_at(task)) for task in changed.values()),
-            gone=tuple(gone),
-            endings=tuple(ending(task) for task in gone.values() if task.run_seconds > 0),
-        )
+        return News(changed.values(), gone.values(), self._saved_at)
 
     def _saved_at(self, task: Task) -> float | None:
         if task.run is None or task.waiting:
