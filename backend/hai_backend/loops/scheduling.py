@@ -114,10 +114,17 @@ class Scheduling:
                 sleep = await self.once()
             except Exception:
                 log.exception("a scheduling pass failed; the next one looks at everything anew")
-                self._board, sleep = None, self._resync
+                self._forget()
+                sleep = self._resync
             seconds = time.perf_counter() - started
             self._passed(seconds)
             await asyncio.sleep(min(seconds * _REST, 1.0))
+
+    def _forget(self) -> None:
+        """All but what was learned: nobody would say that again."""
+        if self._board is not None:
+            self._learned = [*self._board.snapshot().endings, *self._learned]
+        self._board = None
 
     async def once(self) -> float:
         """One pass. Answers with the seconds until time alone will change something."""

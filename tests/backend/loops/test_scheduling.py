@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import asyncio
+from dataclasses import fields, replace
 from threading import get_ident
 
+import pytest
+
+from hai_backend.domain.plan import Plan
+from hai_backend.domain.snapshot import Ending
 from hai_backend.domain.task import Task
+from hai_backend.loops.scheduling import Scheduling
+from hai_backend.loops.snapshots import ending
+from hai_backend.sched import Board, Policy
+from hai_backend.sched.shown import Shown
 from hai_backend.testing import a_task
-from hai_backend.testing.world import World
+from hai_backend.testing.world import Nobody, World
 
 
 class Seen(Task):
@@ -21,6 +30,26 @@ class Seen(Task):
         return True
 
 
+class Failing:
+    """A recorder that fails after one pass."""
+
+    def __init__(self, at: int) -> None:
+        self.passes = 0
+        self._at = at
+
+    def before(self, board: Board) -> Board:
+        return board
+
+    def after(self, shown: Shown, plan: Plan) -> None:
+        self.passes += 1
+        if self.passes == self._at:
+            raise RuntimeError("a mistake")
+
+
+def an_ending(task: int) -> Ending:
+    return ending(replace(a_task(task), run_seconds=20.0))
+
+
 async def test_tasks_are_looked_at_in_the_thread_of_the_pass(world: World) -> None:
     """After a start these are all."""
     task = a_task(7)
@@ -29,3 +58,20 @@ async def test_tasks_are_looked_at_in_the_thread_of_the_pass(world: World) -> No
     await world.scheduling.once()
     assert seen.threads
     assert get_ident() not in seen.threads
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_pass_that_fails_forgets_nothing_that_was_learned(world: World, at: int) -> None:
+    recorder = Failing(at)
+    scheduling = Scheduling(
+        world.ledger, world.cluster, Nobody(), world.clock, Policy(), recorder=recorder
+    )
+    learned = [an_ending(1), an_ending(2)]
+    scheduling.learn(learned)
+    loop = asyncio.ensure_future(scheduling.run())
+    for done in range(1, 4):
+        scheduling.bell.ring()
+        await world.until(lambda done=done: recorder.passes == done)  # type: ignore[misc]
+    assert [*(await scheduling.snapshot()).endings] == learned
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
