@@ -42,13 +42,18 @@ class _Spent(Exception):
     """No more passes."""
 
 
-def flips(snapshot: Snapshot, task: int, policy: Policy) -> tuple[Flip, ...]:
-    """Changes that suffice alone, what its user can do first. Nothing for a task that does not wait."""
+def flips(
+    snapshot: Snapshot, task: int, policy: Policy, go_on: Callable[[], bool] = lambda: True
+) -> tuple[Flip, ...]:
+    """Changes that suffice alone, what its user can do first. Nothing for a task that does not wait.
+
+    `go_on` is asked before each pass: of a long queue one takes a second.
+    """
     group = next((t.group for t in snapshot.tasks if t.id == task), None)
     if group is None:
         return ()
     own = part(snapshot, group)
-    search = _Search(own, task, policy, _passes(own))
+    search = _Search(own, task, policy, _passes(own), go_on)
     found: list[Flip] = []
     with suppress(_Spent):
         for flip in search.all():
@@ -62,8 +67,11 @@ def _passes(own: Snapshot) -> int:
 
 
 class _Search:
-    def __init__(self, snapshot: Snapshot, task: int, policy: Policy, most: int) -> None:
+    def __init__(
+        self, snapshot: Snapshot, task: int, policy: Policy, most: int, go_on: Callable[[], bool]
+    ) -> None:
         self._snapshot = snapshot
+        self._go_on = go_on
         self._task = task_of(snapshot, task)
         self._server_policy = policy
         self._left = most
@@ -89,7 +97,7 @@ class _Search:
             yield from self._time()
 
     def _look(self, flip: Flip) -> Look:
-        if self._left <= 0:
+        if self._left <= 0 or not self._go_on():
             raise _Spent
         self._left -= 1
         snapshot = applied(self._snapshot, self._task.id, flip, self._group.policy)
@@ -212,6 +220,8 @@ class _Search:
         for _ in range(_STEPS):
             if when is None or when >= at:
                 return at
+            if not self._go_on():
+                raise _Spent
             found = look_again(board, when, self._task.id)
             if found.served:
                 return when

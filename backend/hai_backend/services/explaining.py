@@ -33,7 +33,8 @@ class Explaining:
     async def rehearse(self, identity: Identity, task: Task) -> pb.DryRunTaskResponse:
         """What would come of a task that has been checked and not submitted."""
         found = await self._rooms.foresight.rehearse(task)
-        return rehearsed(self._facts(identity, task, found.trial.wait, found.insight), found.trial)
+        facts = self._facts(identity, task, found.trial.wait, found.insight)
+        return await asyncio.to_thread(rehearsed, facts, found.trial)
 
     async def explain(self, identity: Identity, task: Task) -> pb.ExplainTaskResponse:
         """Why a task waits, when it is expected to start, and why it was suspended before."""
@@ -41,7 +42,8 @@ class Explaining:
         wait = (await rooms.scheduling.waits(group)).get(task.id)
         insight = await rooms.foresight.insight(task.id, wait.ahead) if wait else Insight()
         history = suspensions(await rooms.store.task_events(task.id))
-        answer = explain(self._facts(identity, task, wait, insight, history))
+        facts = self._facts(identity, task, wait, insight, history)
+        answer = await asyncio.to_thread(explain, facts)
         if answer.HasField("waiting"):
             starts = await rooms.forecasting.starts([(task.id, group)])
             answer.waiting.predicted_start.CopyFrom(starts[task.id])
@@ -55,11 +57,12 @@ class Explaining:
         insight: Insight,
         history: tuple[str, ...] = (),
     ) -> Facts:
+        """To be looked at in a thread: all tasks and nodes, as they are now."""
         return Facts(
             task=task,
             wait=wait,
-            unfinished=self._rooms.ledger.unfinished(),
-            nodes=self._rooms.cluster.nodes(),
+            unfinished=dict(self._rooms.ledger.unfinished()),
+            nodes=dict(self._rooms.cluster.nodes()),
             quotas=self._rooms.directory.quota_rows_of(task.user, self._rooms.clock.now()),
             history=history,
             now=self._rooms.clock.now(),

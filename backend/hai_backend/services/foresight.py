@@ -7,6 +7,7 @@ seconds, so who comes when many ask is told what is known without it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from hai_backend.sched.whatif import flips
 from hai_backend.services.ports import Scheduling
 
 PATIENCE_SECONDS = 10.0  # behind the questions of others
+_SEARCH_SECONDS = 3.0  # for what would help: clients wait ten for the whole answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,18 @@ class Rehearsal:
 class Foresight:
     """`policy` is the server's own."""
 
-    def __init__(self, scheduling: Scheduling, policy: Policy, clock: Clock) -> None:
+    def __init__(
+        self,
+        scheduling: Scheduling,
+        policy: Policy,
+        clock: Clock,
+        *,
+        search_seconds: float = _SEARCH_SECONDS,
+    ) -> None:
         self._scheduling = scheduling
         self._policy = policy
         self._clock = clock
+        self._search_seconds = search_seconds
         self._thinking = asyncio.Lock()
 
     async def insight(self, task: int, ahead: Sequence[int]) -> Insight:
@@ -99,9 +109,10 @@ class Foresight:
         if group is None:
             return Insight()
         found = look(part(snapshot, group), task, self._policy)
+        end = time.monotonic() + self._search_seconds
         return Insight(
             obstacles(found.seating, task, ahead) if found.seating else Obstacles(),
-            flips(snapshot, task, self._policy),
+            flips(snapshot, task, self._policy, lambda: time.monotonic() < end),
         )
 
     def _rehearse(self, snapshot: Snapshot, task: Task) -> Rehearsal:

@@ -286,6 +286,20 @@ def test_what_was_found_before_the_last_pass_is_told(monkeypatch: pytest.MonkeyP
     assert [counted.index(n) for n in (1, 2, 3)] == [3, 8, 11]
 
 
+def test_a_search_ends_when_it_shall_not_go_on() -> None:
+    state = snap(nodes(3), running(9, "n00", HIGH, since=1e6), queued(1, 3))
+    all_of_them = flips(state, 1, POLICY)
+    counted: list[int] = []
+    for passes in range(30):
+        left = iter(range(passes))
+        found = flips(state, 1, POLICY, lambda left=left: next(left, None) is not None)  # type: ignore[misc]
+        assert found == all_of_them[: len(found)]
+        counted.append(len(found))
+    assert counted == sorted(counted)
+    assert counted[0] == 0
+    assert counted[-1] == len(all_of_them)
+
+
 @pytest.mark.parametrize("runs", [1, 2, 3, 4, 5, 8])
 def test_of_many_moments_the_first_that_suffices_is_found(runs: int) -> None:
     """The protection of each run ends 100 s after that of the one before; as many must end as nodes are wanted."""

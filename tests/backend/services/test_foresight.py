@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import grpc
@@ -60,7 +61,7 @@ class Rig:
         )
         self.cluster = Cluster(store, self.clock, changed=lambda: None)
         self.scheduling = Scheduling(self.ledger, self.cluster, self.people, self.clock, Policy())
-        self.foresight = Foresight(self.scheduling, Policy(), self.clock)
+        self.foresight = Foresight(self.scheduling, Policy(), self.clock, search_seconds=inf)
 
     def _changed(self, before: Task | None, task: Task) -> None:
         self.scheduling.changed(task)
@@ -259,3 +260,15 @@ async def test_who_comes_when_many_ask_is_told_what_is_known_without_a_search(
     assert (list(second.flips), second.HasField("nodes")) == ([], False)
     assert refused[0].code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert (await first).HasField("nodes")
+
+
+async def test_a_search_that_takes_too_long_ends_with_what_is_known() -> None:
+    rig = Rig()
+    await rig.cluster.seen([Node("n0")])
+    for name, count in (("one", 1), ("other", 2)):
+        await rig.ledger.submit("ada", a_spec(name, count), "")
+    await rig.step(1.0)
+    hasty = Foresight(rig.scheduling, Policy(), rig.clock, search_seconds=0.0)
+    all_of_it, found = await rig.foresight.insight(2, ()), await hasty.insight(2, ())
+    assert all_of_it.flips
+    assert found == replace(all_of_it, flips=())
