@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -32,6 +33,7 @@ log = structlog.get_logger(__name__)
 _AGAIN_SECONDS = 2.0  # until the store is tried again
 _NAMED = 3  # ranks, in an error
 _MISSING = "it was not there when the server was started again"
+_PATIENCE_SECONDS = 60.0  # longer than ranks may save; what is left then is on nodes that are away
 
 
 class Launching:
@@ -55,6 +57,14 @@ class Launching:
         self._performer = performer
         self._telling: set[asyncio.Future[object]] = set()
         self._seen: NodesSeen | None = None  # the newest
+        self._unwanted: set[RankKey] = set()  # of the list, and not gone yet
+        self._cleared = asyncio.Event()
+
+    async def cleared(self) -> None:
+        """Return when what no task wants is gone: it is on nodes that look free, and a new run may get its name."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._cleared.wait()
 
     async def run(self) -> None:
         """For ever. Raises Conflict when what runs cannot be of this database."""
@@ -78,6 +88,7 @@ class Launching:
                 await self._adopt(event)
                 self.listed.set()
             case RankGone(key=key, why=why):
+                self._clear({key})
                 self._tell(key, ev.RankGone(key.run, key.rank, why))
             case RankLeaving(key=key, why=why):
                 await self._give_way(key, why)
@@ -140,9 +151,16 @@ class Launching:
         for task in list(self._ledger.unfinished().values()):
             wanted.update(_keys(task))
             await self._adopt_task(task, listed)
+        self._unwanted = set(listed.keys - wanted)
+        self._clear(set())
         for key in listed.keys - wanted:
             log.warning("ending a rank that no task wants", rank=str(key))
             await self._launcher.kill(key)
+
+    def _clear(self, gone: set[RankKey]) -> None:
+        self._unwanted -= gone
+        if not self._unwanted:
+            self._cleared.set()
 
     async def _adopt_task(self, task: Task, listed: Listed) -> None:
         run = task.run

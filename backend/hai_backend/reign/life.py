@@ -42,7 +42,7 @@ class Reign(Rooms):
 
     def govern(self) -> None:
         """Let the loops run."""
-        self.work.run(self.scheduling.run())
+        self.work.run(self._schedule())
         self.work.run(self.usage.run())
         self.work.run(insisted(self.environments.begin, "the list of environments"))
         self.work.run(insisted(self._sweep_tokens, "the end of tokens of dev containers"))
@@ -50,6 +50,10 @@ class Reign(Rooms):
 
     async def _sweep_tokens(self) -> None:
         await container_tokens.sweep(self.directory, self.ledger.unfinished().values())
+
+    async def _schedule(self) -> None:
+        await self.launching.cleared()
+        await self.scheduling.run()
 
     async def close(self, *, deposed: bool) -> None:
         """Answer what is being asked, then leave; programs run on. Deposed: what still wants to write fails first."""

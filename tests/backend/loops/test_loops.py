@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -81,6 +82,34 @@ async def test_after_a_restart_ranks_are_adopted_relaunched_or_reported(world: W
     assert run.stop_code & StopCode.NODE_FAILURE
     assert set(again.launcher.ranks) == {RankKey(alive, 1, 0)}  # the unknown one was ended
     await again.stop()
+
+
+class Slow(FakeLauncher):
+    """Ranks that are killed leave when they like."""
+
+    async def kill(
+        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+    ) -> None: ...
+
+
+async def test_what_no_task_wants_is_gone_before_anything_is_placed(world: World) -> None:
+    """As after a restore: a run that the store does not know may be on any node, and be of the next number."""
+    alive = await running(world, "alive", nodes=1)
+    unknown = {RankKey(alive, 2, 0), RankKey(777, 1, 0)}
+    again = World(world.store, Slow(world.launcher.nodes, {RankKey(alive, 1, 0), *unknown}))
+    await again.start()
+    cleared = asyncio.ensure_future(again.launching.cleared())
+    for key in sorted(unknown):
+        await asyncio.sleep(0)
+        assert not cleared.done()
+        again.launcher.end(key)
+    await cleared
+    assert again.ledger.unfinished()[alive] == world.ledger.unfinished()[alive]
+    await again.stop()
+
+
+async def test_where_all_is_wanted_nothing_waits(world: World) -> None:
+    await world.launching.cleared()
 
 
 async def test_a_database_that_knows_no_task_ends_nothing() -> None:
