@@ -37,7 +37,7 @@ def all_waits(seating: Seating) -> Iterator[Wait]:
     head: list[int] = []
     before = 0
     for waiting in seating.in_order():
-        if waiting.task.id in seating.started or not _feasible(seating, waiting):
+        if waiting.task.id in seating.started:
             continue
         why, text = seating.sentences.of(waiting)
         ranked = why not in _HOPELESS

@@ -71,11 +71,13 @@ def obstacles(seating: Seating, task: int, ahead: Iterable[int]) -> Obstacles:
     if waiting is None:
         return Obstacles()
     others = ((n, seating.group.waiting.get(n)) for n in ahead)
+    with seating.before_offers():
+        rules = {n: rule(other, waiting, seating) for n, other in others if other is not None}
     return Obstacles(
         nodes=node_numbers(seating.group, waiting, seating.now),
         quota=tuple(quota_use(seating.group, waiting)),
         reserved_for=first.task.id if first else 0,
-        rules={n: rule(other, waiting, seating) for n, other in others if other is not None},
+        rules=rules,
     )
 
 

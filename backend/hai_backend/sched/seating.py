@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hai_backend.domain.plan import Decision, Start, Suspend, Wait
@@ -80,10 +81,10 @@ class Seating:
         )
 
     def in_order(self) -> Iterable[Waiting]:
-        """The queue as it is walked, were every task started when its turn comes."""
+        """The queue as it is walked, were every task started when its turn comes; not who can not start at all."""
         group = self.group
         if not group.shares:
-            return group.queue.in_order()
+            return (w for w in group.queue.in_order() if self._feasible(w.need))
         order: list[Waiting] = []
 
         def take(waiting: Waiting) -> Verdict:
@@ -91,10 +92,21 @@ class Seating:
             group.shares.keep(waiting.task.user, waiting.need.units)
             return Verdict.NEXT
 
-        group.queue.walk(take, lambda need: True, group.tier)
-        for waiting in order:
-            group.shares.keep(waiting.task.user, -waiting.need.units)
+        with self.before_offers():
+            group.queue.walk(take, self._feasible, group.tier)
+            for waiting in order:
+                group.shares.keep(waiting.task.user, -waiting.need.units)
         return order
+
+    @contextmanager
+    def before_offers(self) -> Iterator[None]:
+        """The parts without what this pass gives: they were so when those who got it were before others."""
+        shares = self.group.shares
+        for waiting, _ in self._newcomers:
+            shares.keep(waiting.task.user, -waiting.need.units)
+        yield
+        for waiting, _ in self._newcomers:
+            shares.keep(waiting.task.user, waiting.need.units)
 
     def answers(self) -> dict[int, Wait]:
         """Why each task waits that was not started; written when somebody asks. Not after `undo`."""

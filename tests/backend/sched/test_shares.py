@@ -12,9 +12,10 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask, ShareRow, Snapshot
 from hai_backend.sched import Policy, schedule
 from hai_backend.sched.flip import Change, Flip
+from hai_backend.sched.obstacles import obstacles
 from hai_backend.sched.policy import Ranking
 from hai_backend.sched.probing import look
-from hai_backend.sched.testing import nodes, queued, running, share, snap
+from hai_backend.sched.testing import leaving, nodes, queued, running, share, snap
 from hai_backend.sched.whatif import flips
 
 IN_ORDER = Policy(ranking=Ranking.SUBMITTED)
@@ -170,6 +171,21 @@ def test_places_in_the_queue_follow_the_parts() -> None:
     plan = schedule(snap(nodes(2), full, waiting, share("a", 2)), IN_ORDER)
     waits = {d.place: d.task for d in plan.decisions if isinstance(d, Wait)}
     assert [waits[place] for place in sorted(waits)] == [2, 1, 3, 4]
+
+
+def test_who_was_promised_nodes_for_its_part_stands_before_whom_it_passed() -> None:
+    hopeless = queued(3, 9, user="a", created_at=0.0)
+    waiting = [wants(1, "x"), wants(2, "a", 2), hopeless]
+    state = snap(nodes(2), leaving(9, "n01"), waiting, share("a", 2))
+    waits = {w.task: w for w in schedule(state, IN_ORDER).decisions if isinstance(w, Wait)}
+    assert [(waits[n].why, waits[n].place, waits[n].ahead) for n in (2, 1)] == [
+        (PROMISED, 1, ()),
+        (FULL, 2, (2,)),
+    ]
+    found = look(state, 1, IN_ORDER)
+    assert found.seating
+    rule = obstacles(found.seating, 1, (2,)).rules[2]
+    assert rule.endswith("its user group holds less than what is guaranteed to it")
 
 
 def test_who_has_no_part_comes_last_however_little_it_asks_for() -> None:
