@@ -291,3 +291,36 @@ async def test_a_lock_is_built_on_the_cluster_with_wheels_that_no_index_has(loca
     assert again.lock_hash == made.lock_hash
     described = await local.client.environments.export("pushed")
     assert hashlib.sha256(described.lock.encode()).hexdigest() == made.lock_hash
+
+
+class Losing(dict[str, Path]):
+    """The server loses what it has while it is sent another."""
+
+    def __init__(self, kept: Path, wheels: dict[str, Path]) -> None:
+        super().__init__(wheels)
+        self._kept = kept
+
+    def __getitem__(self, sha256: str) -> Path:
+        shutil.rmtree(self._kept, ignore_errors=True)
+        return super().__getitem__(sha256)
+
+
+@REAL
+async def test_a_wheel_that_went_from_there_meanwhile_is_sent_again(local: Here) -> None:
+    wheels = [a_wheel(local.directory, name) for name in ("paint", "brush")]
+    paint, brush = hashes = [hashlib.sha256(w.read_bytes()).hexdigest() for w in wheels]
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    description = EnvironmentDescription(
+        name="pushed",
+        python_version=minor,
+        lock=f"# haienv lock 1\n# python {minor}\n"
+        f"brush==1.0 --hash=sha256:{brush}\npaint==1.0 --hash=sha256:{paint}\n",
+        local_wheels=hashes,
+    )
+    kept = local.home / "wheels" / paint
+    kept.mkdir(parents=True)
+    shutil.copy(wheels[0], kept)
+    files = Losing(kept, dict(zip(hashes, wheels, strict=True)))
+    *lines, made = [a async for a in local.client.environments.build(description, files)]
+    assert isinstance(made, Environment), lines
+    assert made.state == ENVIRONMENT_STATE_READY

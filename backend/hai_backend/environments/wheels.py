@@ -1,4 +1,7 @@
-"""Wheels that no index has, kept once: in a directory named by the SHA-256 of its bytes, there once it is whole."""
+"""Wheels that no index has, kept once: in a directory named by the SHA-256 of its bytes, there once it is whole.
+
+The time of the directory is when the wheel was last used: what nobody has used for long goes, and is sent again.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ import os
 import re
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from hai_backend.domain.errors import Invalid, Violation
 from hai_backend.environments.leftovers import sweep
 
 WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}\.whl")
+_WHOLE = re.compile(r"[0-9a-f]{64}")
 _HALF = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}")
+_UNUSED_SECONDS = 30 * 24 * 3600
 _MOST_BYTES = 8 << 30  # of one; those of CUDA have gigabytes
 
 
@@ -28,12 +34,19 @@ class Wheels:
         return next((self._root / sha256).glob("*.whl"), None)
 
     def missing(self, wanted: Iterable[str]) -> list[str]:
-        """Those that are not kept."""
-        return [sha256 for sha256 in wanted if self.path(sha256) is None]
+        """Those that are not kept; the others are used from now on."""
+        return [sha256 for sha256 in wanted if not self._used(sha256)]
 
-    def sweep(self) -> None:
-        """Away with halves that a killed server has left."""
+    def _used(self, sha256: str) -> bool:
+        with suppress(FileNotFoundError):
+            os.utime(self._root / sha256)
+        return self.path(sha256) is not None
+
+    def sweep(self) -> int:
+        """Away with halves that a killed server has left, and what was not used for 30 days. Bytes that stay."""
         sweep(self._root, _HALF)
+        sweep(self._root, _WHOLE, _UNUSED_SECONDS)
+        return sum(_bytes(path) for path in self._root.glob("*/*.whl"))
 
     def receive(self, sha256: str, name: str) -> Receiving:
         """A wheel that comes in parts. Raises Invalid when the name is none of a wheel."""
@@ -76,6 +89,12 @@ class Receiving:
         """Away with what is not whole; nothing after `finish`."""
         self._file.close()
         self._partial.unlink(missing_ok=True)
+
+
+def _bytes(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _refused(sha256: str, message: str) -> Invalid:

@@ -55,6 +55,7 @@ class Metrics:
         self._push_seconds = histogram(
             "hai_workspace_push_seconds", "From begin to the answer.", buckets=_PUSHES
         )
+        self._wheels = gauge("hai_wheels_bytes", "Wheels for builds, as of this server's last one.")
         self._series: dict[tuple[str, str], Histogram] = {}  # `labels` is slow, calls are many
 
     def call(self, method: str, code: str, seconds: float) -> None:
@@ -92,6 +93,10 @@ class Metrics:
         self._changed.inc(push.changed)
         self._reused.inc(push.reused_chunks)
         self._push_seconds.observe(push.seconds)
+
+    def wheels(self, size: int) -> None:
+        """So many bytes of wheels that users sent are kept."""
+        self._wheels.set(size)
 
     def tasks(self, counts: Mapping[TaskState, int]) -> None:
         """How many unfinished tasks are in each state now."""

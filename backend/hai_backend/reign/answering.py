@@ -87,6 +87,7 @@ class Answering:
             launcher_images=frozenset({"default", *settings.kubernetes.get("images", {})}),
             observe=rooms.tools.metrics.call,
             pushed=rooms.tools.metrics.pushed,
+            wheels_kept=rooms.tools.metrics.wheels,
         )
 
     def _agent_ports(self) -> AgentPorts:

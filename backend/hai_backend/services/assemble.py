@@ -102,6 +102,7 @@ class Parts:
     registries: Registries = field(default_factory=RegistryClient)
     observe: Callable[[str, str, float], None] = lambda method, code, seconds: None
     pushed: Callable[[Pushed], None] = lambda push: None
+    wheels_kept: Callable[[int], None] = lambda size: None
 
 
 async def serve(parts: Parts, endpoint: Endpoint) -> Listening:
@@ -188,7 +189,9 @@ def _container_rooms(parts: Parts, access: TaskAccess) -> ContainerRooms:
 
 def _building(parts: Parts) -> EnvironmentBuilding:
     wheels = Wheels(parts.wheels)
-    return EnvironmentBuilding(parts.environments, parts.haienv, wheels, parts.clock)
+    return EnvironmentBuilding(
+        parts.environments, parts.haienv, wheels, parts.wheels_kept, parts.clock
+    )
 
 
 def _group_rooms(parts: Parts, capacity: Capacity) -> GroupRooms:

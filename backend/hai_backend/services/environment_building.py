@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,12 @@ _MOST_WHEELS = 2000
 _LOCK = "lock.txt"
 
 
+class WheelsGone(NotFound):
+    """They went while the build waited; clients send them again."""
+
+    reason = "WHEELS_GONE"
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """A checked description; `wheels`: those that no index has, by SHA-256."""
@@ -51,14 +57,20 @@ class Order:
 
 
 class EnvironmentBuilding:
-    """`kept`: where wheels of users are."""
+    """`wheels_kept` hears how many bytes the wheels of users have."""
 
     def __init__(
-        self, environments: Environments, haienv: Haienv, wheels: Wheels, clock: Clock
+        self,
+        environments: Environments,
+        haienv: Haienv,
+        wheels: Wheels,
+        wheels_kept: Callable[[int], None],
+        clock: Clock,
     ) -> None:
         self._environments = environments
         self._haienv = haienv
         self._wheels = wheels
+        self._wheels_kept = wheels_kept
         self._clock = clock
         self._building: set[EnvironmentName] = set()
         self._places = asyncio.Semaphore(_AT_ONCE)
@@ -95,13 +107,13 @@ class EnvironmentBuilding:
     def receive(self, order: Order, sha256: str, name: str) -> Receiving:
         """A wheel that begins to come. Raises Invalid for one that nobody asked for."""
         rules = Rules()
-        if sha256 not in self.missing(order):
+        if sha256 not in order.wheels:  # it may have come from another meanwhile
             rules.add("wheel.sha256", f"{sha256[:64]!r} is not among the missing wheels")
         rules.check()
         return self._wheels.receive(sha256, name)
 
     async def build(self, order: Order) -> AsyncIterator[str | Environment]:
-        """Lines of the build, then the environment. Raises Conflict when it fails."""
+        """Lines of the build, then the environment. Raises Conflict when it fails, NotFound when wheels are gone."""
         if order.called in self._building:
             raise Conflict(f"{order.called} is being built already", reason="BUSY")
         self._building.add(order.called)
@@ -113,6 +125,8 @@ class EnvironmentBuilding:
             yield await self._environments.register(_said(order, self._clock.now()))
         except (Failed, HaiError) as error:
             await self._note(order, EnvironmentState.FAILED, str(error))
+            if isinstance(error, WheelsGone):
+                raise
             raise Conflict(
                 f"{order.called} was not built: {error}", reason="BUILD_FAILED"
             ) from error
@@ -135,9 +149,9 @@ class EnvironmentBuilding:
                 ) from error
 
     async def _run(self, order: Order) -> AsyncIterator[str]:
-        await asyncio.to_thread(self._wheels.sweep)
+        self._wheels_kept(await asyncio.to_thread(self._wheels.sweep))
         if missing := self.missing(order):
-            raise NotFound(f"{len(missing)} wheels have not come; the first is {missing[0]}")
+            raise WheelsGone(f"{len(missing)} wheels are not here; the first is {missing[0]}")
         uid, texts = order.owner.uid, {_LOCK: order.lock}
         wheels = [path for sha256 in order.wheels if (path := self._wheels.path(sha256))]
         await asyncio.to_thread(self._haienv.own, order.owner.name, uid)

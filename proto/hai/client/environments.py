@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hai.client.connection import Transport
+from hai.client.errors import NotFound
 from hai.v1.environment_pb2 import Environment
 from hai.v1.environment_service_pb2 import (
     BuildEnvironmentRequest,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hai.v1.environment_service_pb2_grpc import EnvironmentServiceAsyncStub
 
 _PART_BYTES = 1 << 20
+_WHEELS_GONE = "WHEELS_GONE"
 
 
 class Environments:
@@ -80,8 +82,21 @@ class Environments:
     ) -> AsyncGenerator[str | Environment, None]:
         """Build it on the cluster: its output line by line, then the environment.
 
-        `wheels`: files of the description's local wheels, by SHA-256; only what the server lacks is sent.
+        `wheels`: files of the description's local wheels, by SHA-256; only what the server lacks is sent,
+        once more when some went from there meanwhile.
         """
+        try:
+            async for answer in self._built(description, wheels):
+                yield answer
+        except NotFound as error:
+            if error.reason != _WHEELS_GONE:
+                raise
+            async for answer in self._built(description, wheels):
+                yield answer
+
+    async def _built(
+        self, description: EnvironmentDescription, wheels: Mapping[str, Path]
+    ) -> AsyncGenerator[str | Environment, None]:
         missing: asyncio.Future[Sequence[str]] = asyncio.get_running_loop().create_future()
         requests = _requests(description, wheels, missing)
         async for answer in self._transport.duplex(self._stub.BuildEnvironment, requests):

@@ -49,6 +49,7 @@ def test_what_is_counted_can_be_read() -> None:
     metrics.tasks({TaskState.RUNNING: 3})
     metrics.nodes([Node("a"), Node("b", cordoned=True), Node("c", state=NodeState.NOT_READY)])
     metrics.pushed(Pushed("done", 0.2, received_bytes=1000, changed=3, reused_chunks=7))
+    metrics.wheels(5000)
     server = MetricsServer(metrics, 0)
     try:
         text = _text(server)
@@ -70,6 +71,7 @@ def test_what_is_counted_can_be_read() -> None:
         "hai_workspace_changed_files_total 3.0",
         "hai_workspace_reused_chunks_total 7.0",
         "hai_workspace_push_seconds_count 1.0",
+        "hai_wheels_bytes 5000.0",
     ):
         assert line in text
 

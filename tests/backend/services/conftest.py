@@ -137,6 +137,7 @@ class Platform:
     image_check: str = ""
     service: Listening | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
+    wheel_bytes: list[int] = field(default_factory=list)
     limits: CallLimits = field(default_factory=CallLimits)
     _channels: list[aio.Channel] = field(default_factory=list)
 
@@ -200,6 +201,7 @@ class Platform:
             registries=self.registries,
             image_check=self.image_check,
             launcher_images=frozenset({"default", "of-the-launcher"}),
+            wheels_kept=self.wheel_bytes.append,
             observe=lambda method, code, seconds: self.calls.append((method, code)),
         )
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -380,6 +381,39 @@ async def test_halves_of_wheels_go_when_nobody_has_written_to_them_for_a_day(pla
         os.utime(half, (0, time.time() - hours * 3600))
     await built(platform, "ada", described())
     assert list(left.parent.iterdir()) == [coming]
+
+
+async def test_a_wheel_goes_when_no_build_has_used_it_for_30_days(platform: Any) -> None:
+    wheels = {digit: platform.home / "wheels" / (digit * 64) for digit in "abc"}
+    for folder, days in zip(wheels.values(), (31, 29, 31), strict=True):
+        folder.mkdir(parents=True)
+        (folder / "mine-1-py3-none-any.whl").write_bytes(b"wheel")
+        os.utime(folder, (0, time.time() - days * 24 * 3600))
+    lock = lock_of(f"mine==1 --hash=sha256:{'c' * 64}")
+    await built(platform, "ada", described(lock=lock, local_wheels=["c" * 64]))
+    assert sorted((platform.home / "wheels").iterdir()) == [wheels["b"], wheels["c"]]
+    assert platform.wheel_bytes == [10]
+
+
+async def test_two_may_send_one_wheel_at_the_same_time(platform: Any) -> None:
+    sha256 = hashlib.sha256(b"wheel").hexdigest()
+    wanted = described(lock=lock_of(f"mine==1 --hash=sha256:{sha256}"), local_wheels=[sha256])
+    part = pb.WheelPart(name="mine-1-py3-none-any.whl", sha256=sha256, data=b"wheel")
+
+    async def slowly() -> AsyncIterator[pb.BuildEnvironmentRequest]:
+        yield pb.BuildEnvironmentRequest(description=wanted)
+        await asked.wait()
+        await built(platform, "ada", wanted, part)
+        yield pb.BuildEnvironmentRequest(wheel=part)
+
+    asked = asyncio.Event()
+    caller = await platform.caller("bob")
+    answers = []
+    async for answer in caller.environments.BuildEnvironment(slowly()):
+        asked.set()
+        answers.append(answer)
+    assert list(answers[0].missing.sha256) == [sha256]
+    assert answers[-1].environment.state == ENVIRONMENT_STATE_READY
 
 
 @pytest.mark.parametrize(
