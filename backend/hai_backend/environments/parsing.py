@@ -1,12 +1,14 @@
 """env.toml and layer.toml as values: every key by its type, every list and text bounded, nothing unknown trusted.
 
-Keys that nobody here needs are passed over; a newer schema is not guessed at.
+Keys that only haienv needs are checked, so that both call the same records broken; those that nobody knows are passed
+over. A newer schema is not guessed at.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,6 +25,8 @@ _MOST_TEXT = 4096
 _MOST_ITEMS = 10_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = ("PATH", "PYTHONPATH", "PYTHONHOME", "PS1", "VIRTUAL_ENV")  # of activation itself
+_PATH = re.compile(r"/.*")
+_LAYER_OR_NONE = re.compile(rf"(?:{LAYER.pattern})?")
 _PYTHON = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}[A-Za-z0-9.+-]{0,16}")
 
 
@@ -82,6 +86,8 @@ class Image:
 def label(text: str) -> Label:
     """Raises Broken."""
     table = _table(text, "env.toml")
+    _texts(table, "tags")
+    _matching(table, "previous", _LAYER_OR_NONE)
     return Label(
         visibility=_visibility(_text(table, "visibility", "private")),
         user_group=_text(table, "group", ""),
@@ -99,6 +105,7 @@ def config(text: str) -> Config:
 
 
 def _config(table: Mapping[str, Any]) -> Config:
+    _check_hooks(table)
     return Config(
         search_dirs=_directories(table, "search_dirs"),
         bin_dirs=_directories(table, "bin_dirs"),
@@ -111,7 +118,7 @@ def layer(text: str) -> Layer:
     table = _table(text, "layer.toml")
     parents = _get(table, "parents", list, [])
     _bounded("parents", parents)
-    return Layer(
+    made = Layer(
         lock_hash=_matching(table, "lock_hash", LOCK_HASH),
         python_version=_matching(table, "python", _PYTHON),
         platform=_text(table, "platform", ""),
@@ -120,6 +127,18 @@ def layer(text: str) -> Layer:
         size_bytes=_count(table, "size_bytes"),
         parents=tuple(map(_parent, parents)),
     )
+    _check_unused(table)
+    return made
+
+
+def _check_unused(table: Mapping[str, Any]) -> None:
+    """What only haienv needs of a layer."""
+    _matching(table, "interpreter", _PATH)
+    for key in ("libc", "cuda", "backend"):
+        _text(table, key, "")
+    for key in ("editable", "sites"):
+        _directories(table, key)
+    _moment(table, "created")
 
 
 def _table(text: str, file: str) -> dict[str, Any]:
@@ -149,7 +168,7 @@ def _text(table: Mapping[str, Any], key: str, default: str) -> str:
 
 
 def _matching(table: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
-    value = _get(table, key, str, "")
+    value = _text(table, key, "")
     if not pattern.fullmatch(value):
         raise Broken(f"{key} is {value!r:.80}, which it cannot be")
     return value
@@ -192,6 +211,17 @@ def _directories(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return values
 
 
+def _check_hooks(table: Mapping[str, Any]) -> None:
+    """Only haienv runs them, which takes one that is no command for a fault of the whole."""
+    for hook in _texts(table, "hooks"):
+        try:
+            fits = bool(shlex.split(hook))
+        except ValueError:
+            fits = False
+        if not fits:
+            raise Broken(f"hooks has {hook!r:.80}, which is no command")
+
+
 def _variables(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     for name, value in _bounded("variables", table).items():
         if not _VARIABLE.fullmatch(name) or type(value) is not str:
@@ -206,6 +236,7 @@ def _variables(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def image(text: str) -> Image:
     """Raises Broken."""
     table = _table(text, "image.toml")
+    _count(table, "size_bytes")
     sizes = _count(table, "unpacked_bytes"), _count(table, "files")
     return Image(_matching(table, "sha256", LOCK_HASH), *sizes)
 
