@@ -17,7 +17,7 @@ from haienv.foundation import Foundation
 from haienv.history import note
 from haienv.layers import Built, Tell, Wish, build
 from haienv.layout import CURRENT, LABEL, USED, Home
-from haienv.lock import parse
+from haienv.lock import Pin, parse
 from haienv.names import check_name
 from haienv.records import Label, Malformed, label_from, to_toml
 from haienv.registry import Environment, layer_at, missing, read
@@ -169,8 +169,7 @@ def rebuild(
     anew = base is not None
     mine(home, environment)
     layer = environment.told if anew else environment.usable
-    before = parse(environment.lock())
-    pins = before.pins if before else ()
+    pins = _pins(environment)
     old = ground.on_layer(environment, layer)
     base = base or old
     moved = (base.parents, base.python) != (old.parents, old.python)
@@ -180,6 +179,14 @@ def rebuild(
         if built is not None:
             switch(home, environment, built.layer_id)
     return built
+
+
+def _pins(environment: Environment) -> tuple[Pin, ...]:
+    """Of its lock; none where that is gone."""
+    with suppress(Broken):
+        before = parse(environment.lock())
+        return before.pins if before else ()
+    return ()
 
 
 def switch(home: Home, environment: Environment, layer_id: str) -> None:

@@ -28,7 +28,7 @@ from haienv.layout import (
 )
 from haienv.names import is_layer, is_name
 from haienv.records import MODES, Parent
-from haienv.registry import Environment, of_owner
+from haienv.registry import Environment, compared, of_owner
 from haienv.removal import take, used_layers
 from haienv.safely import entries
 from haienv.sharing import is_open_as_it_should, open_layer, show
@@ -50,7 +50,7 @@ class Finding:
 
 def findings(home: Home) -> list[Finding]:
     """Everything that is wrong, left over or odd in the caller's directory."""
-    own = list(of_owner(home, home.user))
+    own = [compared(each) for each in of_owner(home, home.user)]
     return [
         *_remains(home),
         *_beside(home),

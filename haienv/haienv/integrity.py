@@ -8,13 +8,13 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
+from haienv.errors import Broken
 from haienv.installed import infos, versions
 from haienv.layering import OURS
 from haienv.layout import LOCK_TEXT
-from haienv.lock import parse
+from haienv.lock import hash_of, parse
 from haienv.registry import Environment
 from haienv.safely import LOCK_LIMIT, Unreadable, read_text
 
@@ -29,7 +29,10 @@ class Difference:
 
 def differences(environment: Environment) -> list[Difference]:
     """What differs in the own layer; empty: nothing."""
-    return differences_of(environment.path, environment.sites[0], environment.usable.lock_hash)
+    found = differences_of(environment.path, environment.sites[0], environment.told.lock_hash)
+    if not found and environment.fault:
+        raise Broken(f"environment {environment} is broken: {environment.fault}")
+    return found
 
 
 def differences_of(layer: Path, site: Path, lock_hash: str) -> list[Difference]:
@@ -51,7 +54,7 @@ def _lock(path: Path, site: Path, lock_hash: str) -> Iterator[Difference]:
     except Unreadable:
         text = ""
     lock = parse(text)
-    if lock is None or sha256(text.encode()).hexdigest() != lock_hash:
+    if lock is None or hash_of(text) != lock_hash:
         yield Difference("lock", str(path))
         return
     there = versions([site])

@@ -26,8 +26,8 @@ from haienv.lock import Lock, Pin
 from haienv.plan import Step, breaking, own, plan
 from haienv.records import MODES, Layer, Malformed, fits, layer_from, minor, to_toml
 from haienv.resolve import Resolution, resolve
-from haienv.safely import LIMIT
-from haienv.transaction import publish, readable
+from haienv.safely import LIMIT, LOCK_LIMIT, Unreadable, read_text
+from haienv.transaction import publish, readable, replace_text
 from haienv.wanted import directory_of
 
 Tell = Callable[[Sequence[Step]], None]
@@ -90,8 +90,8 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     place = home.layer(home.user, layer_id)
     if not (place / RECORD).exists():
         publish(_fill(home, uv, target, base, lock, layer, wish), place)
-    elif wish.verify:
-        _require_intact(place, site_packages(place, layer.minor), layer)
+    else:
+        _take(place, lock, layer, wish)
     return Built(layer_id, layer, steps)
 
 
@@ -213,6 +213,21 @@ def _fill(
         programs_of_sites(map(Path, base.outside), bin_)
     pip_shim(bin_)
     return _closed(target, site, layer)
+
+
+def _take(place: Path, lock: Lock, layer: Layer, wish: Wish) -> None:
+    """A layer that is there; its lock, which may have been damaged since, is mended."""
+    if _text(place / LOCK_TEXT) != lock.text:
+        replace_text(place / LOCK_TEXT, lock.text)
+    if wish.verify:
+        _require_intact(place, site_packages(place, layer.minor), layer)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path, LOCK_LIMIT)
+    except Unreadable:
+        return ""
 
 
 def _require_intact(target: Path, site: Path, layer: Layer) -> None:

@@ -48,7 +48,12 @@ class Lock:
     @property
     def hash(self) -> str:
         """SHA-256 of the text."""
-        return sha256(self.text.encode()).hexdigest()
+        return hash_of(self.text)
+
+
+def hash_of(text: str) -> str:
+    """SHA-256, in hex."""
+    return sha256(text.encode()).hexdigest()
 
 
 def normal(name: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from haienv.errors import Broken, NotFound, UsageError
 from haienv.layout import CURRENT, LABEL, LAYERS, LOCK_TEXT, RECORD, Home, site_packages
+from haienv.lock import hash_of
 from haienv.names import SYSTEM, Reference, is_name, layer_of_link, old_name
 from haienv.records import Label, Layer, Malformed, label_from, layer_from
 from haienv.safely import LOCK_LIMIT, Unreadable, entries, link_text, read_text
@@ -152,6 +153,8 @@ def missing(home: Home, path: Path, layer: Layer) -> str:
     python = path / "bin" / "python"
     if not os.access(python, os.X_OK):
         return f"its Python {python} cannot be run on this machine"
+    if not os.path.lexists(path / LOCK_TEXT):
+        return f"it has no {LOCK_TEXT}"
     if (now := _named_minor(python)) not in ("", layer.minor):
         return f"it was made for Python {layer.minor}, and {layer.interpreter} is {now} on this machine"
     for parent in layer.parents:
@@ -223,14 +226,27 @@ def find(home: Home, wanted: Reference) -> Environment:
     for meant in _meant(home, wanted):
         for each in home.each():
             if found := read(each, meant.owner, meant.name):
-                return found
+                return compared(found)
     others = [] if wanted.owner else _of_others(home, wanted.name)
     if len(others) == 1:
-        return others[0]
+        return compared(others[0])
     if others:
         names = ", ".join(map(str, others))
         raise UsageError(f"{wanted} may be {names}", "say which one, as NAME[USER]")
     raise NotFound(f"there is no environment {wanted}", "`haienv list` shows what there is")
+
+
+def compared(found: Environment) -> Environment:
+    """With a fault where its lock is not the one that its layer names. Not for lists: a lock may have megabytes."""
+    if not found.ready:
+        return found
+    try:
+        same = hash_of(read_text(found.path / LOCK_TEXT, LOCK_LIMIT)) == found.told.lock_hash
+    except Unreadable as error:
+        return replace(found, fault=str(error))
+    return (
+        found if same else replace(found, fault=f"{LOCK_TEXT} is not the one that {RECORD} names")
+    )
 
 
 def _meant(home: Home, wanted: Reference) -> Iterator[Reference]:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,35 @@ def test_a_python_that_is_another_by_now_is_told_and_upgraded(haienv: Any, tmp_p
     assert haienv.get("one").fault.endswith(f"{python} is 3.2 on this machine")
     haienv.ok("upgrade one --keep-versions -p", running())
     assert haienv.run("one", NEWEST) == "1.0"
+
+
+@pytest.mark.parametrize(
+    ("damage", "state"),
+    [
+        pytest.param(
+            lambda lock: lock.write_text("x"), "READY", id="other text: lists do not look"
+        ),
+        pytest.param(lambda lock: lock.unlink(), "BROKEN", id="gone"),
+    ],
+)
+def test_a_damaged_lock_is_told_and_mended_by_an_upgrade(
+    haienv: Any, damage: Callable[[Path], object], state: str
+) -> None:
+    haienv.ok("create base --no_extend tool")
+    haienv.ok("create mine --extend base fast==1.0")
+    lock = haienv.get("mine").path / "lock.txt"
+    text = lock.read_bytes()
+    lock.chmod(0o644)
+    damage(lock)
+    assert {e["state"] for e in haienv.ok("list --json").json["own"]} == {"READY", state}
+    assert haienv.ok("info mine --json").json["state"] == "BROKEN"
+    assert "lock.txt" in haienv("run mine -- true").err
+    assert "lock.txt" in haienv("create child --extend mine").err
+    assert "haienv upgrade mine" in haienv("doctor").out
+    assert haienv("verify mine").code == 1
+    haienv.ok("upgrade mine")
+    assert lock.read_bytes() == text
+    haienv.ok("verify mine")
 
 
 def test_an_upgrade_takes_the_parent_as_it_is_where_its_old_layer_is_gone(haienv: Any) -> None:

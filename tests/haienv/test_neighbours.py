@@ -29,6 +29,7 @@ def lay(home: Path, label: str = LABEL, current: str = GOOD, layer: str = "") ->
     place = home / "mallory" / ".layers" / ("a" * 24)
     (place / "bin").mkdir(parents=True)
     (place / "layer.toml").write_text(layer or LAYER)
+    (place / "lock.txt").write_text("")
     (place / "bin" / "python").write_text("#!/bin/sh\necho EXECUTED > ../executed\n")
     (place / "bin" / "python").chmod(0o755)
     return trap

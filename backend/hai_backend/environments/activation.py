@@ -84,7 +84,7 @@ def activate(root: Path, called: EnvironmentName, layer: str = "") -> Activation
 def _activated(root: Path, folder: Folder, called: EnvironmentName, name: str) -> Activation:
     with layer_folder(folder, called.owner, name) as of_layer:
         layer = read_layer(of_layer)
-        read_lock(of_layer, layer)
+        read_lock(of_layer, layer.lock_hash)
     _require_platform(layer)
     chain = _chain(called, name, layer)
     places = [_place(root, link) for link in chain]

@@ -33,7 +33,7 @@ def describe(root: Path, environment: Environment) -> Description:
             config = read_label(folder, called).config
             with layer_folder(folder, called.owner, environment.layer) as of_layer:
                 layer = read_layer(of_layer)
-                lock = read_lock(of_layer, layer)
+                lock = read_lock(of_layer, layer.lock_hash)
     except (Broken, OSError) as error:
         raise Conflict(f"{called} cannot be read: {error}", reason="NOT_READABLE") from error
     parent = layer.parents[0].lock_hash if layer.parents else ""

@@ -47,10 +47,10 @@ Seen = Environment | Unreadable | None
 
 
 def look(root: Path, called: EnvironmentName, trusted: Trusted) -> Seen:
-    """One environment; None: there is none."""
+    """One environment, its lock compared; None: there is none."""
     try:
         with opened(root) as folder, folder.folder(called.owner) as home:
-            return _look(folder, home, called, trusted)
+            return _compared(home, _look(folder, home, called, trusted))
     except PermissionError:
         return Unreadable(called)
     except OSError as error:
@@ -59,7 +59,7 @@ def look(root: Path, called: EnvironmentName, trusted: Trusted) -> Seen:
 
 
 def scan(root: Path, trusted: Trusted) -> Iterator[Environment | Unreadable]:
-    """All of them, by owner and name. Nothing is said of directories that cannot be read."""
+    """All of them, by owner and name; locks need only be there. Nothing is said of directories that cannot be read."""
     try:
         with opened(root) as folder:
             for owner in filter(NAME.fullmatch, folder.names(_MOST_USERS)):
@@ -98,12 +98,27 @@ def read_image(folder: Folder) -> Image:
     return parsing.image(folder.text(_IMAGE, _MOST_BYTES))
 
 
-def read_lock(folder: Folder, layer: Layer) -> str:
-    """The lock of a layer, which must be the one that the layer says. Raises Broken, or OSError."""
+def read_lock(folder: Folder, lock_hash: str) -> str:
+    """The lock of a layer, which must be the one that the layer names. Raises Broken, or OSError."""
     text = folder.text(_LOCK, _MOST_LOCK_BYTES)
-    if hashlib.sha256(text.encode()).hexdigest() != layer.lock_hash:
+    if hashlib.sha256(text.encode()).hexdigest() != lock_hash:
         raise Broken(f"{_LOCK} is not the one that {_LAYER} names")
     return text
+
+
+def _compared(home: Folder, seen: Environment | None) -> Environment | None:
+    """Not for lists: a lock may have megabytes."""
+    if seen is None or seen.state is not EnvironmentState.READY:
+        return seen
+    try:
+        with home.folder(LAYERS) as layers, layers.folder(seen.layer) as folder:
+            read_lock(folder, seen.lock_hash)
+    except Broken as error:
+        return replace(seen, state=EnvironmentState.BROKEN, message=str(error))
+    except OSError as error:
+        why = f"its {_LOCK} cannot be read: {error.strerror}"
+        return replace(seen, state=EnvironmentState.BROKEN, message=why)
+    return seen
 
 
 def _of_owner(
@@ -115,6 +130,7 @@ def _of_owner(
         if home.bytes_read > most:
             yield Unreadable(called)
             continue
+        found: Seen
         try:
             found = _look(root, home, called, trusted)
         except PermissionError:
@@ -125,7 +141,9 @@ def _of_owner(
             yield found
 
 
-def _look(root: Folder, home: Folder, called: EnvironmentName, trusted: Trusted) -> Seen:
+def _look(
+    root: Folder, home: Folder, called: EnvironmentName, trusted: Trusted
+) -> Environment | None:
     known = Environment(called.owner, called.name, EnvironmentState.BROKEN)
     with home.folder(called.name) as folder:
         try:
@@ -173,6 +191,8 @@ def _check(
     with folder.folder("bin") as programs:
         if not programs.has("python"):
             raise Broken("it has no bin/python")
+    if not folder.has(_LOCK):
+        raise Broken(f"it has no {_LOCK}")
     for parent in layer.parents:
         try:
             with layer_folder(root, parent.called.owner, parent.layer):

@@ -169,6 +169,8 @@ HOSTILE = [
     ),
     pytest.param(replaced("LAYER/layer.toml", "schema = 1"), "lock_hash", id="nothing in it"),
     pytest.param(without("bin"), "not whole", id="no programs"),
+    pytest.param(replaced("LAYER/lock.txt", "x"), "lock.txt is not the one", id="another lock"),
+    pytest.param(linked("LAYER/lock.txt", "/etc/hostname"), "lock.txt", id="a link for a lock"),
     pytest.param(linked("torch", "{root}/bob/secret"), None, id="somebody else's environment"),
     pytest.param(linked(".layers", "{root}/bob/.layers"), "not whole", id="others' layers"),
     pytest.param(piped("torch/env.toml"), "not a file", id="a pipe, which would block"),
