@@ -6,7 +6,7 @@ if string match -qr '^[A-Za-z0-9][][A-Za-z0-9._-]*$' -- "$argv"
     set -l _haienv_cache /dev/null
     test -n "$HOME"; and set _haienv_cache $HOME/.cache
     string match -q '/*' -- "$XDG_CACHE_HOME"; and set _haienv_cache $XDG_CACHE_HOME
-    set _haienv_kept $_haienv_cache/haienv/enter-2-fish/$argv[1]
+    set _haienv_kept $_haienv_cache/haienv/enter-3-fish/$argv[1]
     if test -O (path dirname $_haienv_kept); and test -f $_haienv_kept; and test -O $_haienv_kept
         source $_haienv_kept
     end

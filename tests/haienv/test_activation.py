@@ -24,6 +24,7 @@ NAMES = (
     "PS1",
     "VIRTUAL_ENV",
     "HF_ENV_NAME",
+    "JUPYTER_PATH",
     "EXTRA",
     "SOME_PATH",
 )
@@ -37,12 +38,12 @@ starts = st.fixed_dictionaries({
 activations = st.builds(
     lambda name, path, search, extra: Activation(
         name=name, owner="ann", lock_hash="0" * 64, prefix=f"/x/{name}", path=("/b", *path),
-        search=tuple(search), variables=extra, prompt=f"[{name}] ",
+        search=tuple(search), variables=extra, prompt=f"[{name}] ", jupyter=tuple(search),
     ),
     st.sampled_from(["one", "two"]),
     directories,
     directories,
-    st.dictionaries(st.sampled_from(["EXTRA", "SOME_PATH", "MORE"]), values),
+    st.dictionaries(st.sampled_from(["EXTRA", "SOME_PATH", "MORE", "JUPYTER_PATH"]), values),
 )  # fmt: skip
 sequences = st.lists(st.one_of(st.none(), activations), min_size=1, max_size=4)
 
@@ -138,7 +139,10 @@ def test_values_arrive_as_they_are(run_shell: Any, shell: str) -> None:
         done = run_shell(shell, f"{text_for(shell, entered)}\n{run}\n")
         seen = dict(eval_pairs(done.stdout.decode()))
         for name, value in entered.sets().items():
-            assert seen[name] == value or (shell == "fish" and "PATH" in name)
+            mine = seen[name] == value or (entered.jupyter and name == "JUPYTER_PATH")
+            assert mine or (shell == "fish" and "PATH" in name)
+        if shell != "fish":
+            assert seen.get("JUPYTER_PATH", "") == entered.applied({}).get("JUPYTER_PATH", "")
         assert seen["PATH"].startswith("/b:")
 
     check()

@@ -45,7 +45,7 @@ class Entering:
 
     @property
     def kept(self) -> Path:
-        return Path(self.variables["XDG_CACHE_HOME"]) / "haienv" / f"enter-2-{self.shell}"
+        return Path(self.variables["XDG_CACHE_HOME"]) / "haienv" / f"enter-3-{self.shell}"
 
 
 @pytest.fixture(params=SHELLS)
@@ -205,4 +205,4 @@ def test_the_number_in_the_scripts_is_raised_with_the_text(shell: str) -> None:
     sample = Activation("n", "o", "h", "/p", ("/b",), ("/s",), {"V": "v"}, "[n] ", "note")
     digest = sha256(text_for(shell, sample).encode()).hexdigest()[:16]
     assert digest == TEXTS[shell], "shells keep this text: raise enter-N in haienv/bin, then this"
-    assert all("enter-2-" in (BIN / file).read_text() for file in ("haienv", "haienv.fish"))
+    assert all("enter-3-" in (BIN / file).read_text() for file in ("haienv", "haienv.fish"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from haienv.activate.activation import activation
 from haienv.cli import main as cli
 
 HERE = [sys.executable, "-m", "haienv"]
@@ -36,6 +37,29 @@ def test_parents_directories_and_variables_count_and_the_nearest_wins(haienv: An
     assert (seen["A"], seen["B"], seen["PYTHONPATH"]) == ("top", "base", "/t:/b dir:/was")
     assert seen["PATH"].startswith(f"{top}/bin:{base}/bin:/b/bin:")
     assert seen["HF_ENV_LOCK"] == haienv.get("top").layer.lock_hash
+
+
+def test_jupyter_finds_what_lies_below(haienv: Any, tmp_path: Path) -> None:
+    """Each layer has a prefix of its own, and Jupyter looks into that of its Python only."""
+    haienv.ok("create base --no_extend")
+    haienv.ok("create none --extend base")
+    haienv.ok("create top --extend none")
+    subprocess.run(["uv", "venv", "-q", tmp_path / "venv"], check=True)
+    haienv.monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    haienv.ok("create outside")
+    base, top, outside = (haienv.get(name).path for name in ("base", "top", "outside"))
+    assert "JUPYTER_PATH" not in activation(haienv.home, haienv.get("top")).applied({})
+    (base / "etc" / "jupyter").mkdir(parents=True)
+    (tmp_path / "venv" / "share" / "jupyter").mkdir(parents=True)
+    for name, places in (
+        ("base", []),
+        ("top", [top, base]),
+        ("outside", [outside, tmp_path / "venv"]),
+    ):
+        seen = activation(haienv.home, haienv.get(name)).applied({"JUPYTER_PATH": "/was"})
+        assert seen["JUPYTER_PATH"] == ":".join([*(f"{p}/share/jupyter" for p in places), "/was"])
+        config = ":".join(f"{place}/etc/jupyter" for place in places)
+        assert seen.get("JUPYTER_CONFIG_PATH", "") == config
 
 
 def test_set_env_and_get_envs(haienv: Any) -> None:

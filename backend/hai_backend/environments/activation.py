@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from hai_backend.environments.reading import (
 )
 
 _VERSIONED = re.compile(r"python([0-9]+\.[0-9]+)[a-z]*")
+_JUPYTER = {"JUPYTER_PATH": "share/jupyter", "JUPYTER_CONFIG_PATH": "etc/jupyter"}
 NAME, OWNER, LOCK = "HF_ENV_NAME", "HF_ENV_OWNER", "HF_ENV_LOCK"
 
 
@@ -39,6 +40,7 @@ class Activation:
     paths: tuple[str, ...]
     python_paths: tuple[str, ...]
     variables: Mapping[str, str]
+    jupyter: tuple[Path, ...] = ()  # below them, Jupyter finds kernels and extensions
 
     def over(self, ours: Mapping[str, str]) -> dict[str, str]:
         """The variables of the node, with the environment active."""
@@ -48,14 +50,22 @@ class Activation:
         made.pop("PYTHONHOME", None)
         if python_path := joined((*self.python_paths, ours.get("PYTHONPATH", ""))):
             made["PYTHONPATH"] = python_path
+        for name, part in _JUPYTER.items() if self.jupyter else ():
+            made[name] = joined((*(str(p / part) for p in self.jupyter), made.get(name, "")))
         return made
 
     def moved(self, root: Path, place: Path) -> Activation:
         """The same with layers below another directory."""
         layers = tuple(place / layer.relative_to(root) for layer in self.layers)
         both = zip(self.layers, layers, strict=True)
-        bins = {str(old / "bin"): str(new / "bin") for old, new in both}
-        return replace(self, layers=layers, paths=tuple(bins.get(p, p) for p in self.paths))
+        news = dict(both)
+        bins = {str(old / "bin"): str(new / "bin") for old, new in news.items()}
+        return replace(
+            self,
+            layers=layers,
+            paths=tuple(bins.get(p, p) for p in self.paths),
+            jupyter=tuple(news.get(p, p) for p in self.jupyter),
+        )
 
     def has(self, package: str) -> bool:
         """Whether one of its layers brings a package."""
@@ -101,7 +111,19 @@ def _activated(root: Path, folder: Folder, called: EnvironmentName, name: str) -
         ),
         python_paths=tuple(path for config in configs for path in config.search_dirs),
         variables={n: v for config in reversed(configs) for n, v in config.variables},
+        jupyter=tuple(_jupyter(places, layer.sites)),
     )
+
+
+def _jupyter(places: Sequence[Path], sites: Iterable[str]) -> list[Path]:
+    """Jupyter itself looks beside its own Python only; none where nothing below brings anything."""
+    outside = (Path(os.path.normpath(f"{site}/../../..")) for site in sites)
+    below = [p for p in (*places[1:], *outside) if any(map(os.path.isdir, _of_jupyter(p)))]
+    return [places[0], *below] if below else []
+
+
+def _of_jupyter(prefix: Path) -> list[Path]:
+    return [prefix / part for part in _JUPYTER.values()]
 
 
 def _chain(called: EnvironmentName, name: str, layer: Layer) -> list[Parent]:

@@ -71,6 +71,7 @@ class Layer:
     wanted: tuple[str, ...]
     packages: int
     size_bytes: int
+    sites: tuple[str, ...]  # of a Python outside haienv
     parents: tuple[Parent, ...]
 
 
@@ -125,6 +126,7 @@ def layer(text: str) -> Layer:
         wanted=_texts(table, "wanted"),
         packages=_count(table, "packages"),
         size_bytes=_count(table, "size_bytes"),
+        sites=_directories(table, "sites"),
         parents=tuple(map(_parent, parents)),
     )
     _check_unused(table)
@@ -136,8 +138,7 @@ def _check_unused(table: Mapping[str, Any]) -> None:
     _matching(table, "interpreter", _PATH)
     for key in ("libc", "cuda", "backend"):
         _text(table, key, "")
-    for key in ("editable", "sites"):
-        _directories(table, key)
+    _directories(table, "editable")
     _moment(table, "created")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from haienv.registry import Environment, read
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """`path` and `search` come before what PATH and PYTHONPATH have.
+    """`path` and `search` come before what PATH and PYTHONPATH have; Jupyter looks below `jupyter`.
 
     `labels` are the files that all this was read from, with their texts; without one where there was none.
     """
@@ -29,9 +29,20 @@ class Activation:
     prompt: str
     note: str = ""  # for who enters it
     labels: tuple[tuple[str, str | None], ...] = ()
+    jupyter: tuple[str, ...] = ()
+
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """Of directories, which come before those that are there."""
+        found = {
+            "PATH": self.path,
+            "PYTHONPATH": self.search,
+            "JUPYTER_PATH": tuple(f"{each}/share/jupyter" for each in self.jupyter),
+            "JUPYTER_CONFIG_PATH": tuple(f"{each}/etc/jupyter" for each in self.jupyter),
+        }
+        return {name: places for name, places in found.items() if places}
 
     def sets(self) -> dict[str, str]:
-        """Every variable with a value of its own; PATH and PYTHONPATH are joined with what is there."""
+        """Every variable with a value of its own; lists are joined with what is there."""
         return {
             **self.variables,
             "HF_ENV_NAME": self.name,
@@ -42,10 +53,9 @@ class Activation:
 
     def applied(self, environ: Mapping[str, str]) -> dict[str, str]:
         """An environment of a process with all of it."""
-        joined = {**environ, **self.sets()}
-        joined["PATH"] = _joined(self.path, environ.get("PATH", os.defpath))
-        if self.search or "PYTHONPATH" in environ:
-            joined["PYTHONPATH"] = _joined(self.search, environ.get("PYTHONPATH", ""))
+        joined = {"PATH": os.defpath, **environ, **self.sets()}
+        for name, places in self.lists().items():
+            joined[name] = _joined(places, joined.get(name, ""))
         joined.pop("PYTHONHOME", None)
         return joined
 
@@ -71,6 +81,7 @@ def activation(home: Home, environment: Environment, follow: bool = False) -> Ac
         prompt=_prompt(environment),
         note=_note(environment),
         labels=tuple(_labels(home, environment, parents)),
+        jupyter=tuple(map(str, _jupyter(places, layer.sites))),
     )
 
 
@@ -87,6 +98,17 @@ def _paths(chain: Iterable[tuple[Path, Config]]) -> Iterable[str]:
     for prefix, config in chain:
         yield str(prefix / "bin")
         yield from config.bin_dirs
+
+
+def _jupyter(places: Sequence[Path], sites: Iterable[str]) -> list[Path]:
+    """Jupyter itself looks beside its own Python only; none where nothing below brings anything."""
+    outside = (Path(os.path.normpath(f"{site}/../../..")) for site in sites)
+    below = [each for each in (*places[1:], *outside) if _brings(each)]
+    return [places[0], *below] if below else []
+
+
+def _brings(prefix: Path) -> bool:
+    return any(os.path.isdir(prefix / part / "jupyter") for part in ("share", "etc"))
 
 
 def _joined(first: tuple[str, ...], rest: str) -> str:

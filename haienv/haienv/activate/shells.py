@@ -28,7 +28,8 @@ def fish_quoted(value: str) -> str:
 
 
 def _touched(activation: Activation) -> list[str]:
-    return ["PATH", "PYTHONPATH", "PYTHONHOME", *sorted(activation.sets())]
+    always = ("PATH", "PYTHONPATH", "PYTHONHOME")
+    return list(dict.fromkeys([*always, *activation.lists(), *sorted(activation.sets())]))
 
 
 _SAVE = """if [ -n "${{{v}+x}}" ]; then
@@ -101,11 +102,10 @@ _LAST = """  unset -f deactivate _haienv_leave
 
 def _enter(activation: Activation) -> str:
     sets = "".join(_SET.format(v=n, value=quoted(v)) for n, v in activation.sets().items())
-    path = quoted(":".join(activation.path))
-    search = quoted(":".join(activation.search))
-    lines = [f'export PATH={path}"${{PATH:+:$PATH}}"']
-    if activation.search:
-        lines.append(f'export PYTHONPATH={search}"${{PYTHONPATH:+:$PYTHONPATH}}"')
+    lines = [
+        f'export {n}={quoted(":".join(places))}"${{{n}:+:${n}}}"'
+        for n, places in activation.lists().items()
+    ]
     lines.append("unset PYTHONHOME")
     lines.append(f'if [ -n "${{PS1+x}}" ]; then PS1={quoted(activation.prompt)}"$PS1"; fi')
     return sets + "\n".join(lines) + f"\n{_said(quoted(activation.note))}hash -r\n"
@@ -161,8 +161,10 @@ _FISH_LAST = """    for each in deactivate fish_prompt
 def _fish(activation: Activation) -> str:
     names = _touched(activation)
     sets = "".join(f"set -gx {n} {fish_quoted(v)}\n" for n, v in activation.sets().items())
-    path = " ".join(map(fish_quoted, activation.path))
-    search = " ".join(map(fish_quoted, activation.search))
+    lists = "".join(
+        f"set -gx {n} {' '.join(map(fish_quoted, places))} ${n}\n"
+        for n, places in activation.lists().items()
+    )
     return (
         "functions -q _haienv_leave; and _haienv_leave\n"
         + "".join(_FISH_SAVE.format(v=name) for name in names)
@@ -170,8 +172,7 @@ def _fish(activation: Activation) -> str:
         + "".join(_FISH_RESTORE.format(v=name) for name in names)
         + f"{_FISH_LAST}end\n"
         + _FISH_FUNCTIONS.format(prompt=fish_quoted(activation.prompt))
-        + f"{sets}set -gx PATH {path} $PATH\n"
-        + (f"set -gx PYTHONPATH {search} $PYTHONPATH\n" if search else "")
+        + f"{sets}{lists}"
         + _said(fish_quoted(activation.note))
         + "set -qg PYTHONHOME; and set -eg PYTHONHOME; or true\n"
     )

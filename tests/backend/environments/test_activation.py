@@ -61,6 +61,31 @@ def test_what_is_active_comes_first_and_the_nearest_wins(root: Path) -> None:
     }
 
 
+def test_jupyter_finds_what_lies_below(root: Path, tmp_path: Path) -> None:
+    assert "JUPYTER_PATH" not in activate(root, TORCH).over({})
+    (layer_of(root, "system", "core") / "share" / "jupyter").mkdir(parents=True)
+    active = activate(root, TORCH)
+    for moved, place in ((active, root), (active.moved(root, Path("/copy")), Path("/copy"))):
+        layers = [
+            place / layer_of(root, owner, name).relative_to(root)
+            for owner, name in (("ada", "torch"), ("system", "core"))
+        ]
+        seen = moved.over({"JUPYTER_CONFIG_PATH": "/was"})
+        assert seen["JUPYTER_PATH"] == ":".join(f"{layer}/share/jupyter" for layer in layers)
+        config = ":".join(f"{layer}/etc/jupyter" for layer in layers)
+        assert seen["JUPYTER_CONFIG_PATH"] == f"{config}:/was"
+    assert "JUPYTER_PATH" not in activate(root, EnvironmentName("system", "core")).over({})
+
+
+def test_jupyter_finds_what_an_extended_python_brings(tmp_path: Path) -> None:
+    site = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    (tmp_path / "venv" / "etc" / "jupyter").mkdir(parents=True)
+    make_environment(tmp_path, "ada", "torch", facts={"sites": [str(site), "/lib"]})
+    layer = layer_of(tmp_path, "ada", "torch")
+    seen = activate(tmp_path, TORCH).over({})["JUPYTER_CONFIG_PATH"]
+    assert seen == f"{layer}/etc/jupyter:{tmp_path}/venv/etc/jupyter"
+
+
 def test_without_anything_to_search_there_is_no_python_path(root: Path) -> None:
     assert "PYTHONPATH" not in activate(root, EnvironmentName("system", "core")).over({})
 
