@@ -98,7 +98,7 @@ def _activated(root: Path, folder: Folder, called: EnvironmentName, name: str) -
     _require_platform(layer)
     chain = _chain(called, name, layer)
     places = [_place(root, link) for link in chain]
-    configs = [_config(folder, link) for link in chain]
+    configs = [_config(folder, chain[0]), *(_config_below(folder, link) for link in chain[1:])]
     _require_python(places[0], layer)
     return Activation(
         called=called,
@@ -138,9 +138,16 @@ def _place(root: Path, link: Parent) -> Path:
 
 
 def _config(folder: Folder, link: Parent) -> Config:
-    """A parent's label may be gone, or be nobody's business; its layer goes on."""
+    """A label may be gone, or be nobody's business; its layer goes on."""
     with suppress(OSError):
         return read_label(folder, link.called).config
+    return Config()
+
+
+def _config_below(folder: Folder, link: Parent) -> Config:
+    """What another wrote into theirs stops nobody's task, as in haienv."""
+    with suppress(Broken):
+        return _config(folder, link)
     return Config()
 
 

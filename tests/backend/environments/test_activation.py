@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,17 @@ def test_a_run_keeps_the_layer_that_it_was_given(root: Path) -> None:
     assert activate(root, TORCH, before.layers[0].name).lock_hash == before.lock_hash
 
 
-def test_a_parent_whose_label_is_gone_still_serves(root: Path) -> None:
-    shutil.rmtree(root / "system" / "base")
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(shutil.rmtree, id="gone"),
+        pytest.param(lambda place: (place / "env.toml").write_text("x"), id="no label"),
+    ],
+)
+def test_a_parent_without_a_label_still_serves(
+    root: Path, change: Callable[[Path], object]
+) -> None:
+    change(root / "system" / "base")
     made = activate(root, TORCH).over({})
     assert "/opt/base" not in made["PATH"]
     assert (made["A"], made["B"]) == ("core", "core")
