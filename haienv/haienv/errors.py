@@ -16,6 +16,11 @@ EnvError               exit code 1
 
 from __future__ import annotations
 
+import errno
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system calls a full disk, or a quota of it."""
+
 
 class EnvError(Exception):
     """Root of the tree."""

@@ -8,6 +8,7 @@ owners left out, and modules are compiled for it anew (by hash, so that no time 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from hashlib import file_digest
 from pathlib import Path
 
 from haienv.changes import mine
-from haienv.errors import BuildFailed, Busy, Refused
+from haienv.errors import FULL, BuildFailed, Busy, NoRoom, Refused
 from haienv.layout import IMAGE, IMAGE_RECORD, TELLING, Home, site_packages
 from haienv.records import Image, Layer, Malformed, Parent, image_from, to_toml
 from haienv.registry import Environment, layer_at
@@ -24,6 +25,9 @@ from haienv.safely import Unreadable, read_text
 from haienv.transaction import building, committing, replace_text
 
 _LEVEL = 6
+_UNWRITTEN = re.compile(
+    rb"OSError: (\[Errno (?:%d|%d)\].*|.*didn't write.*)" % FULL
+)  # of compileall
 _COMPILE = (
     "-P",
     "-s",
@@ -100,10 +104,11 @@ def _make(home: Home, path: Path, layer: Layer) -> Image:
         files, size = _write(path, modules, work / IMAGE)
         facts = Image(_sha256(work / IMAGE), (work / IMAGE).stat().st_size, size, files)
         (work / IMAGE).chmod(0o444)  # the layer's directory says who comes in
-        with committing(home):
+        replace_text(work / IMAGE_RECORD, to_toml(facts))
+        with committing(home):  # what needs room is done
             (path / IMAGE_RECORD).unlink(missing_ok=True)
             (work / IMAGE).rename(path / IMAGE)
-            replace_text(path / IMAGE_RECORD, to_toml(facts))
+            (work / IMAGE_RECORD).rename(path / IMAGE_RECORD)
     return facts
 
 
@@ -113,7 +118,9 @@ def _compiled(path: Path, layer: Layer, place: Path) -> dict[str, Path]:
     command = [str(path / "bin" / "python"), *_COMPILE, "-s", str(site), str(site)]
     same = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     same |= {"PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": str(place)}  # -I would not hear of them
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=same)
+    told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=same)
+    if unwritten := _UNWRITTEN.search(told.stdout):
+        raise NoRoom(f"{place} has no room for bytecode: {unwritten[1].decode()}")
     base = place.joinpath(*site.parts[1:])
     found = (each.relative_to(base) for each in base.rglob("*.pyc"))
     return {

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from haienv.errors import Busy, Denied, NoRoom
+from haienv.errors import FULL, Busy, Denied, NoRoom
 from haienv.layout import BUILDING, CACHE, LOCK, TRASH, Home
 from haienv.safely import entries
 
@@ -24,7 +24,6 @@ _PATIENCE_SECONDS = 60
 _LEASE_SECONDS = 20
 _FOREIGN_SECONDS = 24 * 3600
 _EMPTY_SECONDS = 1
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
@@ -123,7 +122,7 @@ def committing(home: Home) -> Iterator[None]:
             "the file tells which process of which host",
         ) from error
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in FULL:
             raise
         raise NoRoom(
             f"{home.own} has no room, not even for a lock: {os.strerror(error.errno)}",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
 import tarfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +68,53 @@ def test_large_files_are_not_held_in_memory(
         assert tracemalloc.get_traced_memory()[1] < size
     finally:
         tracemalloc.stop()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """The root of environments; called, it has another size."""
+
+    def mount(options: str) -> bool:
+        words = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+        return subprocess.run(words, capture_output=True).returncode == 0
+
+    place = tmp_path / "ro ot"
+    place.mkdir()
+    if not mount("size=2500k"):
+        pytest.skip("needs the right to mount a small file system")
+    yield lambda size: subprocess.run(["mount", "-o", f"remount,size={size}", place], check=True)
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_full_disk_leaves_no_image_without_bytecode(
+    haienv: Any, small_disk: Any, tmp_path: Path, make_wheel: Callable[..., Path]
+) -> None:
+    """Some Pythons leave a part of what they could not write, others nothing, so that the image itself would fit."""
+    haienv.monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    make_wheel("big", "1.0", more={"big/text.py": f"TEXT = '{'x' * 1_500_000}'\n"})
+    haienv.ok("create one --no_extend big")
+    failed = haienv("pack one --json")
+    assert (failed.code, failed.error["reason"]) == (1, "NO_ROOM")
+    assert image_of(haienv.get("one").path) is None
+    small_disk("8m")
+    assert "all is well" in haienv.ok("doctor").err
+    haienv.ok("pack one")
+    image = image_of(haienv.get("one").path)
+    assert image is not None
+    assert image.unpacked_bytes > 3_000_000
+
+
+def test_what_the_disk_does_not_take_is_told(haienv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    haienv.ok("create one --no_extend tool")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        assert haienv("config append one extra-search-dir /x --json").error["reason"] == "NO_ROOM"
+        assert haienv("pack one --json").error["reason"] == "NO_ROOM"
+    assert haienv.get("one").label.config.search_dirs == ()
+    assert "all is well" in haienv.ok("doctor").err
 
 
 def test_what_is_damaged_is_packed_again(haienv: Any) -> None:
