@@ -12,6 +12,8 @@ export interface ListProps {
   onOpen?: (index: number) => void;
   onKey?: (index: number, key: string) => void;
   chosen: number;
+  /** The id of the chosen row's element, for screen readers. */
+  active?: string;
   onChoose: (index: number) => void;
   className?: string;
 }
@@ -64,6 +66,7 @@ export function List(props: ListProps): JSX.Element {
       className={`hai-list ${props.className ?? ''}`}
       role="listbox"
       aria-label={props.label}
+      aria-activedescendant={props.active}
       tabIndex={0}
       onScroll={event => setTop(event.currentTarget.scrollTop)}
       onKeyDown={onKeyDown}

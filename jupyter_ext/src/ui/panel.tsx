@@ -53,7 +53,6 @@ export class Panel extends ReactWidget {
   protected override render(): JSX.Element {
     return (
       <Body
-        key={this.state.tab}
         context={this.context}
         state={this.state}
         onState={state => {

@@ -134,7 +134,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   };
   const tabs = [['form', 'Form'], ['yaml', 'Task file'], ...(draft.changes === null ? [] : [['changes', 'Changes']])];
   return (
-    <div className="hai-form">
+    <div className="hai-form" onKeyDown={stayInside}>
       <div className="hai-tabs" role="tablist">
         {tabs.map(([name, label]) => (
           <button key={name} role="tab" className="hai-tab-button" aria-selected={view === name} onClick={() => show(name!)}>
@@ -179,6 +179,18 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
       </div>
     </div>
   );
+}
+
+/** From its last control Tab goes to the first: Lab's dialogs see to that for buttons of their own only. */
+function stayInside(event: React.KeyboardEvent<HTMLElement>): void {
+  const controls = [...event.currentTarget.querySelectorAll<HTMLElement>('button, input, select, textarea, [contenteditable=true]')];
+  const usable = controls.filter(control => !control.matches(':disabled') && control.tabIndex >= 0);
+  const [from, to] = event.shiftKey ? [usable[0], usable.at(-1)] : [usable.at(-1), usable[0]];
+  if (event.key === 'Tab' && event.target === from && !event.defaultPrevented) {
+    event.preventDefault();
+    event.stopPropagation();
+    to?.focus();
+  }
 }
 
 /** `lr = 0.1  # rate` of a notebook's parameters cell as a value. */

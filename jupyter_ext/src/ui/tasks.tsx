@@ -105,6 +105,7 @@ export function Tasks(props: Props): JSX.Element {
           label={context.say('Tasks')}
           row={row}
           chosen={index}
+          active={elementOf(rows[index]!)}
           onChoose={i => rows[i] && pick(rows[i]!.id)}
           onOpen={i => context.shell.openTask(rows[i]!.id)}
           onKey={(i, key) => rows[i] && (key === 'x' ? mark(rows[i]!.id, 'add') : byKey(context, rows[i]!, key))}
@@ -112,6 +113,10 @@ export function Tasks(props: Props): JSX.Element {
       )}
     </div>
   );
+}
+
+function elementOf(task: TaskRow): string {
+  return `hai-task-${task.id}`;
 }
 
 function emptiness(context: Context, filter: string): string {
@@ -164,6 +169,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
       className={`hai-row hai-edge-${tone(status(task))} ${props.chosen ? 'hai-chosen' : ''} ${props.marked ? 'hai-picked' : ''}`}
       style={{ position: 'absolute', left: 0, right: 0, top: props.top, height: props.height }}
       role="option"
+      id={elementOf(task)}
       aria-selected={props.chosen}
       aria-checked={props.marked}
       data-task={task.id}

@@ -1,0 +1,59 @@
+"""Whoever has no mouse, or hears the page: focus stays where it was put, and says what is chosen."""
+
+from __future__ import annotations
+
+from playwright.async_api import Page, expect
+
+from hai.client.client import Client
+from tests.jupyter.browsing import BROWSER, open_file, row, task
+from tests.jupyter.conftest import Place
+
+pytestmark = BROWSER
+INSIDE = "document.activeElement.closest('.hai-form') !== null"
+
+
+async def test_the_tab_that_was_chosen_keeps_the_focus(page: Page) -> None:
+    panel = page.locator(".hai-panel")
+    for name in ("Cluster", "Envs", "Tasks"):
+        tab = panel.get_by_role("tab", name=name)
+        await tab.focus()
+        await page.keyboard.press("Enter")
+        await expect(tab).to_have_attribute("aria-selected", "true")
+        await expect(tab).to_be_focused()
+
+
+async def test_the_list_says_which_task_is_chosen(page: Page, client: Client) -> None:
+    made = [await client.tasks.create(task(f"heard {i}", "true")) for i in range(2)]
+    for each in made:
+        await client.tasks.wait(each.id, timeout=60)
+    await page.get_by_role("searchbox", name="Filter").fill("heard")
+    await expect(page.locator(".hai-panel .hai-row")).to_have_count(2)
+    await row(page, "heard 0").wait_for()
+    tasks = page.get_by_role("listbox", name="Tasks")
+    await tasks.focus()
+    for key, chosen in (("ArrowDown", made[0]), ("ArrowUp", made[1])):
+        await page.keyboard.press(key)
+        element = page.locator(f".hai-row[data-task='{chosen.id}']")
+        await expect(element).to_have_attribute("aria-selected", "true")
+        known_as = await element.get_attribute("id")
+        assert known_as
+        await expect(tasks).to_have_attribute("aria-activedescendant", known_as)
+
+
+async def test_tab_stays_in_the_form(page: Page, lab: Place) -> None:
+    (lab.root / "keys.py").write_text("print()")
+    await open_file(page, "keys.py")
+    await page.locator(".hai-panel .hai-primary").click()
+    last = page.get_by_role("button", name="Submit task")
+    await expect(last).to_be_enabled()
+    await last.focus()
+    await page.keyboard.press("Tab")
+    first = page.locator(".hai-form").get_by_role("tab", name="Form")
+    await expect(first).to_be_focused()
+    await page.keyboard.press("Shift+Tab")
+    await expect(last).to_be_focused()
+    for _ in range(20):
+        await page.keyboard.press("Tab")
+        assert await page.evaluate(INSIDE)
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".hai-form")).to_have_count(0)
