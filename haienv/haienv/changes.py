@@ -173,6 +173,8 @@ def rebuild(
     old = ground.on_layer(environment, layer)
     base = base or old
     moved = (base.parents, base.python) != (old.parents, old.python)
+    if base.parents != old.parents:
+        check(home, environment.label, base.parents)
     wish = change(Wish(layer.wanted, layer.editable, pins, new_ground=moved, judged_anew=anew))
     with building(home) as work:
         built = build(home, uv, base, wish, work, tell)

@@ -179,7 +179,7 @@ def libc() -> str:
 
 def _identity(layer: Layer, base: Foundation) -> str:
     """The same contents on the same ground have the same name."""
-    parents = [(p.owner, p.layer) for p in base.parents]
+    parents = [(p.owner, p.name, p.layer) for p in base.parents]  # names: their labels count
     facts = [layer.backend, layer.lock_hash, layer.python, layer.interpreter, layer.wanted, layer.editable,
              layer.sites, parents, *_projects(layer.editable)]  # fmt: skip
     return sha256(json.dumps(facts).encode()).hexdigest()[:24]

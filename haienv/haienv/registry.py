@@ -297,8 +297,16 @@ def with_lock(home: Home, lock_hash: str, meant: Reference) -> Environment | Non
 
 
 def parent_of(home: Home, child: Environment) -> Environment | None:
-    """The label of the nearest parent as it is now."""
+    """What has the name of the nearest parent now; None: nothing, or what stands on the child."""
     if child.layer is None or not child.layer.parents:
         return None
     nearest = child.layer.parents[0]
-    return read(home, nearest.owner, nearest.name)
+    found = read(home, nearest.owner, nearest.name)
+    return None if found is None or _stands_on(found, child) else found
+
+
+def _stands_on(found: Environment, child: Environment) -> bool:
+    """Names may change hands, and nothing can stand on itself."""
+    below = found.layer.parents if found.layer else ()
+    chain = [(found.owner, found.layer_id), *((p.owner, p.layer) for p in below)]
+    return found.directory == child.directory or (child.owner, child.layer_id) in chain

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from haienv.activate.activation import activation
 from haienv.foundation import running
 
 NEWEST = "import fast; print(fast.VERSION)"
@@ -83,6 +84,49 @@ def test_upgrade_follows_the_parent(haienv: Any) -> None:
     haienv.ok("upgrade top --keep-versions")
     assert haienv.run("top", NEWEST) == "2.0"
     assert not haienv.ok("info top --json").json["parent_changed"]
+
+
+def test_nothing_comes_to_stand_on_itself(haienv: Any) -> None:
+    """The name of a parent may become that of a child, or of a child's child."""
+    haienv.ok("create base --no_extend fast")
+    haienv.ok("create top --extend base tool")
+    haienv.ok("create child --extend top plain")
+    parents = haienv.get("top").layer.parents
+    for name in ("top", "child"):
+        haienv.ok("rename base spare")
+        haienv.ok(f"rename {name} base")
+        own = "base" if name == "top" else "top"
+        haienv.ok(f"upgrade {own}")
+        assert haienv.get(own).layer.parents == parents
+        assert not haienv.ok(f"info {own} --json").json["parent_changed"]
+        haienv.ok(f"rename base {name}")
+        haienv.ok("rename spare base")
+
+
+def test_an_upgrade_follows_what_has_the_name_of_the_parent_now(haienv: Any) -> None:
+    """Not what another with the same packages calls its own."""
+    haienv.ok("create base --no_extend fast==1.0 --extra-environment A=base")
+    haienv.ok("clone base other")
+    haienv.ok("config set other extra-environment A=other")
+    for name in ("base", "other"):
+        haienv.ok(f"create on-{name} --extend {name} tool --visibility private")
+        told = haienv.ok(f"info on-{name} --json").json["parents"]
+        assert told == [f"{name}[ann]"]
+        assert activation(haienv.home, haienv.get(f"on-{name}")).variables == {"A": name}
+    haienv.ok("remove other --force --yes")
+    haienv.ok("create other --no_extend fast==2.0")
+    haienv.ok("upgrade on-other --keep-versions")
+    assert haienv.run("on-other", NEWEST) == "2.0"
+
+
+def test_an_upgrade_onto_what_is_hidden_is_refused(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast --visibility public")
+    haienv.ok("create top --extend base tool --visibility public")
+    before = haienv.get("top").layer_id
+    haienv.ok("remove base --force --yes")
+    haienv.ok("create base --no_extend plain")
+    assert "base[ann] is private" in haienv("upgrade top").err
+    assert haienv.get("top").layer_id == before
 
 
 def test_an_older_layer_runs_on_while_the_environment_changes(haienv: Any) -> None:
