@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
+from textual.keys import key_to_character
 from textual.pilot import Pilot
 
 from hai.client.client import Client
@@ -87,6 +89,11 @@ class Driver:
         """Press keys and let the app come to rest."""
         await self.pilot.press(*keys)
         await self.pilot.pause()
+
+    def types(self, *keys: str) -> None:
+        """Keys that lie there together, as they do when they are typed faster than they are done."""
+        for key in keys:
+            self.app.post_message(events.Key(key, key_to_character(key) if key[1:] else key))
 
     async def until(self, true: Callable[[], Any], patience: float = _PATIENCE) -> None:
         """Wait for something that a server brings about; events, not time, make it true."""

@@ -66,6 +66,13 @@ async def test_a_quota_is_set_changed_and_deleted(server, drive, client, user) -
         assert list(await client.users.quotas()) == []
 
 
+async def test_what_is_typed_before_a_form_has_opened_is_in_it(server, drive) -> None:
+    async with drive(server.profile, start="quotas", size=(120, 30)) as tui:
+        await tui.shows("0 in all")
+        tui.types("a", *"queue")
+        await tui.shows("add: a quota", "for whom                   queue")
+
+
 async def test_what_is_wrong_stands_beside_its_field(server, drive) -> None:
     async with drive(server.profile, start="quotas", size=(120, 40)) as tui:
         await tui.press("a")

@@ -8,9 +8,9 @@ import tomllib
 from dataclasses import replace
 
 import pytest
-from textual import events
 
 from hai.client.client import Client
+from hai.v1.task_pb2 import TASK_OUTCOME_STOPPED
 from hai.v1.task_spec_pb2 import OptionsSpec
 from hai.v1.user_pb2 import ROLE_USER, User
 from hai_tui.cli.table import width
@@ -196,12 +196,34 @@ async def test_what_is_typed_at_once_is_for_the_tasks_that_the_cursor_came_to(
         await submit(name)
     async with drive(server.profile) as tui:
         await tui.shows("3 tasks")
-        for key in "*j*j":  # as they come when they are typed faster than they are done
-            tui.app.post_message(events.Key(key, key))
+        tui.types(*"*j*j")
         await tui.until(lambda: table(tui).cursor_id == 1)
         await tui.shows("3 c is starred", "2 b is starred")
     starred = [task.id async for task in client.tasks.all(filter="starred:true")]
     assert sorted(starred) == [2, 3]
+
+
+async def test_what_is_typed_at_once_answers_the_questions_that_open(
+    server, drive, client, submit
+) -> None:
+    first, second = await submit("a"), await submit("b")
+    async with drive(server.profile) as tui:
+        await tui.shows("2 tasks")
+        tui.types("p", "1", "j", "ctrl+d", "escape", "p", "4", "ctrl+d", "p")
+        await tui.shows("priority: 2 b is EXTREME_HIGH", "priority: 1 a is ABOVE_NORMAL")
+        await tui.shows("■ STOPPED")
+    assert (await client.tasks.get(first.id)).outcome == TASK_OUTCOME_STOPPED
+    assert (await client.tasks.get(second.id)).priority == 50
+
+
+async def test_an_answer_that_is_given_again_closes_nothing_else(server, drive, submit) -> None:
+    await submit("a")
+    async with drive(server.profile) as tui:
+        await tui.shows("1 task")
+        await tui.press("p")
+        await tui.shows("EXTREME_HIGH 50")
+        tui.types("down", *["enter"] * 3)
+        await tui.shows("priority: 1 a is", "HAI › tasks")
 
 
 async def test_what_the_role_forbids_is_struck_out_and_says_which_right_is_missing(

@@ -9,11 +9,11 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets.selection_list import Selection
 
 from hai_tui.i18n import text
 from hai_tui.widgets.columns import Column
+from hai_tui.widgets.dialog import Dialog
 from hai_tui.widgets.ticks import TickList
 
 _NEVER = ("id", "name", "status")
@@ -26,7 +26,7 @@ def chosen(columns: Iterable[Column], keys: Sequence[str]) -> list[Column]:
     return [replace(column, optional=False) for column in columns if column.key in (*keys, *_NEVER)]
 
 
-class ColumnScreen(ModalScreen[list[str] | None]):
+class ColumnScreen(Dialog[list[str] | None]):
     """Answers with the keys that are shown from now on."""
 
     DEFAULT_CSS = """

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
 from hai.client.errors import HaiError, Invalid
 from hai_tui.i18n import known, text
 from hai_tui.resources.kind import Answers, Field
+from hai_tui.widgets.dialog import Dialog
 from hai_tui.widgets.form_line import FormLine
 
 Send = Callable[[Answers], Awaitable[Any]]
@@ -33,7 +33,7 @@ def label(name: str) -> str:
     return text(f"field.{name}") if known(f"field.{name}") else name
 
 
-class FormScreen(ModalScreen[Done | None]):
+class FormScreen(Dialog[Done | None]):
     """Enter goes to the next field and on the last one sends; ctrl+s sends; esc leaves everything as it was."""
 
     DEFAULT_CSS = """

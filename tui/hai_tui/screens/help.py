@@ -10,7 +10,6 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from hai_tui.actions import Action, key_label
@@ -19,6 +18,7 @@ from hai_tui.look import look
 from hai_tui.pages import PAGES
 from hai_tui.screens.page import Page
 from hai_tui.theme import tones
+from hai_tui.widgets.dialog import Dialog
 
 _MOVES = (
     ("↑ ↓ j k", "help.move.line"),
@@ -32,7 +32,7 @@ _STATES = (
 )  # fmt: skip
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Lies over the page; refused actions are struck out and say why."""
 
     DEFAULT_CSS = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from hai.v1.node_pb2 import Node
 from hai_tui.actions import Action, Handler
@@ -90,15 +90,17 @@ class NodeSteering(Page):
             done = await self.call(lambda client: client.nodes.uncordon(node.name))
             self._told(done, "uncordoned")
 
-    async def _drain(self, node: Node, why: str) -> None:
+    def _drain(self, node: Node, why: str) -> Awaitable[None]:
         concerned = ", ".join(f"{t.task_id} {t.task_name} ({t.user})" for t in node.tenants)
         question = text(
             "node.drain.who" if concerned else "node.drain.nobody", name=node.name, who=concerned
         )
-        if await self.confirm(question):
-            self._told(
-                await self.call(lambda client: client.nodes.drain(node.name, why)), "drained"
-            )
+        return self._drained(self.confirm(question), node, why)
+
+    async def _drained(self, yes: Awaitable[bool], node: Node, why: str) -> None:
+        if await yes:
+            done = await self.call(lambda client: client.nodes.drain(node.name, why))
+            self._told(done, "drained")
 
     def _told(self, node: Node, done: str, **facts: str) -> None:
         self.hai.say(f"{node.name}: {text(f'done.{done}', **facts)}")

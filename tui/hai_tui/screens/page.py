@@ -24,6 +24,7 @@ from hai_tui.later import goes
 from hai_tui.theme import tones
 from hai_tui.widgets.bars import Banner, KeyLine, StatusLine, TopLine
 from hai_tui.widgets.confirm import Confirm
+from hai_tui.widgets.dialog import Dialog
 from hai_tui.widgets.prompt import Prompt, Question
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class Page(Screen[None]):
             return
         question = action.confirm() if action.confirm else ""
         if question:
-            self.run_worker(self._after(question, action), group="actions", name=action.name)
+            self.start(self._after(self.confirm(question), action))
             return
         done = action.handler()  # at once: what is typed next belongs to a prompt that it opens
         if isawaitable(done):
@@ -209,11 +210,11 @@ class Page(Screen[None]):
         """Let the rest of an action run; what the server refuses is told."""
         self.run_worker(self._finish(work), group="actions")
 
-    async def _after(self, question: str, action: Action) -> None:
-        if await self.confirm(question):
+    async def _after(self, yes: Awaitable[bool], action: Action) -> None:
+        if await yes:
             done = action.handler()
             if isawaitable(done):
-                await self._finish(done)
+                await done
 
     async def _finish(self, done: Awaitable[None]) -> None:
         try:
@@ -221,9 +222,15 @@ class Page(Screen[None]):
         except HaiError as error:
             self.hai.fail(error)
 
-    async def confirm(self, question: str, typed: str = "") -> bool:
-        """Ask; with `typed` that word must be written out. Call it from a handler of an action."""
-        return await self.hai.push_screen_wait(Confirm(question, typed))
+    def ask(self, question: Dialog[Answer]) -> Awaitable[Answer]:
+        """The answer to a question over the page, which is there at once: keys that are typed next are for it."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.app.push_screen(question, answer.set_result)  # type: ignore[arg-type]
+        return asyncio.shield(answer)  # who waits may go first
+
+    def confirm(self, question: str, typed: str = "") -> Awaitable[bool]:
+        """Ask; with `typed` that word must be written out."""
+        return self.ask(Confirm(question, typed))
 
     async def save(self, path: Path, write: Callable[[], Awaitable[str]]) -> None:
         """Write a file, asked first where it would replace one; `write` answers with what is said then."""

@@ -8,15 +8,15 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 from textual.widgets.option_list import Option
 
 from hai.client.profile import Profile
 from hai_tui.i18n import text
+from hai_tui.widgets.dialog import Dialog
 
 
-class ProfileScreen(ModalScreen[str | None]):
+class ProfileScreen(Dialog[str | None]):
     """Answers with the chosen name; None: leave it as it is."""
 
     DEFAULT_CSS = """

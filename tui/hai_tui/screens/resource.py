@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
@@ -193,20 +193,32 @@ class ResourcePage(Page):
     def _nothing(self) -> str:
         return "" if self.item is not None else text("refused.nothing")
 
-    async def _do(self, verb: Verb) -> None:
+    def _do(self, verb: Verb) -> Awaitable[None]:
         item = None if verb.new else self.item
         title = self._heading(verb, item)
         word = verb.typed(item) if verb.typed else ""
-        if (verb.asks or word) and not await self.confirm(f"{title}?", word):
-            return
+        if verb.asks or word:
+            return self._do_after(self.confirm(f"{title}?", word), verb, item, title)
+        return self._finished(verb, title, self._answered(verb, item, title))
+
+    async def _do_after(
+        self, yes: Awaitable[bool], verb: Verb, item: Item | None, title: str
+    ) -> None:
+        if await yes:
+            await self._finished(verb, title, self._answered(verb, item, title))
+
+    def _answered(self, verb: Verb, item: Item | None, title: str) -> Awaitable[Done | None]:
+        """What the server says; where the verb has fields, once they are filled in."""
+        send, now = partial(self._send, verb, item), self.hai.now()
         if verb.fields:
-            form = FormScreen(
-                title, verb.fields, item, partial(self._send, verb, item), self.hai.now()
-            )
-            done = await self.app.push_screen_wait(form)
-        else:
-            done = Done(await self._send(verb, item, Answers({}, self.hai.now())))
-        if done is not None:
+            return self.ask(FormScreen(title, verb.fields, item, send, now))
+        return self._sent(send(Answers({}, now)))
+
+    async def _sent(self, sending: Awaitable[Any]) -> Done:
+        return Done(await sending)
+
+    async def _finished(self, verb: Verb, title: str, answered: Awaitable[Done | None]) -> None:
+        if (done := await answered) is not None:
             self._tell(verb, title, done.answer)
 
     async def _send(self, verb: Verb, item: Item | None, answers: Answers) -> Any:

@@ -124,31 +124,35 @@ class TaskPageBase(Page):
             facts = {"label": label, "good": len(outcomes) - len(bad), "bad": len(bad)}
             self.hai.push_screen(Results(text("results.title", **facts), _results(outcomes)))
 
-    async def choose(self, title: str, choices: Sequence[Choice], about: str = "") -> str:
+    def choose(self, title: str, choices: Sequence[Choice], about: str = "") -> Awaitable[str]:
         """Ask for one of a few."""
-        return await self.hai.push_screen_wait(Choose(title, choices, about))
+        return self.ask(Choose(title, choices, about))
 
-    # Which tasks are meant is read at once, in each of these: the cursor may go on before the rest is done.
+    # Which tasks are meant is read, and what is asked lies there, at once: keys are typed before the rest is done.
 
     def _stop(self) -> Awaitable[None]:
-        return self._stop_these(self.chosen_tasks())
-
-    async def _stop_these(self, tasks: Sequence[Task]) -> None:
+        tasks = self.chosen_tasks()
         choices = [Choice(k, k[0], text(f"stop.{k}")) for k in ("plain", "succeeded", "failed")]
         question = text("stop.ask", what=self.what(tasks))
-        how = await self.choose(text("action.stop"), choices, question)
-        many = len(tasks) >= _TYPED_FROM
+        asked = self.choose(text("action.stop"), choices, question)
+        return self._stop_these(tasks, question, asked)
+
+    async def _stop_these(
+        self, tasks: Sequence[Task], question: str, asked: Awaitable[str]
+    ) -> None:
+        how, many = await asked, len(tasks) >= _TYPED_FROM
         if how and (not many or await self.confirm(question, str(len(tasks)))):
             await self.do(changes.stop(tasks, how))
 
     def _suspend(self) -> Awaitable[None]:
-        return self._suspend_these(self.chosen_tasks())
-
-    async def _suspend_these(self, tasks: Sequence[Task]) -> None:
+        tasks = self.chosen_tasks()
         kinds = (("turn", "t"), ("hold", "h"), ("10m", "1"), ("2h", "2"))
         choices = [Choice(kind, key, text(f"suspend.{kind}")) for kind, key in kinds]
-        how = await self.choose(text("suspend.how", what=self.what(tasks)), choices)
-        if how:
+        asked = self.choose(text("suspend.how", what=self.what(tasks)), choices)
+        return self._suspend_these(tasks, asked)
+
+    async def _suspend_these(self, tasks: Sequence[Task], asked: Awaitable[str]) -> None:
+        if how := await asked:
             delay = _DELAYS.get(how, 0.0)
             await self.do(changes.suspend(tasks, hold=how == "hold", delay=delay))
 
@@ -156,15 +160,16 @@ class TaskPageBase(Page):
         return self.do(changes.resume(self.chosen_tasks()))
 
     def _priority(self) -> Awaitable[None]:
-        return self._priority_of(self.chosen_tasks())
-
-    async def _priority_of(self, tasks: Sequence[Task]) -> None:
+        tasks = self.chosen_tasks()
         choices = [
             Choice(str(number), key, text("priority.auto") if number < 0 else f"{name} {number}")
             for key, (name, number) in zip("123456780", PRIORITIES.items(), strict=True)
         ]
-        how = await self.choose(text("priority.how", what=self.what(tasks)), choices)
-        if how:
+        asked = self.choose(text("priority.how", what=self.what(tasks)), choices)
+        return self._priority_of(tasks, asked)
+
+    async def _priority_of(self, tasks: Sequence[Task], asked: Awaitable[str]) -> None:
+        if how := await asked:
             await self.do(changes.priority(tasks, int(how)))
 
     def _tag(self) -> None:

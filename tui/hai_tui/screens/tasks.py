@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 
 from hai_tui.actions import Action
@@ -96,7 +96,7 @@ class TasksPage(TaskListPage):
     def _faults(self) -> None:
         self._toggle(FAULTS)
 
-    async def _views(self) -> None:
+    def _views(self) -> Awaitable[None]:
         stored = {name: str(line) for name, line in self.hai.state.table("views").items()}
         names = {name: text(f"view.{name}") for name in VIEWS} | {name: name for name in stored}
         lines = VIEWS | stored
@@ -104,7 +104,10 @@ class TasksPage(TaskListPage):
             Choice(name, str(i) if i < 10 else "", f"{told:<26} {lines[name]}")
             for i, (name, told) in enumerate(names.items(), start=1)
         ]
-        if name := await self.choose(text("view.title"), choices):
+        return self._viewed(self.choose(text("view.title"), choices), lines)
+
+    async def _viewed(self, asked: Awaitable[str], lines: Mapping[str, str]) -> None:
+        if name := await asked:
             self.apply_filter(lines[name])
 
     def _save_view(self) -> None:

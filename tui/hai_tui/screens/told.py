@@ -9,13 +9,13 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from hai_tui.i18n import text
+from hai_tui.widgets.dialog import Dialog
 
 
-class ToldScreen(ModalScreen[None]):
+class ToldScreen(Dialog[None]):
     """With `language` the text is coloured as it; `c` copies all of it, or `copies`."""
 
     DEFAULT_CSS = """

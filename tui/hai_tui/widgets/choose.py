@@ -10,11 +10,11 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList
 from textual.widgets.option_list import Option
 
 from hai_tui.i18n import text
+from hai_tui.widgets.dialog import Dialog
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Choice:
     label: str
 
 
-class Choose(ModalScreen[str]):
+class Choose(Dialog[str]):
     """Answers with the id of a choice; empty: none."""
 
     DEFAULT_CSS = """
@@ -56,7 +56,7 @@ class Choose(ModalScreen[str]):
             )
             yield Label(text("choose.keys"), markup=False)
 
-    def on_key(self, event: events.Key) -> None:
+    def pressed(self, event: events.Key) -> None:
         """The key of a choice."""
         for choice in self._choices:
             if choice.key and event.character == choice.key:

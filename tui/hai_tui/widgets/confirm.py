@@ -7,13 +7,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
 from hai_tui.i18n import text
+from hai_tui.widgets.dialog import Dialog
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(Dialog[bool]):
     """True for yes. With `typed` only that word, followed by enter, is a yes."""
 
     DEFAULT_CSS = """

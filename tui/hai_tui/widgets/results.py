@@ -11,10 +11,10 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from hai_tui.theme import tones
+from hai_tui.widgets.dialog import Dialog
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Result:
     told: str
 
 
-class Results(ModalScreen[None]):
+class Results(Dialog[None]):
     """One line each, the failures first."""
 
     DEFAULT_CSS = """
