@@ -23,7 +23,23 @@ async def test_a_task_shows_up_by_itself(server, drive, submit) -> None:
 async def test_a_server_that_is_not_there_is_told_of_and_tried_again(drive) -> None:
     async with drive(Profile("lab", "127.0.0.1:1", "t")) as tui:
         assert "HAI › tasks" in tui.screen()
-        await tui.shows("no server answers at 127.0.0.1:1", "next try in", "✗ no server")
+        await tui.shows("cannot reach the server at 127.0.0.1:1: Connection refused · check the")
+        await tui.shows("nothing was loaded yet", "next try in", "✗ no server")
+
+
+@pytest.mark.parametrize(
+    ("profile", "told"),
+    [
+        pytest.param(Profile("lab", "lab"), "is no address of a server · write HOST:PORT", id="address"),
+        pytest.param(Profile("lab", "127.0.0.1:1", "tökén"), "store it again with `hai init`", id="token"),
+        pytest.param(Profile("lab", "127.0.0.1:1", ca="/no/ca"), "read the certificate file /no/ca", id="ca"),
+    ],
+)  # fmt: skip
+async def test_what_no_server_can_be_asked_with_is_told_above_the_page(
+    drive, profile: Profile, told: str
+) -> None:
+    async with drive(profile, size=(200, 24)) as tui:
+        await tui.shows(told, "ctrl+r tries")
 
 
 async def test_go_to_opens_a_page_and_escape_comes_back(server, drive, submit) -> None:

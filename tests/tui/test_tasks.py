@@ -263,7 +263,7 @@ async def test_a_server_that_was_killed_comes_back_and_nothing_is_doubled_or_mov
         await tui.press(*["down"] * 12, "space", "up")
         chosen, offset = table(tui).cursor_id, table(tui).scroll_offset.y
         await asyncio.to_thread(process.end, signal.SIGKILL)
-        await tui.shows("no server answers at", "old", "✗ no server")
+        await tui.shows("cannot reach the server at", "old", "✗ no server")
         await asyncio.to_thread(process.start, "--port", profile.server.rpartition(":")[2])
         await tui.shows("● live")
         await client.tasks.create(program("after"))

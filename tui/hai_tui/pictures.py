@@ -75,7 +75,7 @@ PICTURES: tuple[Picture, ...] = (
     Picture("load", "usage", shows="waiting tasks"),
     Picture("audit", "audit", shows="2 in all"),
     Picture("diff", "diff 4 5", shows="gpt-125m"),
-    Picture("lost", shows="no server answers", reachable=False),
+    Picture("lost", shows="cannot reach the server", reachable=False),
     Picture("wizard", shows="Welcome", profile=False, over="WizardScreen"),
     Picture("light", shows="12 tasks", theme="hai-light"),
     Picture("contrast", shows="12 tasks", theme="hai-contrast"),

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from hai.client.errors import HaiError
 from hai_tui.actions import Caller
 from hai_tui.feed.link import Link
 
@@ -113,7 +114,11 @@ class Session:
         from hai_tui.feed.task_model import TaskModel
 
         self._model = TaskModel()
-        self._client = self._connect(self.profile)
+        try:
+            self._client = self._connect(self.profile)
+        except HaiError as error:  # of the profile itself: nothing was sent
+            self.link.refused(error)
+            return
         self._ready.set()
         self.spawn(self._heartbeat())
         self.spawn(self._watch())
@@ -206,7 +211,7 @@ class Session:
 
     async def _insist(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         from hai.client.backoff import delays
-        from hai.client.errors import Denied, HaiError
+        from hai.client.errors import Denied
         from hai_tui.feed.stream import FINAL, pause
 
         for delay in delays():

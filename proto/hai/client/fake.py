@@ -51,7 +51,7 @@ from hai.v1.user_service_pb2_grpc import UserServiceStub
 from hai.v1.watch_service_pb2_grpc import WatchServiceStub
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 
-_ADDRESS = "fake:0"
+_ADDRESS = "hai.example.org:7450"
 
 
 class FakeTransport:
@@ -110,7 +110,7 @@ class FakeTransport:
 
     def _reach(self) -> None:
         if not self._world.reachable:
-            raise Unreachable(f"cannot reach the server at {_ADDRESS}: it was taken away by a test")
+            raise Unreachable(f"cannot reach the server at {_ADDRESS}: Connection refused")
 
 
 class FakeClient(Client):

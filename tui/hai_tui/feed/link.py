@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil
 
+from hai.client.errors import HaiError
 from hai_tui.cli.human import span
 from hai_tui.i18n import text
 
@@ -30,6 +31,7 @@ class LinkState:
     heard_at: float = 0.0  # last answer; 0: never
     retry_at: float = 0.0
     error: str = ""
+    hint: str = ""  # what to do about it
 
     @property
     def live(self) -> bool:
@@ -40,7 +42,7 @@ class LinkState:
         """The sentence above a page; empty while all is well."""
         if self.live:
             return ""
-        facts = {"server": self.server, "error": self.error}
+        facts = {"server": self.server, "error": self.error, "hint": self.hint and f" · {self.hint}"}
         facts["age"] = span(now - self.heard_at)
         facts["retry"] = f"{ceil(max(0.0, self.retry_at - now))}s"
         return text(f"banner.{self._case()}", **facts)
@@ -70,22 +72,27 @@ class Link:
         """The server has answered."""
         was_live = self.state.live
         self.state = replace(
-            self.state, phase=Phase.LIVE, heard_at=self._clock(), retry_at=0.0, error=""
+            self.state, phase=Phase.LIVE, heard_at=self._clock(), retry_at=0.0, error="", hint=""
         )
         if not was_live:
             self._tell()
 
-    def lost(self, error: str, retry_in: float) -> None:
+    def lost(self, error: HaiError, retry_in: float) -> None:
         """Nobody answers; the next try comes in so many seconds."""
         self._change(Phase.LOST, error, retry_in)
 
-    def refused(self, error: str) -> None:
+    def refused(self, error: HaiError) -> None:
         """It answers that we may not."""
         self._change(Phase.REFUSED, error, 0.0)
 
-    def _change(self, phase: Phase, error: str, retry_in: float) -> None:
-        retry_at = self._clock() + retry_in
-        self.state = replace(self.state, phase=phase, error=error, retry_at=retry_at)
+    def _change(self, phase: Phase, error: HaiError, retry_in: float) -> None:
+        self.state = replace(
+            self.state,
+            phase=phase,
+            error=error.message,
+            hint=error.hint,
+            retry_at=self._clock() + retry_in,
+        )
         self._tell()
 
     def _tell(self) -> None:

@@ -51,8 +51,8 @@ class Pump(Generic[Answer]):
 async def pause(link: Link, error: HaiError, seconds: float) -> None:
     """Say on the link what happened, and wait before the next try."""
     if isinstance(error, Unauthenticated | Denied):
-        link.refused(error.message)
+        link.refused(error)
         await link.wait(None)
     else:
-        link.lost(error.message, seconds)
+        link.lost(error, seconds)
         await link.wait(seconds)

@@ -18,20 +18,20 @@ TEXTS: dict[str, tuple[str, str]] = {
     "link.refused": ("refused", "被拒绝"),
     "banner.connecting": ("connecting to {server} …", "正在连接 {server} …"),
     "banner.lost": (
-        "no server answers at {server} · what you see is {age} old · next try in {retry} · ctrl+r tries now",
-        "{server} 无应答 · 显示的是 {age} 前的数据 · {retry} 后重试 · ctrl+r 立即重试",
+        "{error} · what you see is {age} old · next try in {retry} · ctrl+r tries now",
+        "{error} · 显示的是 {age} 前的数据 · {retry} 后重试 · ctrl+r 立即重试",
     ),
     "banner.never": (
-        "no server answers at {server} · nothing was loaded yet · next try in {retry} · ctrl+r tries now",
-        "{server} 无应答 · 尚未加载数据 · {retry} 后重试 · ctrl+r 立即重试",
+        "{error}{hint} · nothing was loaded yet · next try in {retry} · ctrl+r tries now",
+        "{error}{hint} · 尚未加载数据 · {retry} 后重试 · ctrl+r 立即重试",
     ),
     "banner.refused": (
-        "{server} refuses: {error} · what you see is {age} old · ctrl+r tries again, P chooses a profile",
-        "{server} 拒绝访问：{error} · 显示的是 {age} 前的数据 · ctrl+r 重试，P 选择配置",
+        "{error}{hint} · what you see is {age} old · ctrl+r tries again, P chooses a profile",
+        "{error}{hint} · 显示的是 {age} 前的数据 · ctrl+r 重试，P 选择配置",
     ),
     "banner.refused.never": (
-        "{server} refuses: {error} · ctrl+r tries again, P chooses a profile",
-        "{server} 拒绝访问：{error} · ctrl+r 重试，P 选择配置",
+        "{error}{hint} · ctrl+r tries again, P chooses a profile",
+        "{error}{hint} · ctrl+r 重试，P 选择配置",
     ),
     "readonly.mark": ("read-only", "只读"),
     "refused.readonly": (

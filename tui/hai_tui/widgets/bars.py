@@ -81,7 +81,7 @@ class Banner(Widget):
     """Says that what is shown may be old, and what happens about it; not there while all is well."""
 
     DEFAULT_CSS = """
-    Banner { height: auto; max-height: 2; background: $warning; color: $background;
+    Banner { height: auto; max-height: 4; background: $warning; color: $background;
              text-style: bold; padding: 0 1; display: none; }
     """
     sentence = ""
