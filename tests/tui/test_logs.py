@@ -90,6 +90,23 @@ async def test_a_bar_is_one_line_unless_lines_are_wanted(server, drive, ended) -
         await tui.shows("10 %", "50 %", "100 %")
 
 
+async def test_what_is_read_stays_where_it_is_when_bars_become_lines(server, drive, ended) -> None:
+    bars = [[b"%d %%\r" % n for n in range(20)] + [b"epoch %d" % epoch] for epoch in range(900)]
+    write_log(server, [line for bar in bars for line in bar])
+    async with drive(server.profile, start="logs 1") as tui:
+        await tui.shows("epoch 899")
+        await tui.press(*["pageup"] * 3)
+        first = page(tui).pane.seen
+        await tui.press("b")
+        await tui.until(lambda: page(tui).pane.seen == first)
+        await tui.shows(first.text, "18 %")
+        await tui.press("b")
+        await tui.until(lambda: "18 %" not in tui.screen())
+        assert page(tui).pane.seen == first
+        await tui.press("G")
+        await tui.shows("epoch 899", "■ the task has ended")
+
+
 async def test_how_logs_look_is_remembered(server, drive, ended) -> None:
     write_log(server, [b"10 %\r", b"50 %\r", b"100 %", b"long " * 30 + b"end"])
     async with drive(server.profile, start="logs 1", size=(80, 24)) as tui:

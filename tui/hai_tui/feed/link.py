@@ -42,7 +42,11 @@ class LinkState:
         """The sentence above a page; empty while all is well."""
         if self.live:
             return ""
-        facts = {"server": self.server, "error": self.error, "hint": self.hint and f" · {self.hint}"}
+        facts = {
+            "server": self.server,
+            "error": self.error,
+            "hint": self.hint and f" · {self.hint}",
+        }
         facts["age"] = span(now - self.heard_at)
         facts["retry"] = f"{ceil(max(0.0, self.retry_at - now))}s"
         return text(f"banner.{self._case()}", **facts)

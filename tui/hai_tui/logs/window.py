@@ -94,6 +94,11 @@ class Window:
         """The cursor after the last line."""
         return self._parts[-1].end if self._parts else ""
 
+    def begin_of(self, line: Line) -> str:
+        """A cursor before that very line, the nearest that is known."""
+        held = (part.begin for part in self._parts if any(each is line for each in part.lines))
+        return next(held, self.begin)
+
     @property
     def full(self) -> bool:
         """True when the next lines push out others."""

@@ -51,7 +51,7 @@ class LogMoves(LogFiles):
         pane = self.pane
         if pane is None or pane.reader is None:
             return
-        line, seen = pane.find_run(back=back), pane.seen_run()
+        line, seen = pane.find_run(back=back), pane.seen.run if pane.seen else 0
         if line is None:
             there = (lambda x: x.run < seen) if back else (lambda x: x.run > seen)
             line = await pane.reader.find(there, back=back)

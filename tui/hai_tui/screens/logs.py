@@ -211,7 +211,16 @@ class LogsPage(LogMoves):
             pane.window.fold = not pane.window.fold
             self.hai.say(text("logs.bars.place" if pane.window.fold else "logs.bars.lines"))
             self._remember("lines", not pane.window.fold)
-            self.run_worker(self.reported(self._reread(pane)))
+            self.run_worker(self.reported(self._refold(pane)))
+
+    async def _refold(self, pane: LogPane) -> None:
+        """What was seen first stays, unless the end is followed."""
+        seen = None if pane.view.following else pane.seen
+        if seen is None or pane.reader is None:
+            await self._reread(pane)
+        elif (line := await pane.reader.again(seen)) is not None:
+            pane.flush()
+            pane.view.show_line(line)
 
     def _each(self, name: str, change: Callable[[LogPane], None]) -> Callable[[], None]:
         """The same for every open log, and for those of another day."""

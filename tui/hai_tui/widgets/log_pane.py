@@ -162,10 +162,11 @@ class LogPane(Vertical):
         places = [i for i, row in enumerate(rows) if row.begins and (i < top if back else i > top)]
         return rows[places[-1 if back else 0]].line if places else None
 
-    def seen_run(self) -> int:
-        """The run of the first line that is seen; 0: nothing is."""
+    @property
+    def seen(self) -> Line | None:
+        """The first line that is seen."""
         rows, top = self.view.rows, self.view.scroll_offset.y
-        return rows[min(top, len(rows) - 1)].line.run if rows else 0
+        return rows[min(top, len(rows) - 1)].line if rows else None
 
     def told(self) -> str:
         """How much is held, where one stands, what is looked for."""
