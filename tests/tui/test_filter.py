@@ -92,6 +92,16 @@ def test_what_means_nothing_is_told_with_the_nearest_word(line: str, told: str) 
     assert told in str(error.value)
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_what_would_be_looked_for_without_end_is_given_up(sign: str) -> None:
+    endless = parse(f"{sign}/(x+)+y/")
+    assert not endless.trouble
+    long = Facts(Task(id=1, name="x" * 60))
+    assert [each.id for each in endless.among([long] * 3, NOW)] == [1] * 3 * len(sign)
+    assert "takes too long" in endless.trouble
+    assert not parse("/(x+)+y/").trouble
+
+
 @pytest.mark.parametrize(
     ("line", "server"),
     [

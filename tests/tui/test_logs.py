@@ -107,6 +107,21 @@ async def test_what_is_read_stays_where_it_is_when_bars_become_lines(server, dri
         await tui.shows("epoch 899", "■ the task has ended")
 
 
+async def test_what_would_be_looked_for_without_end_is_given_up(
+    server, drive, ended, tmp_path
+) -> None:
+    write_log(server, [b"x" * 60, b"xxy"])
+    async with drive(server.profile, start="logs 1") as tui:
+        await tui.shows("xxy")
+        for key in "/&":
+            await tui.press(key, *"(x+)+y", "enter")
+            await tui.shows("“(x+)+y” takes too long to look for")
+        await tui.press("s", "ctrl+u", *str(tmp_path / "log"), "enter")
+        await tui.shows("[USAGE]")
+        await tui.press("&", "ctrl+u", *"y$", "enter", "/", "ctrl+u", *"x+y", "enter")
+        await tui.shows("xxy", "1 with “x+y”")
+
+
 async def test_how_logs_look_is_remembered(server, drive, ended) -> None:
     write_log(server, [b"10 %\r", b"50 %\r", b"100 %", b"long " * 30 + b"end"])
     async with drive(server.profile, start="logs 1", size=(80, 24)) as tui:

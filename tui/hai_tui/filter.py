@@ -38,6 +38,11 @@ class Filter:
         """What the server is asked for."""
         return " ".join(each.server for each in self.terms if each.server)
 
+    @property
+    def trouble(self) -> str:
+        """Why it finds nothing any more; empty: it does."""
+        return next((told for each in self.terms if (told := each.trouble())), "")
+
     def after(self, earlier: Filter) -> Filter | None:
         """What is left to ask of those that matched the earlier one; None: others may match too."""
         same = len(earlier.words)

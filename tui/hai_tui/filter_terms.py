@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hai.task.levels import PRIORITIES
 from hai_tui.cli.human import held_seconds
 from hai_tui.i18n import text
+from hai_tui.wanted import Wanted
 
 if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
@@ -85,10 +86,11 @@ class Term:
 
     keep: Keep
     server: str = ""  # what the server is asked; it may answer with more
+    trouble: Callable[[], str] = str  # why it finds nothing any more; empty: it does
 
     def negated(self) -> Term:
         """The same for all others; the server is asked nothing, as it might answer with less."""
-        return Term(self._others)
+        return Term(self._others, trouble=self.trouble)
 
     def _others(self, tasks: list[Facts], now: float) -> list[Facts]:
         kept = {task.id for task in self.keep(tasks, now)}
@@ -229,10 +231,13 @@ def _ids(values: Sequence[str]) -> Term:
 
 def _regex(pattern: str) -> Term:
     try:
-        search = re.compile(pattern, re.IGNORECASE).search
+        wanted = Wanted(pattern, re.IGNORECASE)
     except re.error as error:
         raise FilterError(text("filter.regex", pattern=pattern, error=error)) from error
-    return _each(lambda task, now: search(task.name[:200]) is not None)
+    return Term(
+        lambda tasks, now: [task for task in tasks if wanted.search(task.name[:200])],
+        trouble=lambda: text("filter.slow", pattern=pattern) if wanted.gave_up else "",
+    )
 
 
 def _listed(key: str, values: Iterable[str]) -> str:

@@ -42,6 +42,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "logs.status": ("{lines:line|lines} held, at {place}", "已载入 {lines} 行，位于 {place}"),
     "logs.status.only": ("only {only!r}", "只显示 {only!r}"),
+    "logs.slow": (
+        "“{wanted}” takes too long to look for; try a simpler one, as without + or * around others",
+        "“{wanted}” 查找太慢；请简化，例如不要嵌套 + 或 *",
+    ),
     "logs.status.hits": (
         "{hits} with “{wanted}” (n next, N previous)",
         "{hits} 行包含“{wanted}”（n 下一处，N 上一处）",

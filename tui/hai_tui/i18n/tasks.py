@@ -54,6 +54,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "/{pattern}/ is not a regular expression: {error}",
         "/{pattern}/ 不是正则表达式：{error}",
     ),
+    "filter.slow": (
+        "/{pattern}/ takes too long to look for; try a simpler one, as without + or * around others",
+        "/{pattern}/ 查找太慢；请简化，例如不要嵌套 + 或 *",
+    ),
     "filter.yes": (
         "starred wants true or false, not {value!r}",
         "starred 需要 true 或 false，而不是 {value!r}",

@@ -7,22 +7,23 @@ from collections.abc import Callable, Sequence
 
 from hai_tui.logs.harmless import plain
 from hai_tui.logs.window import Line
+from hai_tui.wanted import Wanted
 
 Test = Callable[[Line], bool]
 
 
-def pattern(words: str) -> re.Pattern[str] | None:
+def pattern(words: str) -> Wanted | None:
     """What a person typed; capitals count only where some are typed. None for nothing."""
     if not words:
         return None
     flags = re.IGNORECASE if words == words.lower() else 0
     try:
-        return re.compile(words, flags)
+        return Wanted(words, flags)
     except re.error:
-        return re.compile(re.escape(words), flags)
+        return Wanted(re.escape(words), flags)
 
 
-def matches(wanted: re.Pattern[str]) -> Test:
+def matches(wanted: Wanted) -> Test:
     """True for lines in which it occurs, as they are seen."""
     return lambda line: wanted.search(plain(line.text)) is not None
 

@@ -97,7 +97,8 @@ class LogMoves(LogFiles):
         if wanted is None:
             self.hai.say(text("logs.no_words"))
             return
-        if pane.view.next_hit(back=back):
+        if pane.view.next_hit(back=back) or wanted.gave_up:
+            self.tell()
             return
 
         def told(lines: int) -> None:
@@ -106,10 +107,10 @@ class LogMoves(LogFiles):
         line = await pane.reader.find(matches(wanted), back=back, told=told)
         pane.flush()
         self.tell()
-        if line is None:
+        if line is None and not wanted.gave_up:
             way = "above" if back else "below"
             self.hai.say(text(f"logs.no_more_hits.{way}", wanted=wanted.pattern))
-        else:
+        elif line is not None:
             pane.view.show_hit(line)
 
     def ask_only(self) -> None:

@@ -137,8 +137,8 @@ class TaskListPage(TaskPageBase):
         """Counts, filter, marks; or what is wrong with the filter."""
         model, table = self.hai.session.tasks, self.table
         styles = tones(self.hai.current_theme)
-        if self._error:
-            self.status(Text(f"✗ {self._error}", styles["bad"]))
+        if wrong := self._error or self._filter.trouble:
+            self.status(Text(f"✗ {wrong}", styles["bad"]))
             return
         total = len(model.tasks) if model else 0
         key = "tasks.count" if self._filter.source else "tasks.count.all"

@@ -5,7 +5,6 @@ Of plain text no more cells are looked at than are seen, however long the line i
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -18,6 +17,7 @@ from textual.strip import Strip
 from hai_tui.logs.harmless import styled
 from hai_tui.logs.rows import Look, Row
 from hai_tui.logs.window import Line
+from hai_tui.wanted import Wanted
 
 _KEPT_CHARACTERS = 4 * 1024 * 1024  # of lines that were styled already
 
@@ -27,7 +27,7 @@ class LogLines:
 
     def __init__(self, style: Callable[[str], Style], describe: Callable[[int], str]) -> None:
         self._style, self._describe = style, describe
-        self.wanted: re.Pattern[str] | None = None
+        self.wanted: Wanted | None = None
         self.here: Line | None = None  # the last hit of a search
         self._styled: OrderedDict[Line, Text] = OrderedDict()
         self._kept = 0
@@ -73,7 +73,8 @@ class LogLines:
         shown = styled(line.text)
         if self.wanted is not None:
             name = "log--here" if line is self.here else "log--hit"
-            shown.highlight_regex(self.wanted, style=self._style(name))
+            for hit in self.wanted.all(shown.plain):
+                shown.stylize(self._style(name), *hit.span())
         made = Text(look.prefix(line), style="", end="")
         made.stylize(self._style("log--label"))
         return made.append_text(shown)

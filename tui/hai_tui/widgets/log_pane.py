@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from hai_tui.logs.runs import separator
 from hai_tui.logs.search import matches, pattern
 from hai_tui.logs.window import Change, Line, Window
 from hai_tui.theme import tones
+from hai_tui.wanted import Wanted
 from hai_tui.widgets.log_view import LogView
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class LogPane(Vertical):
         self.window = Window()
         self.runs: Sequence[Run] = ()
         self.words = self.only = ""
+        self._only: Wanted | None = None
         self.hits = 0  # lines of the window that had what is looked for
         self._pending: list[Change | None] = []
         self.view = LogView(self.window, self._describe, labels=source.labelled)
@@ -138,15 +139,21 @@ class LogPane(Vertical):
         self.hits = sum(map(matches(wanted), self.window)) if wanted else 0
 
     @property
-    def wanted(self) -> re.Pattern[str] | None:
+    def wanted(self) -> Wanted | None:
         """What is looked for."""
         return self.view.wanted
+
+    @property
+    def slow(self) -> str:
+        """That what is looked for, or what lines must have, takes too long; empty: it does not."""
+        given_up = (each for each in (self.wanted, self._only) if each and each.gave_up)
+        return next((text("logs.slow", wanted=each.pattern) for each in given_up), "")
 
     def set_only(self, words: str) -> None:
         """Show only lines with these words; empty: all."""
         self.only = words
-        wanted = pattern(words)
-        self._look(only=matches(wanted) if wanted else None)
+        self._only = pattern(words)
+        self._look(only=matches(self._only) if self._only else None)
 
     def toggle_wrap(self) -> None:
         """Fold long lines, or let them go on to the right."""
@@ -175,7 +182,9 @@ class LogPane(Vertical):
         parts = [text("logs.status", lines=f"{len(self.window):,}", place=place)]
         if self.only:
             parts.append(text("logs.status.only", only=self.only))
-        if self.wanted is not None:
+        if slow := self.slow:
+            parts.append(slow)
+        elif self.wanted is not None:
             parts.append(
                 text("logs.status.hits", hits=f"{self.hits:,}", wanted=self.wanted.pattern)
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from hai_tui.logs.harmless import plain
 from hai_tui.logs.search import matches, next_hit
 from hai_tui.logs.window import Line
+from hai_tui.wanted import Wanted
 from hai_tui.widgets.log_scroll import LogScroll
 
 
@@ -15,7 +15,7 @@ class LogView(LogScroll):
     """Marks what is wanted and goes from hit to hit."""
 
     @property
-    def wanted(self) -> re.Pattern[str] | None:
+    def wanted(self) -> Wanted | None:
         """What is looked for."""
         return self._lines.wanted
 
@@ -24,7 +24,7 @@ class LogView(LogScroll):
         """The last hit."""
         return self._lines.here
 
-    def search(self, wanted: re.Pattern[str] | None) -> None:
+    def search(self, wanted: Wanted | None) -> None:
         """Mark what is wanted."""
         self._lines.wanted, self._lines.here = wanted, None
         self.forget()
