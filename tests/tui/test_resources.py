@@ -73,6 +73,38 @@ async def test_what_is_typed_before_a_form_has_opened_is_in_it(server, drive) ->
         await tui.shows("add: a quota", "for whom                   queue")
 
 
+@pytest.mark.parametrize(
+    ("page", "keys", "told"),
+    [
+        pytest.param("quotas", ("adda",), "no user adda: did you mean ada?", id="user"),
+        pytest.param("rights", ("labb", "tab", "ctrl+u", "yes"), "in the user group labb", id="user group"),
+        pytest.param("shares", ("lab", "tab", "ctrl+u", "defalt"), "belongs to the group defalt", id="node group"),
+    ],
+)  # fmt: skip
+async def test_a_name_that_nobody_knows_is_questioned_beside_its_field(
+    server, drive, user, page: str, keys: tuple[str, ...], told: str
+) -> None:
+    async with drive(server.profile, start=page, size=(120, 40)) as tui:
+        await tui.shows("0 in all")
+        await tui.press("a")
+        typed = [key for each in keys for key in ([each] if each in ("tab", "ctrl+u") else each)]
+        await tui.press(*typed, "ctrl+s")
+        await tui.shows(told)
+        said = next(str(line.render()) for line in tui.app.screen.query(".wrong"))
+        assert said.endswith("· send again if it is meant so")
+
+
+async def test_what_is_questioned_is_sent_when_it_is_meant(server, drive, client, user) -> None:
+    async with drive(server.profile, start="quotas", size=(120, 40)) as tui:
+        await tui.shows("0 in all")
+        await tui.press("a", *"labb", "tab", "ctrl+u", *"yes", "ctrl+s")
+        await tui.shows("did you mean lab?")
+        assert list(await client.users.quotas()) == []
+        await tui.press("ctrl+s")
+        await tui.shows("1 in all")
+        assert [q.subject for q in await client.users.quotas()] == ["labb"]
+
+
 async def test_what_is_wrong_stands_beside_its_field(server, drive) -> None:
     async with drive(server.profile, start="quotas", size=(120, 40)) as tui:
         await tui.press("a")

@@ -19,22 +19,20 @@ _NAMING = re.compile(r"(?:^|\s)(group|user)[:=](\S+)")
 
 async def question_group(client: Client, settings: Settings, name: str) -> None:
     """A note when no node belongs to the group."""
-    if doubt := await _doubt_of_group(client, name):
+    if doubt := await doubt_of_group(client, name):
         note(settings, doubt)
 
 
 async def question_user(client: Client, settings: Settings, name: str) -> None:
     """A note when nobody has this name."""
-    if doubt := await _doubt_of_user(client, name):
+    if doubt := await doubt_of_user(client, name):
         note(settings, doubt)
 
 
 async def question_user_group(client: Client, settings: Settings, name: str) -> None:
     """A note when nobody is in the user group."""
-    users = await _users(client)
-    known = {group for user in users for group in user.groups}
-    if users and name not in known:
-        note(settings, f"nobody is in the user group {name} now: {_meant(name, known, _USERS)}")
+    if doubt := await doubt_of_user_group(client, name):
+        note(settings, doubt)
 
 
 async def question_own_groups(client: Client, settings: Settings, user: User) -> None:
@@ -64,7 +62,7 @@ async def doubts_of_filter(client: Client, filter: str) -> list[str]:
     """A sentence for each node group and user of a filter of tasks that is not known."""
     doubts = []
     for key, values in _NAMING.findall(filter):
-        doubt_of = _doubt_of_group if key == "group" else _doubt_of_user
+        doubt_of = doubt_of_group if key == "group" else doubt_of_user
         names = [name for name in values.replace('"', "").split(",") if "*" not in name]
         doubts += [await doubt_of(client, name) for name in names if (key, name) != ("user", "me")]
     return [doubt for doubt in doubts if doubt]
@@ -73,7 +71,8 @@ async def doubts_of_filter(client: Client, filter: str) -> list[str]:
 _USERS = "`hai user list` shows those that there are"
 
 
-async def _doubt_of_group(client: Client, name: str) -> str:
+async def doubt_of_group(client: Client, name: str) -> str:
+    """A sentence when no node belongs to the group."""
     known = [group.name for group in await client.nodes.groups() if group.nodes]
     if name in known:
         return ""
@@ -81,7 +80,17 @@ async def _doubt_of_group(client: Client, name: str) -> str:
     return f"no node belongs to the group {name} now: {meant}"
 
 
-async def _doubt_of_user(client: Client, name: str) -> str:
+async def doubt_of_user_group(client: Client, name: str) -> str:
+    """A sentence when nobody is in the user group."""
+    users = await _users(client)
+    known = {group for user in users for group in user.groups}
+    if not users or name in known:
+        return ""
+    return f"nobody is in the user group {name} now: {_meant(name, known, _USERS)}"
+
+
+async def doubt_of_user(client: Client, name: str) -> str:
+    """A sentence when nobody has this name."""
     known = {user.name for user in await _users(client)}
     if not known or name in known:
         return ""

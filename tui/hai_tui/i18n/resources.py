@@ -81,6 +81,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "enter: next, on the last line send · ctrl+s: send · esc: leave it",
         "回车：下一项，末项提交 · ctrl+s：提交 · esc：放弃",
     ),
+    "form.doubt": ("{doubt} · send again if it is meant so", "{doubt} · 若确实如此，请再次提交"),
     "form.number": ("{value!r} is no whole number", "{value!r} 不是整数"),
     "form.large": (
         "{value} is too large a number; the largest is {most}",

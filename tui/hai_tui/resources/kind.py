@@ -48,6 +48,8 @@ class Answers:
     values: Mapping[str, str]
     now: float = 0.0
     wrong: dict[str, str] = field(default_factory=dict)
+    sure: bool = False  # the same was doubted before
+    doubted: bool = False
 
     def text(self, name: str) -> str:
         """As it is, without blanks around it."""

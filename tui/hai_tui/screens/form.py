@@ -59,6 +59,7 @@ class FormScreen(Dialog[Done | None]):
         self._heading, self._fields, self._item = title, tuple(fields), item
         self._send, self._now = send, now
         self._sending = False
+        self._doubted: dict[str, str] | None = None  # what was not sent at first
         self._lines = {field.name: self._line(field) for field in self._fields}
 
     def compose(self) -> ComposeResult:
@@ -97,7 +98,7 @@ class FormScreen(Dialog[Done | None]):
 
     async def _try(self) -> None:
         values = {name: line.value for name, line in self._lines.items()}
-        answers = Answers(values, self._now)
+        answers = Answers(values, self._now, sure=values == self._doubted)
         general = ""
         try:
             done = await self._send(answers)
@@ -108,6 +109,7 @@ class FormScreen(Dialog[Done | None]):
         except HaiError as error:
             general = f"{error.message}\n{error.hint}".strip()
         self._sending = False
+        self._doubted = values if answers.doubted else None
         if self.is_current:
             self._show(answers, general)
 

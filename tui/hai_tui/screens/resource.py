@@ -16,6 +16,7 @@ from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import known, text
 from hai_tui.later import later
 from hai_tui.resources import resources
+from hai_tui.resources.doubts import doubts
 from hai_tui.resources.kind import Answers, Item, Resource, Verb
 from hai_tui.screens.form import Done, FormScreen
 from hai_tui.screens.page import Page
@@ -223,6 +224,9 @@ class ResourcePage(Page):
 
     async def _send(self, verb: Verb, item: Item | None, answers: Answers) -> Any:
         made = verb.make(item, answers)
+        if not answers.wrong and not answers.sure:
+            answers.wrong |= await self.call(lambda client: doubts(client, answers.values))
+            answers.doubted = bool(answers.wrong)
         if answers.wrong:
             return None
         return await self.call(lambda client: verb.send(client, made))
