@@ -37,15 +37,18 @@ def answer(monkeypatch: pytest.MonkeyPatch, report: dict, code: int = 0) -> list
 
 def test_the_task_names_the_revision_and_the_folder(hai, fake, workspace, monkeypatch) -> None:
     asked = answer(monkeypatch, DONE)
-    assert hai("python", "train.py", "--").code == 0
+    done = hai("python", "train.py", "--")
     newest = max(fake.world.tasks.values(), key=lambda task: task.id)
     assert newest.spec.spec.workspace == "haiworkspace://demo@7/src"
+    assert done.code == 0
+    assert f"what it writes: hai workspace download --task {newest.id}\n" in done.err
     assert asked == [workspace]
 
 
 def test_it_can_be_left(hai, fake, workspace, monkeypatch) -> None:
     asked = answer(monkeypatch, DONE)
-    assert hai("python", "train.py", "--", "--no-push").code == 0
+    done = hai("python", "train.py", "--", "--no-push")
+    assert (done.code, "hai workspace download" in done.err) == (0, False)
     newest = max(fake.world.tasks.values(), key=lambda task: task.id)
     assert newest.spec.spec.workspace == str(workspace / "src")
     assert asked == []

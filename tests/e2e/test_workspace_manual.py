@@ -42,5 +42,6 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
         said = [run(command) for command in _commands(ROOT / "docs" / "workspaces.md")]
         assert "trained" in said[2]
         assert "revision 1 of demo" in said[2]
+        assert (project / "result.txt").read_text() == "1"
     finally:
         subprocess.run(["hai", "down"], env=env, capture_output=True, check=False)

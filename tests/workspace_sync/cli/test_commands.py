@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -17,7 +18,9 @@ from uuid import uuid4
 
 import pytest
 
+from hai.client import Client
 from hai.client.profile import Profile
+from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai.v1.workspace_pb2 import WorkspaceLease
 from hai_sync.cli import failures
 from hai_sync.cli.lazy import COMMANDS
@@ -305,6 +308,47 @@ def test_a_download_waits_for_its_turn(shell, held) -> None:
         assert code == 124
         assert "another sync of this directory is under way" in err
     assert shell("download", "a")[0] == 0
+
+
+@pytest.fixture
+def ran(shell, profile: Profile) -> Callable[[str], int]:
+    """Runs a script on the revision that is pushed, and answers the number of that task."""
+
+    async def submit(spec: TaskSpec) -> int:
+        async with Client(profile) as client:
+            task = await client.tasks.create(spec)
+            return (await client.tasks.wait(task.id, timeout=60)).id
+
+    def run(script: str) -> int:
+        Path("run.sh").write_text(script)
+        assert shell("push")[0] == 0
+        name = last(shell("status", "--json")[1])["name"]
+        what = ProgramSpec(workspace=f"haiworkspace://{name}", entrypoint="run.sh")
+        return asyncio.run(submit(TaskSpec(version=2, name=name, spec=what)))
+
+    return run
+
+
+def test_what_a_task_wrote_is_downloaded(shell, ran) -> None:
+    task = str(ran("mkdir -p out __pycache__; echo 1 > out/loss; echo 2 > __pycache__/m.pyc"))
+    assert shell("pull")[0] == 0
+    assert not Path("out").exists()
+    assert shell("download", "--task", task)[:2] == (0, "1 files, 2 B\n")
+    assert Path("out/loss").read_text() == "1\n"
+    assert not Path("__pycache__").exists()
+    assert shell("download", "*.pyc", "--task", task, "--to", "../copy")[0] == 0
+    assert Path("../copy/__pycache__/m.pyc").read_text() == "2\n"
+    assert "nothing that task" in shell("download", "x", "--task", task)[2]
+    assert "no directory of task 9999" in shell("download", "--task", "9999")[2]
+
+
+def test_what_a_task_changed_overwrites_nothing_here(shell, ran) -> None:
+    Path("train.py").write_text("mine")
+    task = str(ran("echo theirs > train.py"))
+    assert shell("download", "--task", task)[0] == 2
+    assert Path("train.py").read_text() == "mine"
+    assert shell("download", "--task", task, "--to", "../copy")[0] == 0
+    assert Path("../copy/train.py").read_text() == "theirs\n"
 
 
 def test_conflicts_are_listed_and_resolved(shell, tmp_path: Path, monkeypatch) -> None:

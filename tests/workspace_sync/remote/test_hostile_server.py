@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
 from hai.client.connection import Connection
-from hai.client.errors import ServerError
+from hai.client.errors import Conflict, ServerError
 from hai.client.profile import Profile
 from hai.v1 import workspace_service_pb2 as pb
 from hai.v1.workspace_pb2 import Workspace, WorkspaceEntry, WorkspaceLease
@@ -23,6 +23,8 @@ from hai_sync.cli.opening import open_session
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.errors import BadPeer
 from hai_sync.place import create
+from hai_sync.remote.endpoint import Remote
+from hai_sync.remote.fetching import Download, fetch
 from hai_sync.session.wish import Wish
 
 CONTENT = b"hello world"
@@ -182,6 +184,16 @@ async def test_contents_that_cannot_be(answers, liar, root: Path) -> None:
     liar[0].answers = lambda request: answers
     with pytest.raises(BadPeer):
         await pull(root, liar[1])
+    assert as_before(root)
+
+
+async def test_what_a_task_goes_on_writing_is_no_lie(liar, root: Path) -> None:
+    liar[0].answers = lambda request: [part(CONTENT * 2)]
+    remote = Remote(liar[1], "w")
+    wanted = Download(0, await remote.written(7), root.parent / "data", task=7)
+    with pytest.raises(Conflict, match="'a' has changed while it was fetched") as refused:
+        await fetch(remote, wanted, lambda files, size: None)
+    assert "task 7 still writes it" in refused.value.hint
     assert as_before(root)
 
 

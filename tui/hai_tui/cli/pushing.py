@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec
 
 _MARK = Path(".hfai", "workspace.yml")
+_SCHEME = "haiworkspace://"
 
 
 def push_workspaces(settings: Settings, specs: Sequence[TaskSpec]) -> None:
@@ -35,6 +36,11 @@ def push_workspaces(settings: Settings, specs: Sequence[TaskSpec]) -> None:
             pushed[root] = _push(settings, root)
         inside = str(folder.resolve().relative_to(root))
         spec.spec.workspace = pushed[root] + ("" if inside == "." else f"/{inside}")
+
+
+def is_reference(workspace: str) -> bool:
+    """True for a revision of a workspace: the task runs in a directory of its own then."""
+    return workspace.startswith(_SCHEME)
 
 
 def _root(folder: Path) -> Path | None:
@@ -56,7 +62,7 @@ def _push(settings: Settings, root: Path) -> str:
         )
     name = _name(root)
     note(settings, f"pushed {root}: the task runs revision {report['revision']} of {name}")
-    return f"haiworkspace://{name}@{report['revision']}"
+    return f"{_SCHEME}{name}@{report['revision']}"
 
 
 def _why(done: subprocess.CompletedProcess[str], report: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import click
 
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.human import Priority
-from hai_tui.cli.pushing import push_workspaces
+from hai_tui.cli.pushing import is_reference, push_workspaces
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note, show, show_one
@@ -190,6 +190,8 @@ async def _send(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -
             if settings.sentences:
                 click.echo(text("submitted", id=task.id, name=task.name))
                 note(settings, text("submitted.next", id=task.id))
+                if is_reference(spec.spec.workspace):
+                    note(settings, text("submitted.files", id=task.id))
     finally:  # what the server has is told, also where it refuses a later one
         _show(settings, specs, tasks)
     return tasks

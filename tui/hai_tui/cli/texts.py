@@ -113,6 +113,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "see it: hai status {id}    its output: hai logs {id} -f    end it: hai stop {id}",
         "查看：hai status {id}    日志：hai logs {id} -f    停止：hai stop {id}",
     ),
+    "submitted.files": (
+        "what it writes: hai workspace download --task {id}",
+        "取回它写的文件：hai workspace download --task {id}",
+    ),
     "submitted.until": (
         "it ends at task {number} of {count}, {name}:",
         "提交到第 {number} 个任务（共 {count} 个，{name}）为止：",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hai_sync.cli.sizes import size_of
 from hai_sync.cli.telling import Progress, event
 from hai_sync.core.diff import only_mode
 from hai_sync.core.entry import Kind, Tree
+from hai_sync.core.ignore import Ignore, default_rules
 from hai_sync.place import TEMPORARY
 from hai_sync.remote.fetching import Download, fetch
 from hai_sync.session.downloading import landing
@@ -25,15 +27,25 @@ from hai_sync.session.session import Session
 
 
 @click.command()
-@click.argument("path", default="checkpoint")
+@click.argument("path", required=False)
+@click.option("--task", type=click.IntRange(1), metavar="ID", help="What this task wrote.")
 @click.option("--to", "target", type=click.Path(file_okay=False), help="Where to put it.")
 @click.option("--force", is_flag=True, help="Overwrite files that differ.")
 @click.option("-s", "--sync_timeout", type=click.IntRange(5, 21_600), metavar="SECONDS")
 @common
 def download(
-    path: str, target: str | None, force: bool, sync_timeout: int | None, **options: Any
+    path: str | None,
+    task: int | None,
+    target: str | None,
+    force: bool,
+    sync_timeout: int | None,
+    **options: Any,
 ) -> int:
-    """Get a file, a directory or what fits a pattern from the cluster. PATH is `checkpoint` unless given."""
+    """Get a file, a directory or what fits a pattern from the cluster.
+
+    PATH is `checkpoint` unless given. A task that ran on a revision wrote into a directory of its own: with --task
+    PATH is in there, and without PATH it is all that the task wrote, but for caches.
+    """
     as_json = options["as_json"] or options["output"] == "json"
     progress = Progress(as_json, quiet=False)
 
@@ -41,7 +53,8 @@ def download(
 
     async def work(session: Session) -> tuple[int, int]:
         async with asyncio.timeout(sync_timeout):
-            return await _download(session, path, place or session.place.root, force, progress)
+            wanted = Wanted(path, task or 0)
+            return await _download(session, wanted, place or session.place.root, force, progress)
 
     files, size = with_session(options["profile"], work, progress)
     progress.end()
@@ -52,21 +65,47 @@ def download(
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to come: of the newest revision, or of the directory of a task."""
+
+    path: str | None
+    task: int
+
+    async def find(self, session: Session) -> tuple[int, Tree]:
+        """The revision, and what was chosen of it. Raises NotFound."""
+        if self.task:
+            revision, tree = 0, await session.remote.written(self.task)
+        else:
+            revision, tree = await session.remote.tree({}, 0)
+        if self.task and self.path is None:
+            return revision, _without_caches(tree)
+        path = self.path or "checkpoint"
+        chosen = {p: tree[p] for p in matching(tree, [path])}
+        if not chosen:
+            where = f"that task {self.task} wrote" if self.task else "on the cluster"
+            raise NotFound(f"nothing {where} is called {path!r}")
+        return revision, chosen
+
+
+def _without_caches(tree: Tree) -> Tree:
+    rules = Ignore(defaults=default_rules())
+    return {p: e for p, e in tree.items() if not rules.hides(p, e.kind is Kind.DIRECTORY)}
+
+
 async def _download(
-    session: Session, path: str, target: Path, force: bool, progress: Progress
+    session: Session, wanted: Wanted, target: Path, force: bool, progress: Progress
 ) -> tuple[int, int]:
     """One at a time: what arrives waits where a pull's does."""
     async with locked(session.place.state, lambda: progress.stage("wait", 0, 0)):
-        revision, tree = await session.remote.tree({}, 0)
-        chosen = {p: tree[p] for p in matching(tree, [path])}
-        if not chosen:
-            raise NotFound(f"nothing on the cluster is called {path!r}")
+        revision, chosen = await wanted.find(session)
         with landing(session.place, target) as there:
             changes = await asyncio.to_thread(there.look, chosen)
             there.require_room(changes, force)
             lacking = {c.path for c in changes if not only_mode(c)}
-            wanted = {p: e for p, e in _files(chosen).items() if there.path(p) in lacking}
-            contents = Download(revision, wanted, session.place.own / TEMPORARY)
+            files = {p: e for p, e in _files(chosen).items() if there.path(p) in lacking}
+            folder = session.place.own / TEMPORARY
+            contents = Download(revision, files, folder, task=wanted.task)
             await _fetch(session, contents, progress)
             await asyncio.to_thread(there.place, changes, contents)
     return len(_files(chosen)), _size(_files(chosen))

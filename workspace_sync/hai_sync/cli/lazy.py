@@ -54,7 +54,8 @@ _HELP = """Keep a directory here and on the cluster's storage the same.
 \b
   haiworkspace init NAME     make this directory a workspace
   haiworkspace push          bring what you changed to the cluster
-  haiworkspace pull          bring what tasks wrote back
+  haiworkspace pull          bring back what has changed there
+  haiworkspace download --task ID    get what a task wrote
   haiworkspace watch start   do both all the time
 """
 

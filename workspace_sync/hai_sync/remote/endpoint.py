@@ -78,6 +78,14 @@ class Remote:
             await asyncio.to_thread(require_tree, tree)
         return revision, tree
 
+    async def written(self, task: int) -> dict[str, Entry]:
+        """What the program of a task wrote into its own directory. Raises NotFound."""
+        tree: dict[str, Entry] = {}
+        request = wire_pb.GetTreeRequest(name=self.name, user=self.user, task=task)
+        await self._merge(tree, request)
+        await asyncio.to_thread(require_tree, tree)
+        return tree
+
     async def _merge(
         self, tree: dict[str, Entry], request: wire_pb.GetTreeRequest
     ) -> tuple[int, bool]:

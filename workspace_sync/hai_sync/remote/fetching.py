@@ -1,4 +1,4 @@
-"""Brings contents of a revision into a directory, each under the name of its digest, verified.
+"""Brings contents of a revision or a task into a directory, each under the name of its digest, verified.
 
 What a broken stream leaves is a `.part` that the next one goes on with. A server that sends another
 order, other sizes or other bytes than it promised is not believed: what it sent is thrown away.
@@ -15,7 +15,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from hai.client.backoff import delays
-from hai.client.errors import Conflict, TimedOut, Unreachable
+from hai.client.errors import Conflict, HaiError, TimedOut, Unreachable
 from hai.v1.workspace_service_pb2 import FetchFilesRequest, FetchFilesResponse, FilePart
 from hai_sync.core.entry import Entry
 from hai_sync.errors import BadPeer, Lost
@@ -35,6 +35,7 @@ class Download:
     files: Mapping[str, Entry]
     folder: Path
     compressed: bool = True
+    task: int = 0  # from its own directory, not from a revision
 
     def place(self, digest: bytes) -> Path:
         """Where a content lies once it is whole."""
@@ -77,6 +78,7 @@ async def _fetch_some(
         paths=paths,
         offsets=[writer.have(path) for path in paths],
         accept_compressed=download.compressed,
+        task=download.task,
     )
     try:
         async for answer in remote.connection.stream(remote.stub.FetchFiles, request):
@@ -177,7 +179,12 @@ class _Writer:
     def _part(self, path: str) -> Path:
         return self._download.place(self._download.files[path].digest).with_suffix(".part")
 
-    def _bad(self, path: str, why: str) -> BadPeer:
+    def _bad(self, path: str, why: str) -> HaiError:
         self.close()
         self._part(path).unlink(missing_ok=True)
+        if task := self._download.task:
+            return Conflict(
+                f"{path!r} has changed while it was fetched; nothing was changed here",
+                hint=f"task {task} still writes it: try again, or when it has ended",
+            )
         return BadPeer(f"the server sent wrong contents of {path!r}: {why}; nothing was changed")
