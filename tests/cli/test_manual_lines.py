@@ -11,7 +11,7 @@ import pytest
 
 from hai.client.fake import FakeClient
 from hai_backend.services.filters import parse
-from hai_tui.cli.foreign import SAID_HERE
+from hai_tui.cli.foreign import OPTIONS_HERE, SAID_HERE
 from hai_tui.cli.main import ENTRIES, _root
 from hai_tui.cli.settings import Settings
 
@@ -54,6 +54,24 @@ def test_a_word_of_another_system_is_answered_with_ours(hai) -> None:
     assert (done.code, done.out) == (2, "")
     assert "no such command 'scancel'; here that is `hai stop TASK`" in done.err
     assert set(SAID_HERE).isdisjoint(entry.name for entry in ENTRIES)
+
+
+@pytest.mark.parametrize("option", OPTIONS_HERE)
+@pytest.mark.parametrize("line", ["bash job.sh --", "run job.yml"])
+def test_an_option_of_another_system_is_answered_with_ours(option, line, hai) -> None:
+    done = hai(*line.split(), option, "1")
+    assert (done.code, done.out) == (2, "")
+    assert f"no such option '{option}'; here that is {OPTIONS_HERE[option]}" in done.err
+
+
+def test_what_is_told_of_options_parses() -> None:
+    for here in OPTIONS_HERE.values():
+        if here.startswith("-"):
+            _parse(_root(), "hai", ["bash", "job.sh", "--", *shlex.split(_filled(here))])
+
+
+def _filled(line: str) -> str:
+    return line.replace("NODES", "2").replace("PRIORITY", "HIGH")
 
 
 def test_the_manual_lists_every_command_where_help_lists_it() -> None:

@@ -179,3 +179,11 @@ def test_arguments_that_are_not_text_run_here_and_are_refused_for_there(place: P
 
 def test_help_belongs_to_us_only_in_front() -> None:
     assert main(["python", "--help"]) == 0
+
+
+def test_options_in_a_script_are_not_passed_over_in_silence(hai, place) -> None:
+    (place / "job.slurm").write_text("#!/bin/bash\n#SBATCH -N 2\nhostname\n")
+    done = hai("bash", "job.slurm", "--", "-n", "2")
+    assert done.code == 0
+    assert "lines of #SBATCH in job.slurm are not read: say the same after --" in done.err
+    assert "are not read" not in hai("bash", "run.sh", "--").err

@@ -44,3 +44,39 @@ SAID_HERE = {
     "user_quota": "hai whoami",
 }
 """Word -> command line; capitals stand for what one fills in."""
+
+_TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
+_LOOP = "a loop in your shell, one task each, with --tag"
+_AFTER = "`hai status TASK --wait && hai bash FILE --`"
+_TOLD = "`hai status TASK --wait`, then what tells you"
+
+OPTIONS_HERE = {
+    # Slurm
+    "-N": "-n NODES",
+    "-J": "--name NAME",
+    "--job-name": "--name NAME",
+    "-t": _TIME,
+    "--time": _TIME,
+    "--partition": "-g GROUP",
+    "--qos": "-p PRIORITY",
+    "--export": "-e NAME=VALUE",
+    "--gres": _GPUS,
+    "--gpus": _GPUS,
+    "--gpus-per-node": _GPUS,
+    "-c": "--options resource.cpu=4",
+    "--cpus-per-task": "--options resource.cpu=4",
+    "--mem": "--options resource.memory=8",
+    "--signal": "--options suspend_signal=SIGUSR1",
+    "-w": "--options 'assigned_nodes=[NODE]'",
+    "--nodelist": "--options 'assigned_nodes=[NODE]'",
+    "-a": _LOOP,
+    "--array": _LOOP,
+    "-d": _AFTER,
+    "--dependency": _AFTER,
+    "--mail-type": _TOLD,
+    "--mail-user": _TOLD,
+    # SkyPilot, torchrun
+    "--num-nodes": "-n NODES",
+    "--nnodes": "-n NODES",
+}
+"""Options of those who submit elsewhere -> what says it here."""

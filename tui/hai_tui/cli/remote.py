@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,14 @@ import click
 
 from hai_tui.cli.local import program_path
 from hai_tui.cli.settings import Settings
+from hai_tui.cli.show import note
 from hai_tui.cli.submit import override, submit
+from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 
+_WORDS = re.compile(rb"^#(?:SBATCH|PBS|BSUB)\b", re.MULTILINE)
 _SUFFIXES = {"python": ".py", "bash": ".sh"}
 _INTERPRETERS = {"python": ("python3", "-u"), "bash": ("bash",)}
 
@@ -28,7 +32,15 @@ def submit_program(
         raise click.UsageError("-ss simulates a suspend on this machine: use ++ not --")
     spec = program_spec(kind, argv)
     spec.options.whole_life_state = options["life_state"]
+    if kind == "bash":
+        _tell_unread(settings, Path(program_path(kind, argv[0])))
     return submit(settings, [override(settings, spec, options)], options)
+
+
+def _tell_unread(settings: Settings, file: Path) -> None:
+    """What schedulers elsewhere read in a script does nothing here."""
+    if words := _WORDS.findall(file.read_bytes()):
+        note(settings, text("submitted.unread", words=words[0].decode(), file=file.name))
 
 
 def program_spec(kind: str, argv: Sequence[str]) -> TaskSpec:

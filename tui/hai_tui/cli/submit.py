@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.human import Priority
 from hai_tui.cli.pushing import is_reference, push_workspaces
@@ -73,6 +74,24 @@ _OPTIONS = (
         help="Print the yaml and what the scheduler would do with it; submit nothing.",
     ),
 )
+
+
+class SubmitCommand(HaiCommand):
+    """A command that submits; options of other systems are answered with what says it here."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from hai_tui.cli.foreign import OPTIONS_HERE
+
+            if error.option_name not in OPTIONS_HERE:
+                raise
+            here = OPTIONS_HERE[error.option_name]
+            raise click.UsageError(
+                f"no such option {error.option_name!r}; here that is {here}", ctx=ctx
+            ) from None
 
 
 def submit_options(function: Callable[..., Any]) -> Callable[..., Any]:

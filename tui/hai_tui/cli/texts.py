@@ -117,6 +117,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "what it writes: hai workspace download --task {id}",
         "取回它写的文件：hai workspace download --task {id}",
     ),
+    "submitted.unread": (
+        "lines of {words} in {file} are not read: say the same after --, as in -n 2 --name fit",
+        "{file} 中的 {words} 行不会被读取：请写在 -- 之后，例如 -n 2 --name fit",
+    ),
     "submitted.until": (
         "it ends at task {number} of {count}, {name}:",
         "提交到第 {number} 个任务（共 {count} 个，{name}）为止：",

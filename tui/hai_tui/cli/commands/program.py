@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.complete import files
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.submit import submit_options
+from hai_tui.cli.submit import SubmitCommand, submit_options
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -51,7 +50,7 @@ class Call:
     mode: str  # local, simulate or submit
 
 
-class ProgramCommand(HaiCommand):
+class ProgramCommand(SubmitCommand):
     """Takes the program and its arguments away before click reads options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -13,7 +13,13 @@ from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.complete import files as complete_files
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note
-from hai_tui.cli.submit import override, submit, submit_options, tell_without_effect
+from hai_tui.cli.submit import (
+    SubmitCommand,
+    override,
+    submit,
+    submit_options,
+    tell_without_effect,
+)
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
@@ -46,7 +52,7 @@ Examples:
 """
 
 
-@click.command("run", cls=HaiCommand, help=_RUN_HELP)
+@click.command("run", cls=SubmitCommand, help=_RUN_HELP)
 @_FILES
 @submit_options
 @click.pass_obj
