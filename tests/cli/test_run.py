@@ -210,6 +210,24 @@ def test_wait_times_out(hai) -> None:
     assert done.code == 124
 
 
+def test_several_are_waited_for_and_each_has_a_row(hai, fake) -> None:
+    fake.finish(1, TASK_OUTCOME_SUCCEEDED)
+    done = hai("status", "1", "bad", "--wait", "--no-headers", "--columns", "id,status")
+    assert [line.split() for line in done.out.splitlines()] == [["1", "SUCCEEDED"], ["3", "FAILED"]]
+    assert done.code == 3, "that of the first which did not succeed"
+    assert hai("status", "1", "3").code == 0
+    assert [t["id"] for t in json.loads(hai("status", "1", "3", "--json").out)["tasks"]] == [1, 3]
+    late = hai("status", "1", "eval", "--wait", "--timeout", "0.01s")
+    assert (late.code, "task 2 was not finished" in late.err) == (124, True)
+
+
+def test_the_log_of_a_task_that_waits_says_why(hai) -> None:
+    done = hai("logs", "2")
+    assert (done.code, done.out) == (0, "")
+    assert "task 2 waits: wants 4 nodes, 1 is free (hai why 2)" in done.err
+    assert hai("logs", "1").err == ""
+
+
 def test_a_directory_is_no_task_file(files: Path, hai, fake) -> None:
     (files / "dir.yaml").mkdir()
     assert "'dir.yaml' is a directory" in hai("run", "a.yaml", "dir.yaml").err

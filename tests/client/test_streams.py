@@ -196,3 +196,16 @@ async def test_wait_runs_out(scripted) -> None:
             await client.tasks.wait(7, timeout=0.2)
         with pytest.raises(errors.UsageError, match="dancing"):
             await client.tasks.wait(7, "dancing")
+
+
+async def test_a_wait_for_several_names_the_one_that_is_not_there(scripted) -> None:
+    async def even_ones_have_ended(request: Any, context: Any) -> Task:
+        state = TASK_STATE_RUNNING if request.id % 2 else TASK_STATE_FINISHED
+        return Task(id=request.id, state=state)
+
+    scripted.unary["GetTask"] = even_ones_have_ended
+    scripted.streams["WatchTasks"] = versions
+    async with Client(scripted.profile) as client:
+        assert [task.id for task in await client.tasks.wait_all([6, 8])] == [6, 8]
+        with pytest.raises(errors.TimedOut, match="task 7 was not finished"):
+            await client.tasks.wait_all([6, 7, 8], timeout=0.2)

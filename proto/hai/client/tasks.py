@@ -231,15 +231,29 @@ class Tasks:
 
         `lost` hears that the server stays away.
         """
+        return (await self.wait_all([id], until, timeout, lost))[0]
+
+    async def wait_all(
+        self,
+        ids: Sequence[int],
+        until: str = "finished",
+        timeout: float | None = None,
+        lost: Lost | None = None,
+    ) -> Sequence[Task]:
+        """The same of several, one after the other: who has got there meanwhile is not waited for."""
         state = task_state(until)
+        found: dict[int, Task] = {}
         try:
             async with asyncio.timeout(timeout):
-                return await self._until(id, state, lost)
+                for id in ids:
+                    found[id] = await self._until(id, state, lost)
         except TimeoutError as error:
+            id = next(id for id in ids if id not in found)
             raise TimedOut(
                 f"task {id} was not {until} after {timeout:g} s",
                 hint=f"`hai status {id}` shows where it stands; wait longer with a larger timeout",
             ) from error
+        return [found[id] for id in ids]
 
     async def _until(self, id: int, state: TaskState.ValueType, lost: Lost | None) -> Task:
         task = await self.get(id)

@@ -54,7 +54,7 @@ def follow(settings: Settings, id: int, lines: Lines) -> int:
     """Print until the task ends; the task's exit code. Ctrl-C leaves the task running."""
 
     async def work(client: Client) -> int:
-        telling = asyncio.create_task(_tell_why_it_waits(client, id, settings))
+        telling = asyncio.create_task(_tell_later(client, id, settings))
         try:
             await print_lines(client, id, lines, follow=True, lost=told_when_lost(settings))
         finally:
@@ -70,19 +70,25 @@ def follow(settings: Settings, id: int, lines: Lines) -> int:
         return 130
 
 
-async def _tell_why_it_waits(client: Client, id: int, settings: Settings) -> None:
-    """Once: a task that does not start prints nothing, which looks like a program that hangs."""
+async def _tell_later(client: Client, id: int, settings: Settings) -> None:
+    """Once."""
     await asyncio.sleep(_QUIET_SECONDS)
     with suppress(HaiError):  # the lines tell of a server that is away
-        task = await client.tasks.get(id)
-        if task.HasField("waiting"):
-            note(settings, text("follow.waits", id=id, why=task.waiting.message))
+        await tell_why_it_waits(client, id, settings)
+
+
+async def tell_why_it_waits(client: Client, id: int, settings: Settings) -> None:
+    """A task that does not start prints nothing, which looks like a program that hangs."""
+    task = await client.tasks.get(id)
+    if task.HasField("waiting"):
+        note(settings, text("follow.waits", id=id, why=task.waiting.message))
 
 
 async def print_lines(
     client: Client, id: int, lines: Lines, *, follow: bool, lost: Lost | None = None
-) -> None:
-    """Print the lines that there are, and with `follow` those that come."""
+) -> bool:
+    """Print the lines that there are, and with `follow` those that come; False: there were none."""
+    some = False
     stream = client.logs.tail(
         id,
         ranks=lines.ranks,
@@ -93,9 +99,11 @@ async def print_lines(
         lost=lost,
     )
     async for batch in stream:
+        some = some or bool(batch.lines)
         wanted = (x for x in batch.lines if not lines.grep or lines.grep.search(x.text))
         sys.stdout.write("".join(_shown(line, lines) for line in wanted))
         sys.stdout.flush()
+    return some
 
 
 def task_exit_code(task: Task) -> int:

@@ -47,8 +47,8 @@ SAID_HERE = {
 
 _TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
 _LOOP = "a loop in your shell, one task each, with --tag"
-_AFTER = "`hai status TASK --wait && hai bash FILE --`"
-_TOLD = "`hai status TASK --wait`, then what tells you"
+_AFTER = "`hai status TASK... --wait && hai bash FILE --`"
+_TOLD = "`hai status TASK... --wait`, then what tells you"
 
 OPTIONS_HERE = {
     # Slurm

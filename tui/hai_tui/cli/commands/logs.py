@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.command import HaiCommand
-from hai_tui.cli.follow import Lines, follow, print_lines
+from hai_tui.cli.follow import Lines, follow, print_lines, tell_why_it_waits
 from hai_tui.cli.human import before_now, ranks
 from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
@@ -80,7 +80,9 @@ def logs(
         return id, _lines(settings, run, options)
 
     async def once(client: Client) -> int:
-        await print_lines(client, *await resolve(client), follow=False)
+        id, lines = await resolve(client)
+        if not await print_lines(client, id, lines, follow=False):
+            await tell_why_it_waits(client, id, settings)
         return 0
 
     if not following:

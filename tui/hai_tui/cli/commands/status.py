@@ -1,4 +1,4 @@
-"""`hai status` and `hai describe`: one task."""
+"""`hai status`: one task, or a row for each of several; `hai describe`: what one was submitted with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.follow import task_exit_code
 from hai_tui.cli.goodput_view import sentences
 from hai_tui.cli.human import Span
-from hai_tui.cli.reference import one_task
+from hai_tui.cli.reference import many_tasks, one_task
 from hai_tui.cli.session import call, told_when_lost
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, show, show_one
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 _STATES = ("finished", "running", "suspended")
 
 _STATUS_HELP = """Show a task: its state, why it is in it, its ranks, and what its time on nodes was worth.
+Of several tasks each has a row.
 
-With --wait it first waits for the task to be finished (or, with --wait=running, in another state)
-and then exits 0, with the task's exit code when it has ended otherwise, or with 124 when --timeout
-has passed.
+With --wait it first waits for all of them to be finished (or, with --wait=running, in another
+state) and then exits 0, with the exit code of the first that has ended otherwise, or with 124 when
+--timeout has passed.
 
 \b
 Examples:
@@ -35,6 +36,7 @@ Examples:
   hai status train --json | jq .run.ranks
   hai status 12 --wait && echo done
   hai status 12 --wait=running --timeout 10m
+  hai status $(hai list -q --tag sweep) --wait
 """
 
 _DESCRIBE_HELP = """Print what a task was submitted with, as yaml that `hai run` takes back.
@@ -57,27 +59,34 @@ _WAIT = "--wait=finished"
 
 
 @click.command("status", cls=_StatusCommand, help=_STATUS_HELP)
-@one_task
+@many_tasks
 @click.option("--wait", type=click.Choice(_STATES), metavar="[=STATE]", help="Wait first.")
 @click.option("--timeout", type=Span(), metavar="TIME", help="How long to wait, such as 10m.")
 @click.pass_obj
 def status(
-    settings: Settings, task: str, kind: Any, wait: str | None, timeout: float | None
+    settings: Settings, tasks: tuple[str, ...], kind: Any, wait: str | None, timeout: float | None
 ) -> int:
     """The function behind the command."""
 
     async def work(client: Client) -> int:
-        id = await client.tasks.resolve(task, kind)
+        ids = [await client.tasks.resolve(task, kind) for task in tasks]
         if wait:
-            await client.tasks.wait(id, wait, timeout, told_when_lost(settings))
-        found = await client.tasks.get(id)
-        if found.waiting.reason:
-            waiting = (await client.tasks.explain(id)).waiting
-            found.waiting.predicted_start.CopyFrom(waiting.predicted_start)
-        _show(settings, found)
-        return _exit_code(found, wait)
+            await client.tasks.wait_all(ids, wait, timeout, told_when_lost(settings))
+        found = [await client.tasks.get(id) for id in ids]
+        if len(found) > 1:
+            show(settings, TASKS, found)
+        else:
+            await _predict(client, found[0])
+            _show(settings, found[0])
+        return next((code for task in found if (code := _exit_code(task, wait))), 0)
 
     return call(settings, work)
+
+
+async def _predict(client: Client, task: Task) -> None:
+    if task.waiting.reason:
+        waiting = (await client.tasks.explain(task.id)).waiting
+        task.waiting.predicted_start.CopyFrom(waiting.predicted_start)
 
 
 def _show(settings: Settings, task: Task) -> None:
