@@ -13,7 +13,7 @@ from grpc.aio import AioRpcError, Metadata
 
 from hai.client import errors
 from hai.client.client import Client
-from hai.client.connection import ATTEMPTS, Connection, on_loopback
+from hai.client.connection import ATTEMPTS, LEADERLESS_ATTEMPTS, Connection, on_loopback
 from hai.client.profile import Profile
 from hai.client.status import to_error
 from hai.v1.server_service_pb2 import ServerInfo
@@ -65,6 +65,18 @@ async def test_attempts_are_limited(scripted, refuse) -> None:
         with pytest.raises(errors.Unreachable):
             await client.tasks.get(7)
     assert len(scripted.calls) == ATTEMPTS
+
+
+async def test_a_call_waits_until_another_server_leads(scripted, refuse, monkeypatch) -> None:
+    monkeypatch.setattr("hai.client.connection.delays", lambda **_: iter([0.0] * 20))
+    nobody = refuse(StatusCode.UNAVAILABLE, "no server leads just now", "NO_LEADER")
+    scripted.unary["CreateTask"] = flaky(nobody, LEADERLESS_ATTEMPTS - 1, Task(id=1))
+    scripted.unary["GetTask"] = nobody
+    async with Client(scripted.profile) as client:
+        assert (await client.tasks.create(TaskSpec(name="a"))).id == 1
+        with pytest.raises(errors.Unreachable, match="no server leads just now"):
+            await client.tasks.get(1)
+    assert len(scripted.calls) == 2 * LEADERLESS_ATTEMPTS
 
 
 async def test_create_is_repeated_with_the_same_request_id(scripted, refuse) -> None:
