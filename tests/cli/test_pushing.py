@@ -24,12 +24,14 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, report: dict, code: int = 0) -> list[Path]:
+def answer(
+    monkeypatch: pytest.MonkeyPatch, report: dict, code: int = 0, error: str = ""
+) -> list[Path]:
     asked: list[Path] = []
 
     def run(command: list[str], *, cwd: Path, **more: object) -> subprocess.CompletedProcess[str]:
         asked.append(cwd)
-        return subprocess.CompletedProcess(command, code, json.dumps(report) + "\n", "")
+        return subprocess.CompletedProcess(command, code, json.dumps(report) + "\n", error)
 
     monkeypatch.setattr(pushing.subprocess, "run", run)
     return asked
@@ -79,3 +81,21 @@ def test_a_push_that_is_refused_submits_nothing(
     assert found.code == 1
     assert words in found.err
     assert len(fake.world.tasks) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            '{"error": {"message": "there is no workspace x", "hint": ""}}',
+            "there is no workspace x;",
+        ),
+        ("Traceback: x", "Traceback: x;"),
+        ("", "it has no files;"),
+    ],
+)
+def test_a_push_that_fails_is_told_in_words(error, words, hai, workspace, monkeypatch) -> None:
+    answer(monkeypatch, {"event": "stage"}, code=3, error=error)
+    done = hai("python", "train.py", "--")
+    assert done.code == 1
+    assert f"nothing is submitted: {words}" in done.err

@@ -72,7 +72,15 @@ def _why(done: subprocess.CompletedProcess[str], report: dict[str, Any]) -> str:
         return f"{len(report['problems'])} paths cannot be synced"
     if report.get("refused"):
         return str(report["refused"])
-    return done.stderr.strip()[-500:] or "it has no files"
+    return _error(done.stderr.strip()) or "it has no files"
+
+
+def _error(said: str) -> str:
+    """What a program that was asked for JSON says on its way out."""
+    try:
+        return str(json.loads(said.splitlines()[-1])["error"]["message"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return said[-500:]
 
 
 def _name(root: Path) -> str:
