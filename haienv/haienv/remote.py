@@ -37,11 +37,15 @@ def push(
     """Build the same environment on the cluster. Only what describes its own layer travels."""
     layer = environment.usable
     lock = parse(environment.lock())
-    if lock is None or layer.editable or layer.sites:
+    if lock is None or layer.editable:
         raise Refused(
-            f"{environment} cannot be made elsewhere: it has "
-            + ("projects in place" if layer.editable else "packages outside of haienv"),
-            "install packages instead, and extend environments",
+            f"{environment} cannot be made elsewhere: it has projects in place",
+            "install packages instead",
+        )
+    if layer.sites:
+        raise Refused(
+            f"{environment} cannot be made elsewhere: it extends {layer.sites[0]}, which haienv has not made",
+            f"`haienv create NAME --no_extend {' '.join(layer.wanted)}` makes one without",
         )
     portable, local = without_paths(lock)
     local |= offered(lock, wheels)

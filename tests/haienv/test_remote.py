@@ -76,6 +76,18 @@ def test_what_is_pushed_is_the_same_there_and_back(
     assert ann.get("base").label.config.variables == {"A": "b c"}
 
 
+def test_what_extends_another_python_is_refused_with_a_way(haienv: Any, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run(["uv", "venv", "-q", venv], check=True)
+    subprocess.run(["uv", "pip", "install", "-q", "-p", venv, "tool"], check=True)
+    haienv.monkeypatch.setenv("VIRTUAL_ENV", str(venv))
+    haienv.ok("create mine plain")
+    refused = haienv("push mine --json")
+    assert refused.code == 1
+    assert ", which haienv has not made" in refused.error["message"]
+    assert "`haienv create NAME --no_extend plain`" in refused.error["hint"]
+
+
 def test_a_build_resolves_on_top_of_what_the_cluster_has(haienv: Any, cluster: Home) -> None:
     haienv.ok("build base --remote fast==1.0")
     haienv.ok(f"build top --remote --extend 'base[{OWNER}]' app")

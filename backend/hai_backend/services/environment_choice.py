@@ -57,8 +57,8 @@ class EnvironmentChoice:
             raise _refused(f"{wanted} may be {choice}: write which")
         names = [str(e.called) for e in usable] + [e.name for e in usable]
         raise _refused(
-            f"there is no environment {wanted[:128]!r}{nearest(wanted, names)}; "
-            "`haienv list` shows them"
+            f"the cluster has no environment {wanted[:128]!r}{nearest(wanted, names)}; "
+            "`haienv push` builds one of yours there, `hai tui environments` lists its own"
         )
 
 

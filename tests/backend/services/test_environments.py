@@ -209,8 +209,10 @@ async def test_a_task_keeps_the_environment_that_it_means(
 
 REFUSED = [
     pytest.param("touch", "did you mean torch", id="nearest name"),
-    pytest.param("secret", "there is no environment 'secret'", id="another's private one"),
-    pytest.param("secret[bob]", "there is no environment 'secret[bob]'", id="by its whole name"),
+    pytest.param("secret", "the cluster has no environment 'secret'", id="another's private one"),
+    pytest.param(
+        "secret[bob]", "the cluster has no environment 'secret[bob]'", id="by its whole name"
+    ),
     pytest.param("twice", "may be twice[bob], twice[eve]: write which", id="of two people"),
     pytest.param("broken", "is BROKEN: layer", id="broken"),
 ]
