@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -19,6 +20,7 @@ _NESTED = frozenset(
     )
 )
 _SECRET = frozenset({"password", "token", "lease_token"})
+_ZERO_SAYS = frozenset({"priority", "nodes", "guaranteed"})  # LOW; none at all
 _TOLD_CHARS = 4000
 _TOLD: ContextVar[list[str] | None] = ContextVar("hai_audit_told", default=None)
 
@@ -59,9 +61,21 @@ def what(request: Message) -> str:
 
 
 def _scalars(message: Message) -> Iterator[str]:
-    for field, value in message.ListFields():
-        if field.message_type is None and field.name not in _SECRET:
-            yield f"{field.name}={list(value) if field.is_repeated else value!r}"
+    said = {field.name for field, _ in message.ListFields()}
+    for field in message.DESCRIPTOR.fields:
+        plain = field.message_type is None and field.name not in _SECRET
+        zero = field.name in _ZERO_SAYS and not (field.is_repeated or field.has_presence)
+        if plain and (zero or field.name in said):
+            yield f"{field.name}={_written(field, getattr(message, field.name))}"
+
+
+def _written(field: Any, value: Any) -> str:
+    if field.is_repeated:
+        return str(list(value))
+    known = field.enum_type.values_by_number if field.enum_type else {}
+    if value not in known:
+        return repr(value)
+    return str(known[value].name.removeprefix(known[0].name.removesuffix("UNSPECIFIED")))
 
 
 def _nested(message: Message) -> list[Message]:
