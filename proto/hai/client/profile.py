@@ -29,7 +29,7 @@ from hai.client.files import replace_file
 SERVER_VARIABLES = ("HAI_SERVER", "MARSV2_SERVER")
 TOKEN_VARIABLES = ("HAI_TOKEN", "MARSV2_USER_TOKEN")
 PROFILE_VARIABLE = "HAI_PROFILE"
-_ADDRESS = re.compile(r"unix(-abstract)?:.+|\S+:[0-9]{1,5}")
+_ADDRESS = re.compile(r"unix(-abstract)?:.+|[^\s/]+:[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
