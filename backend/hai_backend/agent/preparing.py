@@ -33,7 +33,8 @@ async def workspace_of(welcome: pb.AgentWelcome, directory: RankDir, reaper: Rea
 def _existing(workspace: Path) -> Path:
     if not workspace.is_dir():
         raise CannotStart(
-            f"the workspace {workspace} is not a directory on this node: check the path"
+            f"the workspace {workspace} is not a directory on this node: check the path; "
+            "one of your own machine comes here as a workspace (haiworkspace init)"
         )
     return workspace
 

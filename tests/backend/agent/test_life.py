@@ -104,6 +104,7 @@ async def test_a_failure_brings_its_last_lines(agents):
     ("argv", "workspace", "word"),
     [
         pytest.param(["true"], "/nowhere/at/all", "/nowhere/at/all", id="workspace missing"),
+        pytest.param(["true"], "/home/ada/code", "haiworkspace init", id="of a laptop"),
         pytest.param(["python3", "-u", "gone.py"], "", "gone.py", id="script missing"),
         pytest.param(["bash", "gone.sh", "x"], "", "gone.sh", id="shell script missing"),
         pytest.param(["./gone"], "", "gone", id="program missing"),
