@@ -342,6 +342,21 @@ def test_what_a_task_wrote_is_downloaded(shell, ran) -> None:
     assert "no directory of task 9999" in shell("download", "--task", "9999")[2]
 
 
+def test_what_a_task_wrote_is_listed_and_printed(shell, ran) -> None:
+    Path("out").mkdir()
+    task = str(ran("echo 12 > out/loss; echo mine > notes"))
+    assert [line.split()[-1] for line in shell("ls", "--task", task)[1].splitlines()] == [
+        "notes",
+        "out/",
+    ]
+    told = last(shell("ls", "out", "--task", task, "--json")[1])
+    assert [(each["path"], each["size"]) for each in told["entries"]] == [("out/loss", 3)]
+    assert last(shell("cat", "out/loss", "--task", task, "--json")[1])["base64"] == "MTIK"
+    code, _, err = shell("cat", "run.sh", "--task", task)
+    assert (code, "nothing that task" in err) == (3, True)
+    assert shell("ls", "-r", "1", "--task", task)[0] == 2
+
+
 def test_what_a_task_changed_overwrites_nothing_here(shell, ran) -> None:
     Path("train.py").write_text("mine")
     task = str(ran("echo theirs > train.py"))

@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from hai.client.errors import NotFound, UsageError
+from hai.client.errors import UsageError
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.telling import event
+from hai_sync.cli.there import There, there, there_of
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.session.borrowing import borrowed
 from hai_sync.session.session import Session
@@ -22,17 +23,19 @@ from hai_sync.session.session import Session
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("-r", "--revision", type=click.IntRange(1), help="As it was then; else as it is now.")
+@there
 @common
-def cat(paths: tuple[str, ...], revision: int | None, **options: Any) -> int:
+def cat(paths: tuple[str, ...], revision: int | None, task: int | None, **options: Any) -> int:
     """Print files of the cluster. Nothing is left here."""
+    wanted = there_of(revision, task)
     as_json = options["as_json"] or options["output"] == "json"
 
     async def work(session: Session) -> None:
-        number, tree = await session.remote.tree({}, 0, revision or 0)
+        number, tree = await wanted.tree(session)
         names = [relative(session.place, path) for path in paths]
-        _require_files(tree, names)
-        async with borrowed(session.remote, number, {name: tree[name] for name in names}) as place:
+        _require_files(wanted, tree, names)
+        files = {name: tree[name] for name in names}
+        async with borrowed(session.remote, number, files, wanted.task) as place:
             for name in names:
                 _tell(name, place(name), as_json)
 
@@ -40,10 +43,10 @@ def cat(paths: tuple[str, ...], revision: int | None, **options: Any) -> int:
     return 0
 
 
-def _require_files(tree: Tree, names: Sequence[str]) -> None:
+def _require_files(wanted: There, tree: Tree, names: Sequence[str]) -> None:
     """Raises NotFound or UsageError with all that are none."""
     if lacking := [name for name in names if name not in tree]:
-        raise NotFound(f"nothing on the cluster is called {' or '.join(map(repr, lacking))}")
+        raise wanted.nothing(" or ".join(map(repr, lacking)))
     if others := [name for name in names if tree[name].kind is not Kind.FILE]:
         kinds = [f"{name!r} ({tree[name].kind.name.lower()})" for name in others]
         raise UsageError(

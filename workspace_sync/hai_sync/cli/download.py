@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from hai.client.errors import NotFound
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.remove import matching
 from hai_sync.cli.sizes import size_of
 from hai_sync.cli.telling import Progress, event
+from hai_sync.cli.there import TASK, There
 from hai_sync.core.diff import only_mode
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.core.ignore import Ignore, default_rules
@@ -28,7 +28,7 @@ from hai_sync.session.session import Session
 
 @click.command()
 @click.argument("path", required=False)
-@click.option("--task", type=click.IntRange(1), metavar="ID", help="What this task wrote.")
+@TASK
 @click.option("--to", "target", type=click.Path(file_okay=False), help="Where to put it.")
 @click.option("--force", is_flag=True, help="Overwrite files that differ.")
 @click.option("-s", "--sync_timeout", type=click.IntRange(5, 21_600), metavar="SECONDS")
@@ -53,7 +53,7 @@ def download(
 
     async def work(session: Session) -> tuple[int, int]:
         async with asyncio.timeout(sync_timeout):
-            wanted = Wanted(path, task or 0)
+            wanted = Wanted(path, There(0, task or 0))
             return await _download(session, wanted, place or session.place.root, force, progress)
 
     files, size = with_session(options["profile"], work, progress)
@@ -67,24 +67,20 @@ def download(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to come: of the newest revision, or of the directory of a task."""
+    """What is to come, and of what."""
 
     path: str | None
-    task: int
+    there: There
 
     async def find(self, session: Session) -> tuple[int, Tree]:
         """The revision, and what was chosen of it. Raises NotFound."""
-        if self.task:
-            revision, tree = 0, await session.remote.written(self.task)
-        else:
-            revision, tree = await session.remote.tree({}, 0)
-        if self.task and self.path is None:
+        revision, tree = await self.there.tree(session)
+        if self.there.task and self.path is None:
             return revision, _without_caches(tree)
         path = self.path or "checkpoint"
         chosen = {p: tree[p] for p in matching(tree, [path])}
         if not chosen:
-            where = f"that task {self.task} wrote" if self.task else "on the cluster"
-            raise NotFound(f"nothing {where} is called {path!r}")
+            raise self.there.nothing(repr(path))
         return revision, chosen
 
 
@@ -105,7 +101,7 @@ async def _download(
             lacking = {c.path for c in changes if not only_mode(c)}
             files = {p: e for p, e in _files(chosen).items() if there.path(p) in lacking}
             folder = session.place.own / TEMPORARY
-            contents = Download(revision, files, folder, task=wanted.task)
+            contents = Download(revision, files, folder, task=wanted.there.task)
             await _fetch(session, contents, progress)
             await asyncio.to_thread(there.place, changes, contents)
     return len(_files(chosen)), _size(_files(chosen))

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from hai.client.errors import NotFound
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.sizes import size_of
 from hai_sync.cli.telling import entry_facts, event, printable
+from hai_sync.cli.there import there, there_of
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.core.listing import Row, listed
 from hai_sync.session.session import Session
@@ -19,18 +19,19 @@ from hai_sync.session.session import Session
 
 @click.command()
 @click.argument("path", default=".")
-@click.option("-r", "--revision", type=click.IntRange(1), help="As it was then; else as it is now.")
+@there
 @click.option("-R", "--recursive", is_flag=True, help="What lies in directories, too.")
 @common
-def ls(path: str, revision: int | None, recursive: bool, **options: Any) -> int:
+def ls(path: str, revision: int | None, task: int | None, recursive: bool, **options: Any) -> int:
     """What is on the cluster; of a directory the size of all that is in it. Nothing is brought here."""
+    wanted = there_of(revision, task)
 
     async def work(session: Session) -> tuple[str, int, Tree]:
-        return relative(session.place, path), *await session.remote.tree({}, 0, revision or 0)
+        return relative(session.place, path), *await wanted.tree(session)
 
     top, number, tree = with_session(options["profile"], work)
     if top and top not in tree:
-        raise NotFound(f"nothing on the cluster is called {top!r}")
+        raise wanted.nothing(repr(top))
     rows = list(listed(tree, top, deep=recursive))
     if options["as_json"] or options["output"] == "json":
         event("ls", revision=number, entries=[_facts(row) for row in rows])

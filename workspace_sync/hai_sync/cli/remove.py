@@ -18,7 +18,7 @@ from hai_sync.cli.opening import with_connection
 from hai_sync.cli.options import common
 from hai_sync.cli.telling import Progress
 from hai_sync.core.diff import Change, in_order
-from hai_sync.core.entry import Entry, below
+from hai_sync.core.entry import Tree, below
 from hai_sync.core.names import fault
 from hai_sync.index import Index
 from hai_sync.place import Place, find
@@ -75,7 +75,7 @@ async def _chosen(connection: Connection, name: str, files: Sequence[str]) -> li
     return matching(tree, files)
 
 
-def matching(tree: dict[str, Entry], patterns: Sequence[str]) -> list[str]:
+def matching(tree: Tree, patterns: Sequence[str]) -> list[str]:
     """Paths that fit, with all that lies below them."""
     tops = [p for p in tree if any(fnmatch.fnmatchcase(p, each.rstrip("/")) for each in patterns)]
     return sorted({path for path in tree if any(below(path, top) for top in tops)})

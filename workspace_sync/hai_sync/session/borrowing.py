@@ -14,10 +14,10 @@ from hai_sync.remote.fetching import Download, fetch
 
 @asynccontextmanager
 async def borrowed(
-    remote: Remote, revision: int, files: Tree
+    remote: Remote, revision: int, files: Tree, task: int = 0
 ) -> AsyncIterator[Callable[[str], Path]]:
     """Where each lies while this lasts; nothing of them stays."""
     with TemporaryDirectory(prefix="hai-") as folder:
-        download = Download(revision, files, Path(folder))
+        download = Download(revision, files, Path(folder), task=task)
         await fetch(remote, download, lambda files, size: None)
         yield lambda path: download.place(files[path].digest)
