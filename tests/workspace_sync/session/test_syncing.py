@@ -491,7 +491,7 @@ async def test_a_push_that_keeps_both_copies_ours_once(laptops) -> None:
     assert sorted(two.there().values()) == [b"ours", b"ours, later", b"theirs"]
 
 
-def breaking(laptop, times: int) -> list[int]:
+def breaking(laptop, times: int, reason: str = "") -> list[int]:
     """The line breaks in so many pushes, each time after a message; the list counts them."""
     connection, broken = laptop.session.remote.connection, [0]
     whole = connection.duplex
@@ -500,7 +500,7 @@ def breaking(laptop, times: int) -> list[int]:
         if broken[0] < times:
             broken[0] += 1
             await anext(requests)
-            raise Unreachable("the connection was lost")
+            raise Unreachable("the connection was lost", reason=reason)
         async for answer in whole(call, requests):
             yield answer
 
@@ -508,13 +508,22 @@ def breaking(laptop, times: int) -> list[int]:
     return broken
 
 
-async def test_a_push_goes_on_when_its_line_was_broken(laptop, monkeypatch) -> None:
+@pytest.mark.parametrize("reason", ["UNREACHABLE", "NO_LEADER", "DEPOSED", "STORAGE_BUSY"])
+async def test_a_push_goes_on_when_its_line_was_broken(reason: str, laptop, monkeypatch) -> None:
     monkeypatch.setattr("hai_sync.session.session.delays", lambda: iter([0.0] * 99))
-    broken = breaking(laptop, 3)
+    broken = breaking(laptop, 3, reason)
     laptop.write("a", "1")
     laptop.write("big", DATA)
     assert (await laptop.push()).in_sync
     assert (broken, laptop.there()) == ([3], laptop.read())
+
+
+async def test_not_where_waiting_is_of_no_use(laptop) -> None:
+    broken = breaking(laptop, 99, "STORAGE_FAILS")
+    laptop.write("a", "1")
+    with pytest.raises(Unreachable):
+        await laptop.push()
+    assert broken == [1]
 
 
 async def test_but_not_for_ever(laptop, monkeypatch) -> None:

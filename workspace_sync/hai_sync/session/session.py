@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from hai_sync.remote.sending import Sent
 
 ATTEMPTS = 20
+_AWAY = {Unreachable.default_reason, "NO_LEADER", "DEPOSED", "STORAGE_BUSY"}
+"""A server that was lost, one that leaves, and one that begins to lead while the one before it leaves."""
 TRIES = 8  # at a server that went away in the middle of a push: some 12 s, as for a pull
 
 
@@ -131,7 +133,7 @@ class Session:
     def _goes_on(self, error: Unreachable) -> bool:
         """Whether a push broke, and the server may be there again; who never met it is told so at once."""
         self._broken += bool(self._broken)
-        return error.reason == Unreachable.default_reason and 0 < self._broken <= TRIES
+        return error.reason in _AWAY and 0 < self._broken <= TRIES
 
     async def _once(self, wish: Wish) -> Report:
         """One attempt. Hints that come meanwhile are for the next one; those of a failed one stay."""
