@@ -1,0 +1,178 @@
+"""Random trees are pushed, restored, tidied and checked out by a server that dies at a random step, again and again.
+
+Files with their modes, links, empty directories and large files that share chunks take one another's places. After
+each death the newest revision is on the disk, whole, and all that ever was can be read.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from hai_backend.domain.workspace import Chunk, Entry, EntryKind
+from hai_backend.workspaces import checkouts, collecting, looking, pushing, reading, restoring
+from hai_backend.workspaces.contents import opened
+from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.pushing import Push
+from hai_backend.workspaces.receiving import Piece
+from hai_backend.workspaces.staging import Author
+from tests.backend.workspaces.test_crashes import (
+    BIG,
+    KILLED,
+    TOLD,
+    folders,
+    memory,  # noqa: F401 - a fixture
+    opened_again,
+    told_until,
+)
+
+SEEDS, ROUNDS, STEPS = range(12), 8, (0, 1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40, 50)
+NAMES = ("a", "A", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "x", "x/y/z")
+PIECE = 700_000
+Leaf = tuple[str, bytes]  # f, x: a file, executable or not; l: a link
+Tree = Mapping[str, Leaf | None]  # None: a directory
+
+
+def random_tree(choose: random.Random) -> Tree:
+    found: dict[str, Leaf | None] = {}
+    for name in choose.sample(NAMES, choose.randrange(1, len(NAMES))):
+        if all(found.get(above) is None for above in folders(name)) and name not in found:
+            found |= dict.fromkeys(folders(name))
+            found[name] = random_leaf(choose)
+    return found
+
+
+def random_leaf(choose: random.Random) -> Leaf | None:
+    large = BIG[: choose.choice([0, 7])] + bytes(choose.choice([0, 50_000])) + BIG
+    small = choose.choice([b"", b"1", b"2"])
+    return choose.choice(
+        [None, ("l", b"a"), ("f", small), ("f", small), ("x", small), ("f", large)]
+    )
+
+
+def entries(now: Tree, before: Tree) -> list[Entry]:
+    gone = [Entry(path, EntryKind.NONE) for path in sorted(before.keys() - now.keys())]
+    return [entry(path, leaf) for path, leaf in now.items()] + gone
+
+
+def entry(path: str, leaf: Leaf | None) -> Entry:
+    if leaf is None:
+        return Entry(path, EntryKind.DIRECTORY)
+    kind, data = leaf
+    if kind == "l":
+        return Entry(path, EntryKind.SYMLINK, target=data.decode())
+    return Entry(path, EntryKind.FILE, kind == "x", len(data), 10**18, blake3(data).digest())
+
+
+def push(files: Files, now: Tree, before: Tree, base: int) -> None:
+    known = {blake3(leaf[1]).digest(): leaf[1] for leaf in now.values() if leaf}
+    told = Push(files, 1)
+    for missing in told.want(entries(now, before)):
+        data = known[missing]
+        pieces = [data[i : i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
+        cut = {blake3(piece).digest(): piece for piece in pieces}
+        wanted = [missing]
+        if len(data) > pushing.WHOLE_BYTES:
+            recipe = [Chunk(blake3(piece).digest(), len(piece)) for piece in pieces]
+            wanted = told.recipe(missing, recipe, last=True)
+        for digest in wanted:
+            told.receive([Piece([digest], [len(cut[digest])], cut[digest], False)])
+    told.commit(base, Author("me", float(base + 1)), allow_many_removals=True)
+    told.close()
+
+
+def on_disk(root: Path) -> Tree:
+    return {str(path.relative_to(root)): leaf_of(path) for path in root.rglob("*")}
+
+
+def leaf_of(path: Path) -> Leaf | None:
+    if path.is_symlink():
+        return "l", os.fsencode(path.readlink())
+    if path.is_dir():
+        return None
+    return "x" if path.stat().st_mode & 0o100 else "f", path.read_bytes()
+
+
+def of_revision(files: Files, number: int) -> Tree:
+    found: dict[str, Leaf | None] = {}
+    for each in (entry for page in files.index.tree(number) for entry in page):
+        found[each.path] = None
+        if each.kind is EntryKind.SYMLINK:
+            found[each.path] = "l", each.target.encode()
+        if each.kind is EntryKind.FILE:
+            with opened(reading.of_revision(files, number, each.path)) as file:
+                data = os.pread(file, each.size + 1, 0)
+            found[each.path] = "x" if each.executable else "f", data
+    return found
+
+
+class Life:
+    """Of one workspace; `past` is what was acknowledged, by revision."""
+
+    def __init__(self, choose: random.Random, place: Path) -> None:
+        self.choose, self.place = choose, place
+        self.past: dict[int, Tree] = {0: {}}
+        make(place, 0)
+
+    @property
+    def newest(self) -> int:
+        return max(self.past)
+
+    def story(self) -> tuple[Tree, Callable[[Files], None]]:
+        """What the tree will be, and how it becomes so."""
+        newest, now = self.newest, self.past[self.newest]
+        number, tree = self.choose.randint(1, max(newest, 1)), random_tree(self.choose)
+        what = self.choose.choice(["push", "push", "push", "restore", "tidy", "check out"])
+        if what == "push" or not newest:
+            return tree, lambda files: push(files, tree, now, newest)
+        if what == "restore":
+            author = Author("me", newest + 1.0)
+            return self.past[number], lambda files: restore(files, number, author)
+        return now, tidy if what == "tidy" else lambda files: check_out(files, number)
+
+    def live(self) -> None:
+        """One story, cut somewhere, and what is there afterwards."""
+        tree, tell = self.story()
+        code = told_until(
+            self.choose.choice(STEPS), lambda: tell(opened_again(self.place)), self.place
+        )
+        assert code in (KILLED, TOLD)
+        files = opened_again(self.place)
+        now = files.index.newest().number
+        assert now in (self.newest, self.newest + 1)
+        self.past.setdefault(now, tree)
+        assert on_disk(self.place / "files") == self.past[now]
+        for number in self.past.keys() - {0}:
+            assert of_revision(files, number) == self.past[number]
+        assert looking.look(files, Author("tasks", 99.0)).number == now
+        files.close()
+
+
+def restore(files: Files, number: int, author: Author) -> None:
+    restoring.restore(files, number, [], author)
+
+
+def tidy(files: Files) -> None:
+    collecting.collect(files, pinned=(), running=(), before=0.5)
+
+
+def check_out(files: Files, number: int) -> None:
+    checkouts.make(files, number, number, 0)
+    checkouts.tidy(files, number)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_lost_wherever_the_server_dies(
+    seed: int,
+    memory: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pushing, "FEW", 16 * (seed % 2))
+    life = Life(random.Random(seed), memory / "u" / "w")
+    for _ in range(ROUNDS):
+        life.live()
