@@ -21,6 +21,7 @@ from hai_backend.services.agent_hearing import Hearing
 from hai_backend.services.agent_ports import AgentPorts
 from hai_backend.services.agent_welcome import welcome
 from hai_backend.services.carrying import carry
+from hai_backend.services.pacing import Pace
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import greeting
 
@@ -38,6 +39,7 @@ class AgentService(rpc.AgentServiceServicer):
     def __init__(self, ports: AgentPorts) -> None:
         self._p = ports
         self._hearing = Hearing(ports)
+        self._pace = Pace(limits.AGENT_MESSAGES_PER_SECOND, limits.AGENT_MESSAGES_AT_ONCE)
 
     async def Attach(
         self,
@@ -47,6 +49,7 @@ class AgentService(rpc.AgentServiceServicer):
         hello = await _hello(request_iterator)
         key = RankKey(hello.task_id, hello.run, hello.rank)
         self._check_token(key, context)
+        await self._pace.turn(key, limits.AGENT_HELLO_MESSAGES)
         session = Session()
         self._p.hub.enter(key, session)
         reader = asyncio.ensure_future(self._read(key, hello, request_iterator, session))
@@ -88,8 +91,12 @@ class AgentService(rpc.AgentServiceServicer):
         """Take the agent's messages until it goes or breaks a rule; then the writer ends too."""
         try:
             await self._greet(key, hello)
+            slowed = False
             async for request in requests:
                 await self._hearing.take(key, request, session)
+                if await self._pace.turn(key) and not slowed:
+                    slowed = True
+                    log.warning("an agent says too much: it is heard more slowly", rank=str(key))
         except HaiError as error:
             log.warning("an agent was cut off", rank=str(key), why=str(error))
             session.error = error

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import tunnel_service_pb2 as tunnels
@@ -22,7 +23,7 @@ from hai_backend.domain.task import RunState, Task
 from hai_backend.domain.user import Quota, User
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
-from hai_backend.services import agent_service
+from hai_backend.services import agent_service, limits
 from hai_backend.services.agent_hearing import _EVENTS, Hearing, _bounded, _exited
 from hai_backend.services.limits import LOCK_CHARS, SAID_CHARS, SERVICES, TAG_CHARS
 from hai_backend.testing import a_spec
@@ -220,3 +221,26 @@ async def test_where_browsers_find_a_service_is_not_the_agents_to_say(tmp_path: 
         await board.feed.beyond(version)
         (task,) = server.app.reign.ledger.unfinished().values()
         assert [(s.name, s.url) for s in board.services(task)] == [("web", "")]
+
+
+async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_that_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "AGENT_MESSAGES_AT_ONCE", 0.0)
+    monkeypatch.setattr(limits, "AGENT_MESSAGES_PER_SECOND", 1000.0)
+    beat = pb.AttachRequest(heartbeat=pb.Heartbeat(cpus=1.0)).SerializeToString()
+    said = pb.AttachRequest(whole_life_state=pb.WholeLifeStateChanged(value=7)).SerializeToString()
+    with capture_logs() as logs:
+        async with (
+            running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+            attached(server) as (agent, _),
+        ):
+            for _ in range(20):
+                await agent.write(beat)
+            await agent.write(said)
+            told = ""
+            while told != "whole_life_state":
+                told = str(pb.AttachResponse.FromString(await agent.read()).WhichOneof("message"))
+            agent.cancel()
+    slowed = [line for line in logs if "heard more slowly" in line["event"]]
+    assert [line["rank"] for line in slowed] == ["1-1-0"]
