@@ -104,6 +104,12 @@ class App:
             if work.done():
                 work.result()
 
+    def look_again(self) -> None:
+        """Files may have been replaced: certificates, the only ones that are read again."""
+        log.info("asked to look at files again")
+        if self.renewing is not None:
+            self.renewing.look_soon()
+
     async def stop(self) -> None:
         """Answer what is being asked, then leave. Programs run on; `hai down` ends them too."""
         for work in self._work:  # first the role, then the election: the next leader need not wait

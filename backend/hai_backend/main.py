@@ -145,14 +145,21 @@ class _Log:
 async def _serve(settings: Settings, open_store: OpenStore) -> None:
     app = App(settings, open_store, lambda: make_launcher(settings, app.address))
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _hear_signals(app, stop)
     interpreter.share_quickly()
     interpreter.keep_memory()
     if await _started(app, stop):
         interpreter.collect_rarely()
         await app.until(stop)
         await app.stop()
+
+
+def _hear_signals(app: App, stop: asyncio.Event) -> None:
+    """SIGHUP says that a terminal has gone; without one, as to other daemons, that files were replaced."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, stop.set if sys.stderr.isatty() else app.look_again)
 
 
 async def _started(app: App, stop: asyncio.Event) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -316,6 +317,28 @@ async def test_a_certificate_that_was_replaced_is_shown_from_then_on(
                 assert await asyncio.to_thread(shown_at, door, ours.file) == new
             await before.tasks.list()  # a connection of before goes on
     assert old != new
+
+
+async def test_a_hangup_ends_no_server_and_lets_it_look_at_once(
+    ours: Authority, tmp_path: Path
+) -> None:
+    files = ours.sign("server", HERE)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "hai.toml").write_text("".join(f'{k} = "{v}"\n' for k, v in files.items()))
+    server = ServerProcess(tmp_path / "home")
+    try:
+        address = (await asyncio.to_thread(server.start)).server
+        new = in_file(ours.sign("server", HERE)["tls_cert"])
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(60):
+            while await asyncio.to_thread(shown_at, address, ours.file) != new:
+                pass  # a handshake takes its time
+        assert "asked to look at files again" in server.last_words()
+        server.process.terminate()
+        assert await asyncio.to_thread(server.process.wait, 60) == 0
+    finally:
+        server.end()
 
 
 @pytest.mark.parametrize("broken", ["server.crt", "server.key"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NoReturn
 
@@ -32,6 +33,7 @@ class Renewing:
         self._address = address
         self._clock = clock
         self._metrics = metrics
+        self._soon = asyncio.Event()
         self._said = ""
         self._warned = 0.0
         self._judge()
@@ -39,8 +41,15 @@ class Renewing:
     async def run(self) -> NoReturn:
         """Look, for ever."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._soon.wait()
+            self._soon.clear()
             await self.look()
+
+    def look_soon(self) -> None:
+        """Not only when it is time."""
+        self._soon.set()
 
     async def look(self) -> None:
         """Once. Storage may let it wait."""
