@@ -42,7 +42,7 @@ const zh: Record<string, string> = {
   'Jupyter server lost': '与 Jupyter 服务器断开',
   '{name} (polling)': '{name}（轮询）',
   'Connecting …': '连接中……',
-  'Platform unreachable': '无法连接平台',
+  'Not connected': '未连接到平台',
   'What is shown is old.': '显示的内容已过时。',
   '{running} running · {waiting} waiting · {busy}/{nodes} nodes held':
     '{running} 运行 · {waiting} 等待 · 占用 {busy}/{nodes} 节点',

@@ -114,9 +114,11 @@ function Header(props: { context: Context }): JSX.Element {
           {context.say('Submit')}
         </button>
       </div>
-      <div className="hai-dim">
-        {context.say('{running} running · {waiting} waiting · {busy}/{nodes} nodes held', numbers)}
-      </div>
+      {context.board.complete && (
+        <div className="hai-dim">
+          {context.say('{running} running · {waiting} waiting · {busy}/{nodes} nodes held', numbers)}
+        </div>
+      )}
       {!link.up && link.reason !== 'CONNECTING' && (
         <div className="hai-failed" role="alert">
           <div>{link.message}</div>
@@ -150,5 +152,5 @@ function connection(context: Context): [string, string] {
     const name = context.me()?.cluster || 'HAI';
     return ['good', feed.state === 'polling' ? say('{name} (polling)', { name }) : name];
   }
-  return board.link.reason === 'CONNECTING' ? ['wait', say('Connecting …')] : ['bad', say('Platform unreachable')];
+  return board.link.reason === 'CONNECTING' ? ['wait', say('Connecting …')] : ['bad', say('Not connected')];
 }

@@ -109,9 +109,14 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
     form: asFile(form),
     ...(text === null ? {} : { yaml: text })
   };
+  React.useEffect(() => setFailure(null), [form, text, named, push]); // it was of what is not there any more
   const check = useCheck(context, request);
   const send = async () => {
+    if (sending) {
+      return; // the button is not disabled: it would lose the focus
+    }
     setSending(true);
+    setFailure(null);
     try {
       const task = await context.api.submit({ ...request, draft: draft.draft, artifacts: named, push });
       drafts.put(key, null);
@@ -173,7 +178,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
         <button className="hai-button" onClick={() => done(null)}>
           {say('Cancel')}
         </button>
-        <button className="hai-button hai-primary" disabled={sending || !check.value} onClick={() => void send()}>
+        <button className="hai-button hai-primary" disabled={!check.value} aria-busy={sending} onClick={() => void send()}>
           {say(sending ? 'Submitting …' : 'Submit task')}
         </button>
       </div>

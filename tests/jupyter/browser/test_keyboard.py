@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from hai.client.client import Client
 from tests.jupyter.browsing import BROWSER, open_file, row, task
@@ -55,5 +55,28 @@ async def test_tab_stays_in_the_form(page: Page, lab: Place) -> None:
     for _ in range(20):
         await page.keyboard.press("Tab")
         assert await page.evaluate(INSIDE)
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".hai-form")).to_have_count(0)
+
+
+async def test_a_refused_form_keeps_the_focus_and_the_refusal_until_it_is_changed(
+    page: Page, lab: Place
+) -> None:
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=409, json={"reason": "CONFLICT", "message": "not today"})
+
+    (lab.root / "refused.py").write_text("print()")
+    await page.route("**/hai_jupyter/submit**", refuse)
+    await open_file(page, "refused.py")
+    await page.locator(".hai-panel .hai-primary").click()
+    submit = page.get_by_role("button", name="Submit task")
+    await expect(submit).to_be_enabled()
+    await submit.focus()
+    await page.keyboard.press("Enter")
+    refused = page.locator(".hai-form .hai-failed")
+    await expect(refused).to_have_text("not today")
+    await expect(submit).to_be_focused()
+    await page.get_by_label("Retries").fill("1")
+    await expect(refused).to_have_count(0)
     await page.keyboard.press("Escape")
     await expect(page.locator(".hai-form")).to_have_count(0)

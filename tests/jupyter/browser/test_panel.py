@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from pathlib import Path
@@ -60,6 +61,21 @@ async def test_a_log_that_cannot_be_had_is_asked_for_ever_more_seldom(
     await asyncio.wait_for(enough.wait(), 60)
     assert asked[4] - asked[3] > 1.5  # seconds: 0.25 after the first, twice as long after each
     await client.tasks.stop(made.id)
+
+
+async def test_who_is_not_let_in_reads_why_and_no_numbers(page: Page, lab: Place) -> None:
+    """The platform does answer, and how many tasks there are is not known."""
+    link = {"up": False, "reason": "TOKEN_EXPIRED", "message": "the token has expired"}
+    frame = {"board": "b", "version": 0, "tasks": [], "nodes": [], "link": link, "reset": True}
+
+    await page.route_web_socket(
+        re.compile(r"hai_jupyter/events"), lambda route: route.send(json.dumps(frame))
+    )
+    await open_lab(page, lab)
+    header = page.locator(".hai-header")
+    await expect(header).to_contain_text("the token has expired")
+    await expect(header).to_contain_text("Not connected")
+    await expect(header).not_to_contain_text("nodes held")
 
 
 async def test_several_tasks_are_tagged_and_stopped_at_once(page: Page, client: Client) -> None:
