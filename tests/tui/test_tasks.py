@@ -252,6 +252,19 @@ async def test_readonly_refuses_every_change(server, drive, submit) -> None:
             tui.app.clear_notifications()
 
 
+async def test_what_has_finished_is_shown_however_many_tasks_wait(
+    server, drive, client, submit, monkeypatch
+) -> None:
+    monkeypatch.setattr("hai_tui.session._PAGE", 2)
+    monkeypatch.setattr("hai_tui.session.HISTORY", 4)
+    ended = await submit("ended", "true")
+    await client.tasks.wait(ended.id, timeout=60)
+    for n in range(5):
+        await submit(f"waits-{n}", nodes=2)
+    async with drive(server.profile) as tui:
+        await tui.shows("6 tasks", "ended", "✓ SUCCEEDED")
+
+
 async def test_a_server_that_was_killed_comes_back_and_nothing_is_doubled_or_moved(
     process, drive, program
 ) -> None:

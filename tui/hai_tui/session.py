@@ -33,6 +33,7 @@ QUEUE_SECONDS = 5.0
 
 HISTORY = 2000
 """Finished tasks that are loaded at once, the newest; a filter asks the server for more."""
+_PAGE = 500
 
 
 def connect(profile: Profile) -> Client:
@@ -151,11 +152,12 @@ class Session:
             self._changed(changed)
 
     async def _history(self) -> None:
-        """Older tasks, the newest first; the watch tells of everything since."""
+        """Finished tasks, the newest first; the watch tells of all others, and of everything since."""
         client = await self.client()
+        ask = partial(client.tasks.list, filter="state:finished", page_size=_PAGE)
         token, left = "", HISTORY
         while left > 0:
-            page = await self.insist(partial(client.tasks.list, page_size=500, page_token=token))
+            page = await self.insist(partial(ask, page_token=token))
             self.merge(page.tasks)
             token, left = page.next_page_token, left - len(page.tasks)
             if not token:
