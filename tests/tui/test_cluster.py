@@ -135,6 +135,13 @@ async def test_the_map_is_live(server, drive, submit, size) -> None:
         await tui.shows("1 train (admin) rank 0")
 
 
+async def test_a_node_that_is_not_found_is_told(server, drive) -> None:
+    async with drive(server.profile, start="cluster") as tui:
+        await tui.shows("□ 2 free")
+        await tui.press("/", *"nodeX", "enter")
+        await tui.shows("no node has 'nodeX'")
+
+
 async def test_a_node_is_taken_out_of_service_and_back(server, drive) -> None:
     async with drive(server.profile, start="cluster") as tui:
         await tui.shows("□ 2 free")

@@ -19,6 +19,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cluster.open": ("the node", "节点详情"),
     "cluster.find": ("find", "查找"),
     "cluster.find.ask": ("find node, label, task or user", "查找节点、标签、任务或用户"),
+    "cluster.find.none": ("no node has {words!r}", "没有节点包含 {words!r}"),
     "cluster.tree": ("map or tree", "地图或树"),
     "cluster.same": ("nodes of this task", "此任务的节点"),
     "cluster.same.shown": ("nodes of task {task} stand out", "已标出任务 {task} 的节点"),

@@ -288,11 +288,20 @@ class ClusterPage(NodeSteering):
                 self.hai.say(text("cluster.same.shown", task=task))
 
     def _ask_find(self) -> None:
-        self.ask_line(Question(text("cluster.find.ask"), self._find, changed=self._find))
+        self.ask_line(Question(text("cluster.find.ask"), self._found, changed=self._find))
+
+    def _found(self, words: str) -> None:
+        self._find(words)
+        if words.strip() and self._with(words) is None:
+            self.hai.say(text("cluster.find.none", words=words.strip()), warning=True)
+
+    def _with(self, words: str) -> Node | None:
+        """The first node that has what is looked for."""
+        wanted = words.strip().lower()
+        return next((n for n in self._model.nodes.values() if wanted and _has(n, wanted)), None)
 
     def _find(self, words: str) -> None:
-        wanted = words.strip().lower()
-        found = next((n for n in self._model.nodes.values() if wanted and _has(n, wanted)), None)
+        found = self._with(words)
         if found is None:
             return
         self.node_map.cursor = found.name
