@@ -71,6 +71,12 @@ def test_a_known_name_is_not_questioned(people, line):
     assert "written so" not in done.err
 
 
+def test_a_queue_that_is_not_all_of_it_is_told(hai, monkeypatch):
+    assert "the first" not in hai("queue").err
+    monkeypatch.setattr("hai_tui.cli.commands.queue.QUEUE_TASKS", 1)
+    assert "these are the first 1; `hai list state:queued -a` lists all" in hai("queue").err
+
+
 def test_who_may_not_list_users_hears_nothing(people, monkeypatch):
     async def denied() -> None:
         raise Denied("for operators")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hai.client.profile import Profile
 from hai.v1.user_pb2 import ROLE_USER, Quota, User
+from hai_backend.services.limits import QUEUE_TASKS
 from hai_tui.i18n import known
 from hai_tui.pages import PAGES
 from hai_tui.resources import resources
@@ -64,6 +67,19 @@ async def test_a_quota_is_set_changed_and_deleted(server, drive, client, user) -
         await tui.press("y")
         await tui.shows("0 in all")
         assert list(await client.users.quotas()) == []
+
+
+async def test_a_list_that_is_not_all_of_it_says_so(server, drive, submit, monkeypatch) -> None:
+    for name in ("a", "b"):
+        await submit(name, nodes=2)
+    queue = replace(resources()["queue"], most=1)
+    monkeypatch.setitem(resources(), "queue", queue)
+    async with drive(server.profile, start="queue") as tui:
+        await tui.shows("the first 1, no more are listed")
+
+
+def test_what_a_server_names_of_its_queue_is_known() -> None:
+    assert resources()["queue"].most == QUEUE_TASKS
 
 
 async def test_what_is_typed_before_a_form_has_opened_is_in_it(server, drive) -> None:

@@ -71,6 +71,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "do.copy": ("copy the name", "复制名称"),
     "done.verb": ("done · {title}", "已完成 · {title}"),
     "list.count": ("{all} in all · {about}", "共 {all} 项 · {about}"),
+    "list.most": (
+        "the first {all}, no more are listed · {about}",
+        "前 {all} 项，其余未列出 · {about}",
+    ),
     "list.filtered": ("{shown} of {all} with {filter!r}", "{shown}/{all} 项包含 {filter!r}"),
     "refused.nothing": ("there is nothing under the cursor", "光标处没有内容"),
     "refused.role": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hai_tui.cli.node_view import NODES
-from hai_tui.cli.task_view import QUEUE
+from hai_tui.cli.task_view import QUEUE, QUEUE_TASKS
 from hai_tui.labels import edited, told
 from hai_tui.resources.kind import Answers, Field, Resource, Verb
 
@@ -65,5 +65,6 @@ RESOURCES = (
         lambda client: client.tasks.queue(),
         opens=lambda task: f"task {task.id}",
         live=True,
+        most=QUEUE_TASKS,
     ),
 )

@@ -142,6 +142,7 @@ class Resource:
     opens: Callable[[Item], str] | None = None
     extra: tuple[Column, ...] = ()
     live: bool = False  # asked for again when tasks have changed
+    most: int = 0  # so many are answered at most; 0: all are
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -132,5 +132,5 @@ RESOURCES = (
             ),
         ),
     ),
-    Resource("audit", AUDIT, _audit),
+    Resource("audit", AUDIT, _audit, most=_CALLS),
 )

@@ -132,7 +132,8 @@ class ResourcePage(Page):
         self.table.show(keys)
         facts = {"shown": len(keys), "all": len(self._items)}
         told = text("list.filtered", filter=self._filter, **facts) if words else ""
-        self.status(told or self.remark() or text("list.count", about=self.entry.about, **facts))
+        count = "list.most" if 0 < self.resource.most <= len(self._items) else "list.count"
+        self.status(told or self.remark() or text(count, about=self.entry.about, **facts))
         self.reframe()
 
     def remark(self) -> str:
