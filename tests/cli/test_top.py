@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from hai.v1.node_pb2 import Group
 from hai_tui.cli.commands.tui import line
 
 
@@ -16,6 +17,18 @@ def test_top_shows_groups_running_tasks_and_the_queue(hai) -> None:
     assert "1 task runs, 1 waits" in result.out
     assert "train" in result.out
     assert "wants 4 nodes" not in result.out  # the message is for -o wide
+
+
+def test_top_counts_what_waits_behind_the_listed_queue(hai, monkeypatch) -> None:
+    monkeypatch.setattr("hai_tui.cli.show.QUEUE_TASKS", 1)
+
+    async def groups() -> list[Group]:
+        return [Group(name="default", waiting_tasks=4995)]
+
+    monkeypatch.setattr(hai.client.nodes, "groups", groups)
+    result = hai("top", "--once")
+    assert "1 task runs, 4995 wait" in result.out
+    assert "these are the first 1" in result.err
 
 
 def test_top_for_a_program(hai) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _STRUCTURED = ("json", "yaml")
 
+QUEUE_TASKS = 2000
+"""So many waiting tasks a server names at most."""
+
 
 def show(
     settings: Settings,
@@ -72,6 +75,12 @@ def note(settings: Settings, sentence: str) -> None:
     """Something for a person: to stderr, so that a pipe gets data only; nothing with --quiet."""
     if not settings.quiet:
         click.echo(sentence, err=True)
+
+
+def note_cut(settings: Settings, queue: Sequence[Any]) -> None:
+    """That a queue goes on behind what is listed."""
+    if len(queue) >= QUEUE_TASKS:
+        note(settings, f"these are the first {QUEUE_TASKS}; `hai list state:queued -a` lists all")
 
 
 def _rich(settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -87,7 +87,6 @@ def _place(task: Task, now: float) -> str:
     return str(task.waiting.queue_place or "-")
 
 
-QUEUE_TASKS = 2000  # so many a server names at most
 QUEUE = View(
     key="tasks",
     name=lambda task: str(task.id),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hai_tui.cli.node_view import NODES
-from hai_tui.cli.task_view import QUEUE, QUEUE_TASKS
+from hai_tui.cli.show import QUEUE_TASKS
+from hai_tui.cli.task_view import QUEUE
 from hai_tui.labels import edited, told
 from hai_tui.resources.kind import Answers, Field, Resource, Verb
 

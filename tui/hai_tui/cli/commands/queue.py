@@ -15,10 +15,10 @@ from hai_tui.cli.mistyped import question_group
 from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
-from hai_tui.cli.show import dump, note, show
+from hai_tui.cli.show import dump, note_cut, show
 from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.cli.table import Column, View
-from hai_tui.cli.task_view import QUEUE, QUEUE_TASKS, status
+from hai_tui.cli.task_view import QUEUE, status
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
@@ -131,10 +131,7 @@ def queue(settings: Settings, group: str) -> int:
     async def work(client: Client) -> int:
         waiting = await client.tasks.queue(group)
         show(settings, QUEUE, waiting)
-        if len(waiting) >= QUEUE_TASKS:
-            note(
-                settings, f"these are the first {QUEUE_TASKS}; `hai list state:queued -a` lists all"
-            )
+        note_cut(settings, waiting)
         if group and not waiting:
             await question_group(client, settings, group)
         return 0

@@ -55,11 +55,12 @@ def _show(
     if settings.output in ("json", "yaml"):
         _dump(settings, groups, running, queue)
         return
-    from hai_tui.cli.show import show
+    from hai_tui.cli.show import note_cut, show
     from hai_tui.cli.task_view import QUEUE, TASKS
 
     if settings.sentences:
-        for line in _lines(groups, len(running), len(queue)):
+        waiting = max(len(queue), sum(group.waiting_tasks for group in groups))
+        for line in _lines(groups, len(running), waiting):
             click.echo(line)
         click.echo()
     show(settings, TASKS, running)
@@ -67,6 +68,7 @@ def _show(
         if settings.sentences:
             click.echo()
         show(settings, QUEUE, queue)
+        note_cut(settings, queue)
 
 
 def _lines(groups: Iterable[Group], running: int, waiting: int) -> Iterable[str]:
