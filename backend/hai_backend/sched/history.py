@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from math import inf
 from operator import add, mul, sub, truediv
-from typing import TypeVar
 
 Like = tuple[str, str, int, int]
 """What tasks that are alike have in common: user, name, ranks, GPUs of each rank."""
@@ -102,7 +101,7 @@ class History:
     """
 
     def __init__(self) -> None:
-        # what ended last, or was asked for last, stands last
+        # what ended last, or was asked for last, stands last; curves of coarser kinds stand first
         self._known: OrderedDict[Kind, _Counts] = OrderedDict()
         self._little_known: OrderedDict[Kind, _Counts] = OrderedDict()
         self._curves: OrderedDict[Kind, Curve] = OrderedDict()
@@ -140,7 +139,7 @@ class History:
         some = self._outdated[first:]
         del self._outdated[first:]
         for kind in reversed(some):
-            _put_last(self._curves, kind, self._draw(kind))
+            self._remember(kind, self._draw(kind))
         return bool(some)
 
     def curve(self, kind: Kind) -> Curve:
@@ -148,8 +147,15 @@ class History:
         found = self._curves.get(kind)
         if found is None:
             found = self._draw(kind)
-        _put_last(self._curves, kind, found)
+        self._remember(kind, found)
         return found
+
+    def _remember(self, kind: Kind, curve: Curve) -> None:
+        """Those of coarser kinds go first: they are soon found again."""
+        self._curves[kind] = curve
+        self._curves.move_to_end(kind, last=curve.kind == kind)
+        if len(self._curves) > _KINDS:
+            self._curves.popitem(last=False)
 
     def _draw(self, kind: Kind) -> Curve:
         coarser = self.curve(_coarser(kind)) if kind else _PRIOR
@@ -160,12 +166,9 @@ class History:
         return _mixed(kind, counts, coarser)
 
 
-_Of = TypeVar("_Of", _Counts, Curve)
-
-
-def _put_last(known: OrderedDict[Kind, _Of], kind: Kind, found: _Of) -> None:
+def _put_last(known: OrderedDict[Kind, _Counts], kind: Kind, counts: _Counts) -> None:
     """Beyond `_KINDS` the first one goes."""
-    known[kind] = found
+    known[kind] = counts
     known.move_to_end(kind)
     if len(known) > _KINDS:
         known.popitem(last=False)

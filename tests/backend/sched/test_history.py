@@ -268,11 +268,20 @@ def test_names_that_end_once_take_no_place_of_others() -> None:
 
 def test_curves_for_which_nobody_asks_any_more_are_forgotten() -> None:
     history = learned(*[20.0] * 30)
-    unasked, asked = history.curve(LIKE), history.curve(LIKE[1:])
+    assert history.curve(LIKE).kind == LIKE
+    sweep(history, range(10_000), times=3)
+    for i in range(10_000):
+        history.curve(("u", f"sweep-{i}", 2, 8))
+    assert history.curve(LIKE).kind == ()
+
+
+def test_curves_of_coarser_kinds_take_no_place_of_others() -> None:
+    history = learned(*[20.0] * 30)
+    own = history.curve(LIKE)
     for i in range(12_000):
         history.curve((f"user{i}", *LIKE[1:]))
-        assert history.curve(LIKE[1:]) is asked
-    assert history.curve(LIKE) is not unasked
+    assert history.curve(LIKE) is own
+    assert len(history._curves) <= 10_000
 
 
 def test_what_was_not_drawn_anew_before_more_is_outdated_still_is() -> None:
