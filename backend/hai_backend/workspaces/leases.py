@@ -73,5 +73,6 @@ class Leases:
             del self._held[key]
 
     def _live(self, key: tuple[str, str], now: float) -> Lease | None:
+        """One that ends later than any could was granted before the clock went back."""
         held = self._held.get(key)
-        return held if held is not None and held.expires_at > now else None
+        return held if held is not None and now < held.expires_at <= now + LEASE_SECONDS else None

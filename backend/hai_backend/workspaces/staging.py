@@ -188,6 +188,7 @@ def commit(index: Index, author: Author, *, found: bool = False) -> Revision:
 
 
 def _revision(db: sqlite3.Connection, before: Revision, author: Author) -> Revision:
+    """Never older than the one before it, whatever the clock says: those before what is old are forgotten."""
     changed, removed, files, size = db.execute(f"""SELECT COALESCE(SUM(kind != 0), 0),
         COALESCE(SUM(kind = 0), 0), COALESCE(SUM(kind = {_FILE}), 0), COALESCE(SUM(size), 0)
         FROM staged""").fetchone()
@@ -195,7 +196,7 @@ def _revision(db: sqlite3.Connection, before: Revision, author: Author) -> Revis
         FROM staged s CROSS JOIN entries e ON {_NOW} WHERE e.kind = {_FILE}""").fetchone()
     revision = Revision(
         number=before.number + 1,
-        created_at=author.now,
+        created_at=max(author.now, before.created_at),
         author=author.name,
         changed=changed,
         removed=removed,

@@ -21,6 +21,15 @@ def test_a_lease_is_held_until_it_runs_out() -> None:
     assert leases.take(KEY, "desktop", 3, LEASE_SECONDS).holder == "desktop"
 
 
+def test_a_clock_that_goes_back_holds_nobody_up() -> None:
+    leases = Leases()
+    lease = leases.take(KEY, "laptop", 3, 5000.0)
+    assert leases.of(KEY, 1000.0) is None
+    leases.renew(KEY, lease.token, 1001.0)
+    with pytest.raises(Conflict):
+        leases.take(KEY, "desktop", 3, 1002.0)
+
+
 def test_renewing_keeps_it_and_may_be_late_as_long_as_nobody_took_it() -> None:
     leases = Leases()
     lease = leases.take(KEY, "laptop", 3, 0.0)
