@@ -18,7 +18,7 @@ import { expected } from '../src/model/start';
 import { Frame, LogRow, TaskRow } from '../src/model/types';
 import { pages, picture } from '../src/model/usage';
 import { reveal, seen } from '../src/model/window';
-import { bytes, glyph, held, lasting, level, span, status, verbs } from '../src/model/words';
+import { bytes, clock, glyph, held, lasting, level, span, status, verbs, whose } from '../src/model/words';
 
 function row(id: number, more: Partial<TaskRow> = {}): TaskRow {
   return { id, user: 'alice', name: `task${id}`, nodes: 1, state: 'RUNNING', priority: 10, version: id, ...more };
@@ -409,4 +409,14 @@ test('columns say what is known, and only what uses something has to be asked fo
   assert.equal(told(['tags', 'runs', 'cpu', 'gpu', 'nonsense'], task, [0, 1.25, 1024, null, null]), '1.3 CPU · a b · ×2');
   assert.equal(told(['cpu', 'memory'], task, undefined), '');
   assert.deepEqual([needsUse(['tags']), needsUse(['tags', 'memory'])], [false, true]);
+});
+
+test('a time of another day has its day', () => {
+  const now = new Date(2026, 10, 23, 12);
+  assert.equal(clock(new Date(2026, 10, 23, 1), now), new Date(2026, 10, 23, 1).toLocaleTimeString());
+  assert.equal(clock(new Date(2026, 10, 22, 12), now), new Date(2026, 10, 22, 12).toLocaleString());
+});
+
+test('an event is of its run or its rank, also of the first', () => {
+  assert.deepEqual([whose(), whose(2, -1), whose(2), whose(2, 1)], ['', '2', '2.0', '2.1']);
 });

@@ -128,3 +128,13 @@ export function bytes(value: number): string {
 export function moment(seconds: number | undefined): string {
   return seconds ? new Date(seconds * 1000).toLocaleString() : '–';
 }
+
+/** The time of day, with the day where that is another one. */
+export function clock(at: Date, now = new Date()): string {
+  return at.toDateString() === now.toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
+}
+
+/** Whose an event is: a run's, or a rank's of it. Noughts are left out of the answer, and -1 is no rank. */
+export function whose(run = 0, rank = 0): string {
+  return run === 0 ? '' : rank < 0 ? `${run}` : `${run}.${rank}`;
+}

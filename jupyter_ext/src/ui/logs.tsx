@@ -5,6 +5,7 @@ import { Line, Lines, pieces, search } from '../model/lines';
 import { CHECK_SECONDS, Quiet } from '../model/quiet';
 import { LogRow, TaskRow } from '../model/types';
 import { seen } from '../model/window';
+import { clock } from '../model/words';
 import { Context } from './context';
 import { useHeight } from './list';
 import { Empty } from './parts';
@@ -214,7 +215,7 @@ const OneLine = React.memo(
     const classes = `hai-line ${props.marked ? 'hai-marked' : ''} ${line.opens ? 'hai-opens' : ''}`;
     return (
       <div className={classes} style={props.style} data-run={line.opens ? props.run : undefined}>
-        {times && <span className="hai-dim">{new Date(line.time * 1000).toLocaleTimeString()} </span>}
+        {times && <span className="hai-dim">{clock(new Date(line.time * 1000))} </span>}
         {many && <span className="hai-dim">{line.rank}│ </span>}
         {pieces(line.text).map((piece, i) => (
           <span key={i} className={piece.style && `hai-ansi ${piece.style}`}>

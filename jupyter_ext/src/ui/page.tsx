@@ -3,7 +3,7 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { TaskRow } from '../model/types';
-import { lasting, level, levels } from '../model/words';
+import { clock, lasting, level, levels, whose } from '../model/words';
 import { Context, useBoard, useLoaded, useNow } from './context';
 import { Overview } from './overview';
 import { Empty, Failed, Status, Verbs } from './parts';
@@ -159,11 +159,10 @@ function Timeline(props: { events: any[] }): JSX.Element {
         <tbody>
           {[...props.events].reverse().map(event => (
             <tr key={event.sequence}>
-              <td className="hai-dim">{new Date(event.time).toLocaleTimeString()}</td>
+              <td className="hai-dim">{clock(new Date(event.time))}</td>
               <td>{event.actor}</td>
               <td>
-                <b>{event.kind}</b>
-                {event.rank >= 0 && event.run ? ` ${event.run}.${event.rank ?? 0}` : ''}
+                <b>{event.kind}</b> {whose(event.run, event.rank)}
               </td>
               <td>{event.reason}</td>
             </tr>

@@ -78,6 +78,16 @@ async def test_who_is_not_let_in_reads_why_and_no_numbers(page: Page, lab: Place
     await expect(header).not_to_contain_text("nodes held")
 
 
+async def test_the_timeline_says_of_which_run_and_rank(page: Page, client: Client) -> None:
+    made = await client.tasks.create(task("in order", "true", nodes=2))
+    await client.tasks.wait(made.id, timeout=60)
+    await row(page, "in order").locator(".hai-name").click()
+    await page.locator(".hai-page").get_by_role("tab", name="Timeline").click()
+    events = page.locator(".hai-events")
+    for event in ("RankAttached 1.0", "RankAttached 1.1", "RunPlaced 1", "RunStarted 1"):
+        await expect(events.get_by_role("cell", name=event, exact=True)).to_be_visible()
+
+
 async def test_several_tasks_are_tagged_and_stopped_at_once(page: Page, client: Client) -> None:
     ended = await client.tasks.create(task("batch-0", "true"))
     await client.tasks.wait(ended.id, timeout=60)
