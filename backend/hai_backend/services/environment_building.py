@@ -123,7 +123,7 @@ class EnvironmentBuilding:
                 async for line in self._run(order):
                     yield line
             yield await self._environments.register(_said(order, self._clock.now()))
-        except (Failed, HaiError) as error:
+        except (Failed, HaiError, OSError) as error:
             await self._note(order, EnvironmentState.FAILED, str(error))
             if isinstance(error, WheelsGone):
                 raise

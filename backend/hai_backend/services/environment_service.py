@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 
 from hai.v1 import environment_pb2
@@ -11,7 +12,7 @@ from hai.v1.environment_service_pb2_grpc import EnvironmentServiceServicer
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import require_reach
 from hai_backend.domain.environment import Environment, EnvironmentName, EnvironmentState
-from hai_backend.domain.errors import Denied, Invalid, NotFound, Violation
+from hai_backend.domain.errors import Denied, Exhausted, Invalid, NotFound, Unavailable, Violation
 from hai_backend.domain.user import User
 from hai_backend.environments.describing import describe
 from hai_backend.environments.wheels import Receiving
@@ -126,6 +127,8 @@ class EnvironmentService(EnvironmentServiceServicer):
                 await asyncio.to_thread(coming.add, part.data)
             if coming is not None:
                 await asyncio.to_thread(coming.finish)
+        except OSError as error:
+            raise _refused(error) from error
         finally:
             if coming is not None:
                 coming.drop()
@@ -141,3 +144,11 @@ class EnvironmentService(EnvironmentServiceServicer):
     def _to_proto(self, environment: Environment) -> environment_pb2.Environment:
         used_by = self._environments.used_by(environment.called)
         return environment_to_proto(environment, self._environments.root, used_by)
+
+
+def _refused(error: OSError) -> Exhausted | Unavailable:
+    """What the storage of wheels says, without its paths."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        full = "the server has no room for wheels; an operator must free some, then send them again"
+        return Exhausted(full, reason="DISK_FULL")
+    return Unavailable(f"the server cannot keep wheels: {error.strerror}", reason="STORAGE_FAILS")

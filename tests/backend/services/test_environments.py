@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import shutil
@@ -395,6 +396,31 @@ async def test_a_wheel_goes_when_no_build_has_used_it_for_30_days(platform: Any)
     await built(platform, "ada", described(lock=lock, local_wheels=["c" * 64]))
     assert sorted((platform.home / "wheels").iterdir()) == [wheels["b"], wheels["c"]]
     assert platform.wheel_bytes == [10]
+
+
+async def test_a_full_disk_is_told_and_the_next_build_works(
+    platform: Any, expect_refusal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*of: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sha256 = hashlib.sha256(b"wheel").hexdigest()
+    wanted = described(lock=lock_of(f"mine==1 --hash=sha256:{sha256}"), local_wheels=[sha256])
+    part = pb.WheelPart(name="mine-1-py3-none-any.whl", sha256=sha256, data=b"wheel")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        async with expect_refusal() as why:
+            await built(platform, "ada", wanted, part)
+    assert (why[0].code, why[0].reason) == (C.RESOURCE_EXHAUSTED, "DISK_FULL")
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "mkdtemp", full)
+        async with expect_refusal() as why:
+            await built(platform, "ada", wanted, part)
+    assert why[0].reason == "BUILD_FAILED"
+    (found,) = await listed(platform, "ada")
+    assert "No space left on device" in found.message
+    *_, last = await built(platform, "ada", wanted)
+    assert last.environment.state == ENVIRONMENT_STATE_READY
 
 
 async def test_two_may_send_one_wheel_at_the_same_time(platform: Any) -> None:
