@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
-from wsgiref.simple_server import WSGIServer
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -131,6 +132,19 @@ def _address(host: str) -> str:
     return bare
 
 
+class _Handler(WSGIRequestHandler):
+    """Who connects and asks nothing, or has vanished, keeps no thread and no file for ever, and is nothing to log."""
+
+    timeout = 30.0
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            super().handle()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nor is who asks."""
+
+
 class MetricsServer:
     """Serves /metrics in a thread of its own until closed. `port` 0: a free one."""
 
@@ -142,6 +156,7 @@ class MetricsServer:
                 f"cannot serve metrics on {host}:{port}: {error.strerror}", reason="CANNOT_LISTEN"
             ) from error
         self._server: WSGIServer = server
+        server.RequestHandlerClass = _Handler
         self._thread = thread
 
     @property

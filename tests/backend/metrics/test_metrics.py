@@ -11,6 +11,7 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.task import TaskState
 from hai_backend.domain.workspace import Pushed
+from hai_backend.metrics import prometheus
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.testing import a_task
 
@@ -37,6 +38,21 @@ def test_they_are_read_by_either_kind_of_address(host: str, callers: list[str]) 
             assert "hai_leading 0.0" in _text(server, caller)
     finally:
         server.close()
+
+
+def test_who_asks_nothing_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prometheus._Handler, "timeout", 0.05)
+    server = MetricsServer(Metrics(), 0)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as silent:
+            assert silent.recv(1) == b""
+        monkeypatch.undo()
+        assert "hai_leading" in _text(server)
+    finally:
+        server.close()
+    assert capfd.readouterr().err == ""
 
 
 def test_what_is_counted_can_be_read() -> None:
