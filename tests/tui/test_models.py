@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
+from hai_tui.changes import move
 from hai_tui.feed.facts import Facts
 from hai_tui.feed.shown import Shown
 from hai_tui.feed.task_model import TaskModel
@@ -129,3 +131,27 @@ def test_a_filter_that_grows_finds_what_it_finds_at_once(named, line) -> None:
         found = wanted.among(everything, 0.0) if left is None else left.among(found, 0.0)
         before = wanted
     assert found == before.among(everything, 0.0)
+
+
+class Queue:
+    """A client that only moves."""
+
+    def __init__(self, order: list[int]) -> None:
+        self.tasks, self.order = self, order
+
+    def move(self, id: int, before: int) -> None:
+        self.order.remove(id)
+        self.order.insert(self.order.index(before), id)
+
+
+@pytest.mark.parametrize(("place", "to"), [(4, 0), (5, 0), (1, 0), (5, 4), (0, 1), (4, 5)], ids=str)
+def test_a_move_is_taken_back_by_two_at_most(place: int, to: int) -> None:
+    order = [11, 12, 13, 14, 15, 16]
+    queue, change = Queue(list(order)), move(order, place, to)
+    for id, verb in change.verbs:
+        verb(queue, id)
+    assert queue.order.index(order[place]) == to
+    for id, verb in change.back:
+        verb(queue, id)
+    assert queue.order == order
+    assert len(change.back) <= 2

@@ -86,13 +86,13 @@ def star(tasks: Sequence[Task]) -> Change:
 
 
 def move(order: Sequence[int], place: int, to: int) -> Change:
-    """The one move that brings a task to another place, and the moves that bring it back."""
+    """The one move that brings a task to another place, and what brings it back: to the last place, two moves."""
     id = order[place]
     label = text("move.label", id=id)
     if to == place + 1:
         return Change(label, ((order[to], _before(id)),), ((id, _before(order[to])),))
-    passed = order[to:place]
-    back = tuple((other, _before(id)) for other in passed)
+    last, behind = order[place - 1], order[place + 1 : place + 2]
+    back = ((id, _before(behind[0])),) if behind else ((id, _before(last)), (last, _before(id)))
     return Change(label, ((id, _before(order[to])),), back)
 
 
