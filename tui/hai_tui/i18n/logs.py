@@ -43,8 +43,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "logs.status": ("{lines:line|lines} held, at {place}", "已载入 {lines} 行，位于 {place}"),
     "logs.status.only": ("only {only!r}", "只显示 {only!r}"),
     "logs.slow": (
-        "“{wanted}” takes too long to look for; try a simpler one, as without + or * around others",
-        "“{wanted}” 查找太慢；请简化，例如不要嵌套 + 或 *",
+        "“{wanted}” takes too long to look for; try a simpler one",
+        "“{wanted}” 查找太慢；请简化",
     ),
     "logs.status.hits": (
         "{hits} with “{wanted}” (n next, N previous)",

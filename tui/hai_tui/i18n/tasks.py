@@ -55,8 +55,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "/{pattern}/ 不是正则表达式：{error}",
     ),
     "filter.slow": (
-        "/{pattern}/ takes too long to look for; try a simpler one, as without + or * around others",
-        "/{pattern}/ 查找太慢；请简化，例如不要嵌套 + 或 *",
+        "/{pattern}/ takes too long to look for; try a simpler one",
+        "/{pattern}/ 查找太慢；请简化",
     ),
     "filter.yes": (
         "starred wants true or false, not {value!r}",
