@@ -6,6 +6,7 @@ import fcntl
 import getpass
 import json
 import os
+import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from hai_backend.domain.errors import Conflict, Invalid, Violation
 from hai_backend.domain.user import TokenScope
 
 _KEY_BYTES = 32
+_TASK = re.compile(r"[1-9][0-9]{0,11}")  # a directory that is named by one
 
 
 def claim(home: Path) -> int:
@@ -61,6 +63,21 @@ def _make_key(path: Path) -> None:
 
 def _bad_key(message: str) -> Invalid:
     return Invalid((Violation("run_token_key", message),), reason="BAD_SETTINGS")
+
+
+def newest_trace(common: Path) -> int:
+    """The newest task that has left files, 0: none. After a restore the database may not know it."""
+    folders = [common / kind for kind in ("logs", "checkpoints", "containers")]
+    folders += common.glob("workspaces/*/*/tasks")
+    return max(
+        (int(name) for each in folders for name in _names(each) if _TASK.fullmatch(name)), default=0
+    )
+
+
+def _names(folder: Path) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(folder)
+    return []
 
 
 async def first_admin(settings: Settings, directory: Directory, now: float) -> None:

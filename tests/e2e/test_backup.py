@@ -59,6 +59,18 @@ async def test_a_new_task_has_no_number_of_one_that_the_backup_does_not_know(
             assert made.id == expected
 
 
+async def test_nor_of_one_of_which_only_files_are_left(tmp_path: Path) -> None:
+    """A new one would find its lines and load its checkpoints."""
+    for folder in ("logs/9", "checkpoints/7", "workspaces/ada/demo/tasks/12", "logs/old"):
+        (tmp_path / folder).mkdir(parents=True)
+    database = f"sqlite:///{tmp_path}/hai.db"
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")]), database=database) as server,
+        Client(server.profile) as client,
+    ):
+        assert (await client.tasks.create(spec("new", tmp_path / "program.py"))).id == 13
+
+
 async def after(profile: Profile) -> None:
     """Both are known, with the token of old, and the one that waited runs."""
     async with Client(profile) as client:

@@ -37,7 +37,7 @@ class Reign(Rooms):
             self.standings.changed(None, task)
         await self._listed(self.work.run(self.launching.run()))
         await first_admin(self.settings, self.directory, self.clock.now())
-        await self.store.skip_task_ids(self.launching.newest)
+        await self.store.skip_task_ids(max(self.launching.newest, self.tools.newest_trace))
         await self.environments.load()
 
     def govern(self) -> None:
