@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -77,7 +78,7 @@ class Ledger:
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
         self._letters: Counter[str] = Counter()  # of the specs of a user's tasks
-        self._locks: dict[int, asyncio.Lock] = {}
+        self._locks = WeakValueDictionary[int, asyncio.Lock]()  # of those that are asked to change
         self._together = Together(self._try)
 
     async def load(self) -> None:
@@ -195,7 +196,6 @@ class Ledger:
         self.occupants.note(task)
         if task.state is TaskState.FINISHED:
             self._tasks.pop(task.id, None)
-            self._locks.pop(task.id, None)
             self._per_user[task.user] -= known
             self._letters[task.user] -= known and letters(task.spec)
         else:

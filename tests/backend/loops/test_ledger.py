@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -239,3 +240,18 @@ async def test_a_bad_event_among_many_spoils_only_itself() -> None:
     assert after.run is not None
     assert after.run.state is RunState.RUNNING
     await world.stop()
+
+
+async def test_tasks_that_are_not_there_leave_nothing_in_memory(world: World) -> None:
+    task = await world.ledger.submit("ada", a_spec("one"), "")
+    await world.ledger.stop(task.id, "ada", None)
+    before = _locks()
+    for number in range(task.id, task.id + 50):
+        with suppress(NotFound):
+            await world.ledger.stop(number, "ada", None)
+    assert _locks() <= before
+
+
+def _locks() -> int:
+    gc.collect()
+    return sum(isinstance(each, asyncio.Lock) for each in gc.get_objects())
