@@ -112,6 +112,7 @@ def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsy
     assert main(["push"]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("in sync at revision 3 (daemon)\n", "  on the cluster only: pipe\n")
+    assert main(["sync"]) == 1, "as without a daemon"
 
 
 @pytest.mark.parametrize("command", [("push",), ("watch", "status")])

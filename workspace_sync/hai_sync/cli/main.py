@@ -48,7 +48,8 @@ def _run(arguments: tuple[str, ...]) -> int:
     root = _root() if arguments in _QUICK else ""
     as_json = "--json" in arguments
     if root and (answer := _ask_daemon(root)) is not None:
-        return _tell(answer, as_json)
+        code = _tell(answer, as_json)
+        return code or int(arguments[0] == "sync" and bool(answer.get("passed_over")))
     if root and arguments in _PUSH and (facts := _push(root, as_json)) is not None:
         return _tell_push(facts, as_json)
     from hai_sync.cli.failures import run
