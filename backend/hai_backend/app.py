@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any, NoReturn, Protocol
 
 import structlog
@@ -93,7 +94,8 @@ class App:
             await self.stop()
             raise
         leave_word(self.settings.home, self._told(), self.settings.authority)
-        log.info("listening", address=self.address, role=str(self._election.role))
+        role = str(self._election.role)
+        log.info("listening", address=self.address, role=role, version=version("hai-platform"))
 
     async def until(self, stop: asyncio.Event) -> None:
         """Return when it shall stop. Raises what keeps it from going on."""

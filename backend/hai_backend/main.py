@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -57,6 +58,8 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("hai-server", description="The server of HAI Platform.")
+    told = f"%(prog)s, version {version('hai-platform')}"
+    parser.add_argument("--version", action="version", version=told)
     parser.add_argument("--home", type=Path, required=True, help="where everything is kept")
     parser.add_argument("--port", type=int, help="port on 127.0.0.1")
     parser.add_argument("--listen", help="address:port; off loopback needs TLS or --insecure")

@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,10 @@ def test_a_kubeconfig_that_is_not_there_is_told_in_words(
     said = capsys.readouterr().err
     assert f"kubernetes.kubeconfig: {tmp_path / 'nowhere'} cannot be used: " in said
     assert "Traceback" not in said
+
+
+def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main.main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"hai-server, version {version('hai-platform')}\n"

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import version
 from math import inf
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -33,6 +34,8 @@ class Metrics:
         self._tasks = gauge("hai_tasks", "Unfinished tasks.", ["state"])
         self._nodes = gauge("hai_nodes", "Nodes of each group.", ["group", "state"])
         self._leading = gauge("hai_leading", "1 while this server leads, else 0.")
+        built = gauge("hai_build_info", "1, with the version of this server.", ["version"])
+        built.labels(version("hai-platform")).set(1)
         self._certificate = gauge(
             "hai_certificate_expiry_timestamp_seconds",
             "When the server's certificate expires, as a unix time; +Inf without TLS.",

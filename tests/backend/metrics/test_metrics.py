@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import urllib.request
+from importlib.metadata import version
 
 import pytest
 
@@ -99,3 +100,10 @@ def test_a_group_that_is_gone_is_not_counted_for_ever() -> None:
     assert (
         metrics.registry.get_sample_value("hai_nodes", {"group": "old", "state": "READY"}) is None
     )
+
+
+def test_the_version_is_told() -> None:
+    built = Metrics().registry.get_sample_value(
+        "hai_build_info", {"version": version("hai-platform")}
+    )
+    assert built == 1
