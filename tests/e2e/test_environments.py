@@ -105,8 +105,12 @@ async def test_one_that_breaks_after_submission_ends_the_run_with_its_name_and_n
 ) -> None:
     user, root = await user_of(local), root_of(local)
     make_environment(root, user, "torch")
+    await local.client.nodes.cordon("node1", "so that it waits")
+    await local.client.nodes.cordon("node2", "so that it waits")
+    submitted = await local.client.tasks.create(local.spec("outside", TELL, py_venv="torch"))
     (layer_of(root, user, "torch") / "lock.txt").write_text("changed by hand")
-    task = await local.run(local.spec("outside", TELL, py_venv="torch"))
+    await local.client.nodes.uncordon("node1")
+    task = await local.client.tasks.wait(submitted.id, timeout=60)
     assert task.outcome == TASK_OUTCOME_FAILED
     assert f"environment torch[{user}] cannot be activated on node1: lock.txt is not" in task.reason
     (run,) = await local.client.tasks.runs(task.id)
@@ -118,8 +122,14 @@ async def test_a_task_may_go_on_without(local: Here, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)  # of who runs the tests
     user, root = await user_of(local), root_of(local)
     make_environment(root, user, "torch")
+    await local.client.nodes.cordon("node1", "so that it waits")
+    await local.client.nodes.cordon("node2", "so that it waits")
+    submitted = await local.client.tasks.create(
+        local.spec("without", TELL, py_venv="torch", env_fallback=True)
+    )
     (layer_of(root, user, "torch") / "lock.txt").write_text("changed by hand")
-    task = await local.run(local.spec("without", TELL, py_venv="torch", env_fallback=True))
+    await local.client.nodes.uncordon("node1")
+    task = await local.client.tasks.wait(submitted.id, timeout=60)
     assert task.outcome == TASK_OUTCOME_SUCCEEDED
     lines = await local.lines(task.id)
     assert "going on without it, as env_fallback says" in lines[0]

@@ -23,7 +23,11 @@ async def call():
                 os._exit(0)
             os.waitpid(child, 0)
 
-asyncio.run(call())
+async def calls():
+    for _ in range(30):  # what its threads do just then decides whether a handler says so
+        await call()
+
+asyncio.run(calls())
 print(os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
 """
 
