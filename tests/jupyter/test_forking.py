@@ -49,6 +49,7 @@ print(os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
 )
 def test_a_fork_calls_handlers_of_grpc(loading: str, chosen: str | None, disturbed: bool) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "GRPC_ENABLE_FORK_SUPPORT"}
+    environment["GRPC_VERBOSITY"] = "info"  # `hai` silences it for the process that it is in
     if chosen is not None:
         environment["GRPC_ENABLE_FORK_SUPPORT"] = chosen
     done = subprocess.run(
