@@ -23,7 +23,9 @@ OWN = ".hfai"
 """In the root of a tree: private to each side, where a client remembers which workspace it is; never synced."""
 _HOSTILE = re.compile(r"(^|/)\.{0,2}(/|$)|\0")
 _REFERENCE = re.compile(
-    r"haiworkspace://([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?:@([0-9]{1,15}))?(?:/(.*))?", re.DOTALL
+    r"haiworkspace://([A-Za-z0-9][A-Za-z0-9._-]{0,62})"
+    r"(?:@(?:([0-9]{1,15})|([A-Za-z0-9][A-Za-z0-9._-]{0,62})))?(?:/(.*))?",
+    re.DOTALL,
 )
 
 
@@ -79,6 +81,7 @@ class Revision:
     removed: int
     files: int
     size_bytes: int
+    tags: tuple[str, ...] = ()
 
 
 NOTHING = Revision(0, 0.0, "", 0, 0, 0, 0)
@@ -131,14 +134,15 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`haiworkspace://NAME@REVISION/FOLDER` of a task; revision 0: the newest one at submission."""
+    """`haiworkspace://NAME@REVISION/FOLDER` of a task, or with a tag; neither: the newest revision at submission."""
 
     name: str
     revision: int = 0
     folder: str = ""
+    tag: str = ""
 
     def __str__(self) -> str:
-        at = f"@{self.revision}" if self.revision else ""
+        at = f"@{self.revision or self.tag}" if self.revision or self.tag else ""
         return f"{SCHEME}{self.name}{at}" + (f"/{self.folder}" if self.folder else "")
 
 
@@ -147,10 +151,12 @@ def parse_reference(text: str) -> Reference | None:
     if not text.startswith(SCHEME):
         return None
     found = _REFERENCE.fullmatch(text)
-    folder = (found[3] or "").strip("/") if found else ""
+    folder = (found[4] or "").strip("/") if found else ""
     if found is None or (folder and path_problem(folder)):
-        raise ValueError(f"must look like {SCHEME}NAME@REVISION or {SCHEME}NAME@REVISION/FOLDER")
-    return Reference(found[1], int(found[2] or 0), folder)
+        raise ValueError(
+            f"must look like {SCHEME}NAME@REVISION or {SCHEME}NAME@REVISION/FOLDER, with a number or a tag"
+        )
+    return Reference(found[1], int(found[2] or 0), folder, found[3] or "")
 
 
 def path_problem(path: str) -> str:

@@ -61,6 +61,7 @@ from hai_backend.services.watch_service import WatchService
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_service import WorkspaceService
+from hai_backend.services.workspace_tagging import Tagging
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import Goodput
@@ -157,7 +158,9 @@ def servicers(parts: Parts) -> Servicers:
         storage=StorageService(Storage(parts.store, parts.directory), access),
         images=ImageService(parts.store, images),
         workspaces=WorkspaceService(
-            parts.workspaces, Pushing(parts.workspaces, parts.store.confirm, parts.pushed)
+            parts.workspaces,
+            Pushing(parts.workspaces, parts.store.confirm, parts.pushed),
+            Tagging(parts.workspaces, parts.store.confirm),
         ),
         logs=LogService(parts.logs, parts.ledger, access),
         usage=UsageService(

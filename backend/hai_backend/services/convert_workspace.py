@@ -61,6 +61,7 @@ def revision_to_proto(revision: Revision, pinned_by: Iterable[int] = ()) -> pb.W
         files=revision.files,
         size_bytes=revision.size_bytes,
         pinned_by=pinned_by,
+        tags=revision.tags,
     )
 
 

@@ -159,6 +159,8 @@ _TABLE = {
         "FetchFiles": _LOOK,
         "ListRevisions": _LOOK,
         "RestoreRevision": _STEER,
+        "TagRevision": _STEER,
+        "UntagRevision": _STEER,
         "WatchWorkspace": _LOOK,
     },
     "LogService": {"TailLogs": _LOOK},

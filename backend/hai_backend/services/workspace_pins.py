@@ -14,9 +14,10 @@ from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
 from hai_backend.domain.shared import Seen, SharedDirectory
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Task
-from hai_backend.domain.workspace import NOTHING, Reference, parse_reference
+from hai_backend.domain.workspace import NOTHING, Reference, Revision, parse_reference
 from hai_backend.services.workspaces import Workspaces
-from hai_backend.workspaces import checkouts
+from hai_backend.workspaces import checkouts, tags
+from hai_backend.workspaces.index import Index
 
 _FIELD = "spec.workspace"
 
@@ -40,24 +41,20 @@ class WorkspacePins:
     async def _found(self, identity: Identity, reference: Reference) -> Reference:
         try:
             async with self._workspaces.open(identity, reference.name) as room:
-                index, work = room.files.index, self._workspaces.rooms.work
-                number = reference.revision
-                known = await (
-                    work(room.files.path, index.revision, number)
-                    if number
-                    else work(room.files.path, index.newest)
-                )
+                work = self._workspaces.rooms.work
+                known = await work(room.files.path, _meant, room.files.index, reference)
         except HaiError as error:
             raise Invalid((Violation(_FIELD, str(error)),)) from error
         if known is None or known is NOTHING or not known.number:
-            problem = f"workspace {reference.name} has no revision {reference.revision or 'yet'}; push first"
+            wanted = reference.revision or reference.tag or "yet"
+            problem = f"workspace {reference.name} has no revision {wanted}; push first"
             raise Invalid((Violation(_FIELD, problem),))
         if not self._seen(_directory(identity.name, reference.name, 0)):
             raise Conflict(
                 "tasks of this cluster do not see workspaces: an operator must set kubernetes.shared_volume",
                 reason="WORKSPACES_NOT_SEEN",
             )
-        return replace(reference, revision=known.number)
+        return replace(reference, revision=known.number, tag="")
 
     def path(self, task: Task) -> str:
         """Where the program of a task begins; what names no workspace of ours is a path already."""
@@ -91,6 +88,13 @@ class WorkspacePins:
         reference = parse_reference(task.spec.spec.workspace)
         if reference is not None:
             self._workspaces.collect_soon((task.user, reference.name))
+
+
+def _meant(index: Index, reference: Reference) -> Revision | None:
+    """What it names now."""
+    if reference.tag:
+        return index.revision(tags.number_of(index, reference.tag) or 0)
+    return index.revision(reference.revision) if reference.revision else index.newest()
 
 
 def _directory(user: str, name: str, task: int) -> SharedDirectory:

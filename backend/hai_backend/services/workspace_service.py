@@ -25,6 +25,7 @@ from hai_backend.services.convert_workspace import (
 from hai_backend.services.rules import NAME, Rules
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_reading import Said
+from hai_backend.services.workspace_tagging import Tagging
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.services.wrapping import Context
 from hai_backend.workspaces import checkouts, looking, reading
@@ -40,10 +41,11 @@ TASKS = "tasks"  # author of what programs wrote
 class WorkspaceService(WorkspaceServiceServicer):
     """See proto/hai/v1/workspace_service.proto for what each call means."""
 
-    def __init__(self, workspaces: Workspaces, pushing: Pushing) -> None:
+    def __init__(self, workspaces: Workspaces, pushing: Pushing, tagging: Tagging) -> None:
         self._workspaces = workspaces
         self._rooms = workspaces.rooms
         self._pushing = pushing
+        self._tagging = tagging
 
     async def ListWorkspaces(
         self, request: pb.ListWorkspacesRequest, context: Context
@@ -127,12 +129,7 @@ class WorkspaceService(WorkspaceServiceServicer):
         return (await self._looked(room, passed_over)).number
 
     async def _revision(self, room: Room, number: int) -> int:
-        known = await self._rooms.work(room.files.path, room.files.index.revision, number)
-        if known is None:
-            raise NotFound(
-                f"workspace {room.key[1]} has no revision {number} (any more); "
-                "`hai workspace snapshots` lists those that are kept"
-            )
+        await self._rooms.work(room.files.path, room.files.revision, number)
         return number
 
     async def _require_kept(self, room: Room, since: int) -> None:
@@ -188,7 +185,11 @@ class WorkspaceService(WorkspaceServiceServicer):
         async with self._workspaces.open(caller.current(), request.name, request.user) as room:
             index, pins = room.files.index, self._workspaces.pins(room.key)
             found = await self._rooms.work(
-                room.files.path, index.revisions, before=before, limit=size + 1
+                room.files.path,
+                index.revisions,
+                before=before,
+                limit=size + 1,
+                tagged=request.tagged,
             )
         keyed = ((str(r.number), revision_to_proto(r, pins.get(r.number, ()))) for r in found)
         revisions, token = paging.page(keyed, size)
@@ -204,6 +205,22 @@ class WorkspaceService(WorkspaceServiceServicer):
                     room, request.revision, list(request.paths), request.lease_token
                 )
             )
+
+    async def TagRevision(
+        self, request: pb.TagRevisionRequest, context: Context
+    ) -> workspace_pb2.WorkspaceRevision:
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            number = request.revision or (await self._looked(room, PassedOver())).number
+            return revision_to_proto(
+                await self._tagging.tag(room, number, request.tag, force=request.force)
+            )
+
+    async def UntagRevision(
+        self, request: pb.UntagRevisionRequest, context: Context
+    ) -> pb.UntagRevisionResponse:
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            await self._tagging.untag(room, request.tag)
+        return pb.UntagRevisionResponse()
 
     async def WatchWorkspace(
         self, request: pb.WatchWorkspaceRequest, context: Context

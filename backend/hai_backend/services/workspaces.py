@@ -112,7 +112,7 @@ class Workspaces:
         """The change would take more than there is."""
         return Exhausted(
             f"the change brings {wanted} bytes, and of the {self.quota(user)} that workspaces of {user} may hold "
-            f"{max(left, 0)} are left; remove files or whole workspaces",
+            f"{max(left, 0)} are left; remove files, tags of old revisions, or whole workspaces",
             reason="QUOTA_EXCEEDED",
         )
 

@@ -11,6 +11,10 @@ from hai_backend.workspaces import checkouts
 from hai_backend.workspaces.files import Files, now_ns
 
 LEFT_SECONDS = 2 * 24 * 3600.0  # how long what a broken push brought waits for the next try
+_OLD_REVISIONS = """DELETE FROM revisions
+    WHERE number < ? AND number NOT IN (SELECT revision FROM tags)"""
+_OLD_ENTRIES = """DELETE FROM entries WHERE gone != 0 AND gone <= ?
+    AND NOT EXISTS (SELECT 1 FROM tags WHERE revision >= born AND revision < gone)"""
 _DEAD = """SELECT digest FROM objects o WHERE NOT EXISTS (
     SELECT 1 FROM entries e WHERE e.kind = 1 AND e.digest = o.digest)"""
 _DEAD_CHUNKS = """DELETE FROM chunks WHERE file NOT IN (SELECT digest FROM entries WHERE kind = 1)
@@ -20,14 +24,15 @@ _DEAD_CHUNKS = """DELETE FROM chunks WHERE file NOT IN (SELECT digest FROM entri
 def collect(
     files: Files, *, pinned: Collection[int], running: Collection[int], before: float
 ) -> None:
-    """Forget revisions from before a moment, unless a task pins one of them or an older one; the newest stays.
+    """Forget revisions from before a moment, unless a task pins one of them or an older one; the newest and tagged
+    ones stay.
 
     `running`: tasks that have not ended; directories of others are tidied. Nobody may push meanwhile.
     """
     floor = _floor(files, pinned, before)
     with files.index.transaction() as db:
-        db.execute("DELETE FROM revisions WHERE number < ?", (floor,))
-        db.execute("DELETE FROM entries WHERE gone != 0 AND gone <= ?", (floor,))
+        db.execute(_OLD_REVISIONS, (floor,))
+        db.execute(_OLD_ENTRIES, (floor,))
     _drop_objects(files)
     _drop_left(files)
     for task in checkouts.existing(files):

@@ -20,6 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 
+from hai_backend.domain.errors import NotFound
+from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces import grown
 from hai_backend.workspaces.contents import Contents, digest_of, open_in
 from hai_backend.workspaces.folders import Folders, give
@@ -62,6 +64,16 @@ class Files:
         self.index.close()
         self.incoming.close()
         self.objects.close()
+
+    def revision(self, number: int) -> Revision:
+        """One that is still kept. Raises NotFound."""
+        known = self.index.revision(number)
+        if known is None:
+            raise NotFound(
+                f"workspace {self.path.name} has no revision {number} (any more); "
+                "`hai workspace snapshots` lists those that are kept"
+            )
+        return known
 
     def claim(self, file: bytes, stop: Callable[[], None]) -> None:
         """From now on only the caller puts this large file together; who did so before is stopped."""

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ CREATE TABLE IF NOT EXISTS facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revisions(
   number INTEGER PRIMARY KEY, created_at REAL, author TEXT,
   changed INTEGER, removed INTEGER, files INTEGER, size_bytes INTEGER);
+CREATE TABLE IF NOT EXISTS tags(name TEXT PRIMARY KEY, revision INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS entries(
   folder TEXT, name TEXT, born INTEGER, gone INTEGER, {_ENTRY},
   PRIMARY KEY(folder, name, born)) WITHOUT ROWID;
@@ -53,7 +55,8 @@ CREATE TEMP TABLE laid(
 """
 FIELDS = "kind, executable, size, mtime_ns, digest, target"
 _IN_REVISION = "born <= :revision AND (gone = 0 OR gone > :revision)"
-_REVISION = "number, created_at, author, changed, removed, files, size_bytes"
+_REVISION = """SELECT number, created_at, author, changed, removed, files, size_bytes,
+    (SELECT group_concat(name, '/') FROM tags WHERE revision = number) AS tags FROM revisions"""
 
 
 class Index:
@@ -112,13 +115,16 @@ class Index:
 
     def revision(self, number: int) -> Revision | None:
         """One that is still kept."""
-        found = self.rows(f"SELECT {_REVISION} FROM revisions WHERE number = ?", (number,))
-        return Revision(*found[0]) if found else None
+        found = self.rows(f"{_REVISION} WHERE number = ?", (number,))
+        return _revision_of(found[0]) if found else None
 
-    def revisions(self, *, before: int = 1 << 62, limit: int) -> list[Revision]:
-        """Newest first."""
-        query = f"SELECT {_REVISION} FROM revisions WHERE number < ? ORDER BY number DESC LIMIT ?"
-        return [Revision(*row) for row in self.rows(query, (before, limit))]
+    def revisions(
+        self, *, before: int = 1 << 62, limit: int, tagged: bool = False
+    ) -> list[Revision]:
+        """Newest first; `tagged`: only those that have tags."""
+        some = "AND tags IS NOT NULL" if tagged else ""
+        query = f"{_REVISION} WHERE number < ? {some} ORDER BY number DESC LIMIT ?"
+        return [_revision_of(row) for row in self.rows(query, (before, limit))]
 
     def tree(self, revision: int) -> Iterator[list[Entry]]:
         """All entries of a revision, in pages, by folder and name."""
@@ -159,6 +165,12 @@ class Index:
         values = {"revision": revision, "folder": folder_of(path), "name": name}
         found = self.rows(f"{query} AND folder = :folder AND name = :name", values)
         return entry_of(found[0]) if found else None
+
+
+def _revision_of(row: Sequence[Any]) -> Revision:
+    *facts, tags = row
+    known = Revision(*facts)
+    return replace(known, tags=tuple(sorted(tags.split("/")))) if tags else known
 
 
 def entry_of(row: Sequence[Any]) -> Entry:

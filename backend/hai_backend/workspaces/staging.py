@@ -203,7 +203,8 @@ def _revision(db: sqlite3.Connection, before: Revision, author: Author) -> Revis
         files=before.files + files - old_files,
         size_bytes=before.size_bytes + size - old_size,
     )
-    db.execute("INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(revision))
+    *facts, _ = astuple(revision)  # tags come later
+    db.execute("INSERT INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?)", facts)
     return revision
 
 

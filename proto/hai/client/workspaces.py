@@ -26,6 +26,8 @@ from hai.v1.workspace_service_pb2 import (
     PushTreeRequest,
     PushTreeResponse,
     RestoreRevisionRequest,
+    TagRevisionRequest,
+    UntagRevisionRequest,
     WatchWorkspaceRequest,
     WatchWorkspaceResponse,
 )
@@ -119,11 +121,17 @@ class Workspaces:
         return self._transport.stream(self._stub.FetchFiles, request)
 
     async def revisions(
-        self, name: str, *, page_size: int = 0, page_token: str = "", user: str = ""
+        self,
+        name: str,
+        *,
+        page_size: int = 0,
+        page_token: str = "",
+        user: str = "",
+        tagged: bool = False,
     ) -> ListRevisionsResponse:
-        """One page of revisions, newest first."""
+        """One page of revisions, newest first; `tagged`: only those that have tags."""
         request = ListRevisionsRequest(
-            name=name, user=user, page_size=page_size, page_token=page_token
+            name=name, user=user, page_size=page_size, page_token=page_token, tagged=tagged
         )
         return await self._transport.unary(self._stub.ListRevisions, request, retry=True)
 
@@ -135,6 +143,18 @@ class Workspaces:
             name=name, revision=revision, paths=paths, lease_token=token
         )
         return await self._transport.unary(self._stub.RestoreRevision, request)
+
+    async def tag(
+        self, name: str, tag: str, revision: int = 0, *, force: bool = False
+    ) -> WorkspaceRevision:
+        """Call a revision so, and keep it; 0: what the workspace is now. `force` takes the name from another one."""
+        request = TagRevisionRequest(name=name, revision=revision, tag=tag, force=force)
+        return await self._transport.unary(self._stub.TagRevision, request, retry=True)
+
+    async def untag(self, name: str, tag: str) -> None:
+        """No revision is called so any more."""
+        request = UntagRevisionRequest(name=name, tag=tag)
+        await self._transport.unary(self._stub.UntagRevision, request)
 
     def watch(self, name: str, user: str = "") -> AsyncGenerator[WatchWorkspaceResponse, None]:
         """The newest revision at once, and each new one."""

@@ -79,6 +79,68 @@ def test_a_day(shell) -> None:
     assert len(shell("snapshots")[1].splitlines()) == 3
 
 
+def test_revisions_have_names(shell) -> None:
+    Path("train.py").write_text("one\n")
+    shell("push")
+    assert shell("tag", "best")[:2] == (0, "revision 1 is tagged best\n")
+    Path("train.py").write_text("two\n")
+    Path("new").write_text("n")
+    shell("push")
+    assert json.loads(shell("tag", "v2", "--json")[1])["revision"]["tags"] == ["v2"]
+    code, _, err = shell("tag", "best", "-r", "2")
+    assert (code, "revision 1 is tagged 'best' already" in err) == (1, True)
+    assert [line.split()[0] for line in shell("snapshots", "--tagged")[1].splitlines()] == [
+        "2",
+        "1",
+    ]
+    assert shell("snapshots", "-n", "1")[1].rstrip().endswith("[v2]")
+    assert shell("cat", "train.py", "-r", "best")[1] == "one\n"
+    assert "new" not in shell("ls", "-r", "best")[1]
+    assert shell("download", "train.py", "-r", "best", "--to", "../old")[0] == 0
+    assert Path("../old/train.py").read_text() == "one\n"
+    assert shell("restore", "-r", "best", "train.py")[:2] == (
+        0,
+        "revision 3: train.py as in revision best\nin sync at revision 3, 1 paths down\n",
+    )
+    assert shell("tag", "best", "--remove")[:2] == (0, "no revision is tagged best any more\n")
+    code, _, err = shell("restore", "-r", "best")
+    assert (code, "no revision is tagged 'best'" in err) == (3, True)
+    assert shell("tag", "12")[0] == 2
+    assert shell("tag", "v2", "--remove", "-r", "1")[0] == 2
+
+
+def test_revisions_are_compared(shell) -> None:
+    Path("train.py").write_text("one\n")
+    Path("gone").write_text("g")
+    shell("push")
+    shell("tag", "first")
+    Path("train.py").write_text("two\n")
+    Path("new").write_text("nn")
+    Path("gone").unlink()
+    shell("push")
+    words = "removed       gone\nadded         new\nchanged       train.py\n"
+    assert shell("diff", "-r", "first")[:2] == (1, words)
+    assert shell("diff", "-r", "1", "-r", "2")[:2] == (1, words)
+    assert shell("diff", "-r", "2")[:2] == (0, "")
+    assert shell("diff", "-r", "first", "--stat")[1].splitlines()[0].split() == [
+        *("added", "1", "paths", "2", "B"),
+    ]
+    code, out, _ = shell("diff", "train.py", "-r", "first")
+    assert (code, out.splitlines()) == (
+        1,
+        ["--- revision 1/train.py", "+++ revision 2/train.py", "@@ -1 +1 @@", "-one", "+two"],
+    )
+    facts = last(shell("diff", "-r", "first", "--json")[1])
+    assert [(each["path"], each["verb"]) for each in facts["changes"]] == [
+        ("gone", "remove"),
+        ("new", "create"),
+        ("train.py", "modify"),
+    ]
+    assert shell("diff", "-r", "1", "-r", "2", "-r", "1")[0] == 2
+    code, _, err = shell("diff", "nothing", "-r", "first")
+    assert (code, "neither revision 1/nothing nor revision 2/nothing is there" in err) == (3, True)
+
+
 def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
     Path("data").mkdir()
     Path("data/x").write_text("one")

@@ -25,7 +25,7 @@ from hai_sync.session.session import Session
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @there
 @common
-def cat(paths: tuple[str, ...], revision: int | None, task: int | None, **options: Any) -> int:
+def cat(paths: tuple[str, ...], revision: str | None, task: int | None, **options: Any) -> int:
     """Print files of the cluster. Nothing is left here."""
     wanted = there_of(revision, task)
     as_json = options["as_json"] or options["output"] == "json"

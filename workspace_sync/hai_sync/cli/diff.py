@@ -1,66 +1,86 @@
-"""`haiworkspace diff`: the three trees compared, nothing changed."""
+"""`haiworkspace diff`: the three trees, or two revisions, compared; nothing changed."""
 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hai.client.errors import NotFound
+from hai_sync.cli.comparing import compared, fetched, too_large, unified
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common, filter_of, filters, note_unused
 from hai_sync.cli.sizes import size_of
 from hai_sync.cli.telling import change_facts, event, tell_problems
+from hai_sync.cli.there import Revision
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
-from hai_sync.core.entry import Entry, Kind
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.session.borrowing import borrowed
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 
-_TEXT_BYTES = 1 << 20
+_SIDES = {"create": "local only", "remove": "cluster only", "modify": "differs"}
+_VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
 
 
 @click.command()
 @click.argument("path", default="")
 @click.option("--stat", is_flag=True, help="Only how many and how much.")
+@click.option(
+    "-r",
+    "--revision",
+    "between",
+    type=Revision(),
+    multiple=True,
+    help="What the cluster has changed since then; twice: from one to the other.",
+)
 @click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only.")
 @click.option("-l", "--list_timeout", type=click.IntRange(5, 7200), hidden=True)
 @filters
 @common
-def diff(path: str, stat: bool, no_checksum: bool, **options: Any) -> int:
+def diff(path: str, stat: bool, between: Sequence[str], **options: Any) -> int:
     """What differs between here and the cluster; with a PATH, line by line. Exits with 1 if anything does."""
     note_unused(options)
-    wish = Wish(
-        Rules(Mode.SYNC), filter_of(options), dry_run=True, by_size=no_checksum, purpose="diff"
-    )
+    if len(between) > 2:
+        raise click.UsageError("say -r once or twice")
 
-    async def work(session: Session) -> tuple[Report, str]:
-        report = await session.sync(wish)
-        return report, await _text(session, report, relative(session.place, path)) if path else ""
+    async def work(session: Session) -> tuple[Sequence[Change], str]:
+        name = relative(session.place, path) if path else ""
+        if between:
+            found = await compared(session, between)
+            return found.changes, await found.text(session, name) if path else ""
+        report = await session.sync(_wish(options))
+        if not path:
+            tell_problems(report)
+        return _differences(report), await _text(session, report, name) if path else ""
 
-    report, text = with_session(options["profile"], work)
+    changes, text = with_session(options["profile"], work)
     if path:
         click.echo(text, nl=False)
         return 1 if text else 0
-    changes = _differences(report)
-    tell_problems(report)
-    if options["as_json"] or options["output"] == "json":
-        event("diff", changes=[change_facts(change) for change in changes])
-    elif stat:
-        click.echo(_stat(changes))
-    else:
-        for change in changes:
-            click.echo(f"{_SIDES[change.verb]:13} {change.path}")
+    _tell(changes, _VERBS if between else _SIDES, stat, options)
     return 1 if changes else 0
 
 
-_SIDES = {"create": "local only", "remove": "cluster only", "modify": "differs"}
+def _wish(options: Mapping[str, Any]) -> Wish:
+    filter, by_size = filter_of(options), options["no_checksum"]
+    return Wish(Rules(Mode.SYNC), filter, dry_run=True, by_size=by_size, purpose="diff")
+
+
+def _tell(
+    changes: Sequence[Change], words: Mapping[str, str], stat: bool, options: Mapping[str, Any]
+) -> None:
+    if options["as_json"] or options["output"] == "json":
+        event("diff", changes=[change_facts(change) for change in changes])
+    elif stat:
+        click.echo(_stat(changes, words))
+    else:
+        for change in changes:
+            click.echo(f"{words[change.verb]:13} {change.path}")
 
 
 def _differences(report: Report) -> list[Change]:
@@ -71,9 +91,9 @@ def _differences(report: Report) -> list[Change]:
     return [change for change in difference(report.remote, report.local) if change.path in paths]
 
 
-def _stat(changes: list[Change]) -> str:
+def _stat(changes: Sequence[Change], words: Mapping[str, str]) -> str:
     rows = []
-    for verb, name in _SIDES.items():
+    for verb, name in words.items():
         mine = [change for change in changes if change.verb == verb]
         size = sum(e.size for change in mine if (e := change.new or change.old) is not None)
         rows.append(f"{name:13} {len(mine):6} paths  {size_of(size)}")
@@ -89,27 +109,14 @@ async def _text(session: Session, report: Report, path: str) -> str:
         )
     if all(change.path != path for change in _differences(report)):
         return ""
-    sizes = [each.size for each in (entry, ours) if each is not None]
-    if max(sizes, default=0) > _TEXT_BYTES:
+    if too_large(entry, ours):
         return f"cluster/{path} and local/{path} differ; they are too large to be shown by lines\n"
-    old = await _fetched(session, report.revision, path, entry) if entry is not None else b""
+    old = await fetched(session, report.revision, path, entry)
     new = await asyncio.to_thread(_read, session.place.root / path)
-    lines = difflib.unified_diff(_lines(old), _lines(new), f"cluster/{path}", f"local/{path}")
-    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-
-async def _fetched(session: Session, revision: int, path: str, entry: Entry) -> bytes:
-    if entry.kind is not Kind.FILE:
-        return entry.target.encode()
-    async with borrowed(session.remote, revision, {path: entry}) as place:
-        return await asyncio.to_thread(place(path).read_bytes)
+    return unified(f"cluster/{path}", f"local/{path}", old, new)
 
 
 def _read(path: Path) -> bytes:
     if path.is_symlink():
         return os.fsencode(os.readlink(path))
     return path.read_bytes() if path.is_file() else b""
-
-
-def _lines(data: bytes) -> list[str]:
-    return data.decode("utf-8", "replace").splitlines(keepends=True)

@@ -15,7 +15,7 @@ from hai_sync.cli.options import common
 from hai_sync.cli.remove import matching
 from hai_sync.cli.sizes import size_of
 from hai_sync.cli.telling import Progress, event
-from hai_sync.cli.there import TASK, There
+from hai_sync.cli.there import There, there, there_of
 from hai_sync.core.diff import only_mode
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.core.ignore import Ignore, default_rules
@@ -28,13 +28,14 @@ from hai_sync.session.session import Session
 
 @click.command()
 @click.argument("path", required=False)
-@TASK
+@there
 @click.option("--to", "target", type=click.Path(file_okay=False), help="Where to put it.")
 @click.option("--force", is_flag=True, help="Overwrite files that differ.")
 @click.option("-s", "--sync_timeout", type=click.IntRange(5, 21_600), metavar="SECONDS")
 @common
 def download(
     path: str | None,
+    revision: str | None,
     task: int | None,
     target: str | None,
     force: bool,
@@ -50,10 +51,10 @@ def download(
     progress = Progress(as_json, quiet=False)
 
     place = Path(os.path.realpath(target)) if target else None
+    wanted = Wanted(path, there_of(revision, task))
 
     async def work(session: Session) -> tuple[int, int]:
         async with asyncio.timeout(sync_timeout):
-            wanted = Wanted(path, There(0, task or 0))
             return await _download(session, wanted, place or session.place.root, force, progress)
 
     files, size = with_session(options["profile"], work, progress)
@@ -95,15 +96,15 @@ async def _download(
     """One at a time: what arrives waits where a pull's does."""
     async with locked(session.place.state, lambda: progress.stage("wait", 0, 0)):
         revision, chosen = await wanted.find(session)
-        with landing(session.place, target) as there:
-            changes = await asyncio.to_thread(there.look, chosen)
-            there.require_room(changes, force)
+        with landing(session.place, target) as here:
+            changes = await asyncio.to_thread(here.look, chosen)
+            here.require_room(changes, force)
             lacking = {c.path for c in changes if not only_mode(c)}
-            files = {p: e for p, e in _files(chosen).items() if there.path(p) in lacking}
+            files = {p: e for p, e in _files(chosen).items() if here.path(p) in lacking}
             folder = session.place.own / TEMPORARY
             contents = Download(revision, files, folder, task=wanted.there.task)
             await _fetch(session, contents, progress)
-            await asyncio.to_thread(there.place, changes, contents)
+            await asyncio.to_thread(here.place, changes, contents)
     return len(_files(chosen)), _size(_files(chosen))
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "check-ignore": ("check_ignore:check_ignore", "Which rule leaves a path out."),
     "resolve": ("resolve:resolve", "Settle conflicts."),
     "snapshots": ("snapshots:snapshots", "Revisions on the cluster, versions kept here."),
+    "tag": ("tag:tag", "Name a revision, and keep it."),
     "restore": ("restore:restore", "Bring older versions back."),
     "watch": ("watch:watch", "Keep in sync while you work: start, stop, status, flush."),
 }

@@ -22,7 +22,7 @@ from hai_sync.session.session import Session
 @there
 @click.option("-R", "--recursive", is_flag=True, help="What lies in directories, too.")
 @common
-def ls(path: str, revision: int | None, task: int | None, recursive: bool, **options: Any) -> int:
+def ls(path: str, revision: str | None, task: int | None, recursive: bool, **options: Any) -> int:
     """What is on the cluster; of a directory the size of all that is in it. Nothing is brought here."""
     wanted = there_of(revision, task)
 

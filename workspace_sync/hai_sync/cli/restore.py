@@ -13,6 +13,7 @@ from hai_sync.author import client_id
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.telling import Progress, event, tell_report
+from hai_sync.cli.there import Revision
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.place import Place, find
 from hai_sync.session.lock import locked
@@ -23,18 +24,19 @@ from hai_sync.session.wish import Report, Wish
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("-r", "--revision", type=click.IntRange(1), help="Of the cluster.")
+@click.option("-r", "--revision", type=Revision(), help="Of the cluster.")
 @click.option("--local", "stamp", is_flag=False, flag_value="", help="What was kept here.")
 @click.option("--no-pull", is_flag=True, help="Only on the cluster.")
 @common
 def restore(
-    paths: tuple[str, ...], revision: int | None, stamp: str | None, no_pull: bool, **options: Any
+    paths: tuple[str, ...], revision: str | None, stamp: str | None, no_pull: bool, **options: Any
 ) -> int:
     """Bring older versions back.
 
     \b
       haiworkspace restore -r 12                 everything, as in revision 12
       haiworkspace restore -r 12 train.py data   only these
+      haiworkspace restore -r baseline           a revision by its tag
       haiworkspace restore train.py --local      what was overwritten here
     """
     if (revision is None) == (stamp is None):
@@ -45,21 +47,26 @@ def restore(
     if stamp is not None:
         return _restore_here(place, names, stamp, as_json)
 
-    async def work(session: Session) -> tuple[int, Report | None]:
+    async def work(session: Session) -> tuple[int, int, Report | None]:
         us = client_id(session.index.name())
         async with (
             locked(place.state, _waits(as_json)),
             session.remote.lease("restore", client_id=us) as token,
         ):
-            made = await session.remote.restore(revision or 0, _chosen(names), token)
+            of = await session.remote.number_of(revision or "")
+            made = await session.remote.restore(of, _chosen(names), token)
         if no_pull:
-            return made.number, None
+            return of, made.number, None
         rules = Rules(Mode.PULL)
-        return made.number, await session.sync(Wish(rules, many_removals=True, purpose="restore"))
+        return (
+            of,
+            made.number,
+            await session.sync(Wish(rules, many_removals=True, purpose="restore")),
+        )
 
-    number, report = with_session(options["profile"], work)
+    of, number, report = with_session(options["profile"], work)
     if as_json:
-        event("restored", revision=number, of=revision)
+        event("restored", revision=number, of=of)
     else:
         what = ", ".join(_chosen(names)) or "everything"
         click.echo(f"revision {number}: {what} as in revision {revision}")

@@ -18,9 +18,10 @@ from hai_sync.session.session import Session
 
 @click.command()
 @click.option("-n", "--count", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--tagged", is_flag=True, help="Only revisions that have a tag.")
 @click.option("--local", "here", is_flag=True, help="Versions that syncs have overwritten here.")
 @common
-def snapshots(count: int, here: bool, **options: Any) -> int:
+def snapshots(count: int, tagged: bool, here: bool, **options: Any) -> int:
     """Revisions on the cluster, newest first; with --local what was kept here."""
     as_json = options["as_json"] or options["output"] == "json"
 
@@ -28,11 +29,15 @@ def snapshots(count: int, here: bool, **options: Any) -> int:
         if here:
             kept = list(Kept(session.place.state / "kept").versions())
             return [], sorted(kept, key=lambda version: -version.time)[:count]
-        return list(await session.remote.revisions(count)), []
+        return list(await session.remote.revisions(count, tagged)), []
 
     revisions, versions = with_session(options["profile"], work)
     if as_json:
-        event("snapshots", revisions=list(map(_facts, revisions)), local=list(map(_kept, versions)))
+        event(
+            "snapshots",
+            revisions=list(map(revision_facts, revisions)),
+            local=list(map(_kept, versions)),
+        )
         return 0
     for revision in revisions:
         click.echo(_line(revision))
@@ -53,11 +58,12 @@ def _line(revision: WorkspaceRevision) -> str:
         f"{revision.number:6}  {_time(revision.create_time.ToSeconds())}  "
         f"{revision.files:7} files {size_of(revision.size_bytes):>10}  "
         f"+{revision.changed} -{revision.removed}  {revision.author}"
+        + "".join(f"  [{tag}]" for tag in revision.tags)
         + (f"  tasks {pins}" if pins else "")
     )
 
 
-def _facts(revision: WorkspaceRevision) -> dict[str, Any]:
+def revision_facts(revision: WorkspaceRevision) -> dict[str, Any]:
     return {
         "number": revision.number,
         "created": revision.create_time.ToJsonString(),
@@ -67,6 +73,7 @@ def _facts(revision: WorkspaceRevision) -> dict[str, Any]:
         "files": revision.files,
         "bytes": revision.size_bytes,
         "pinned_by": list(revision.pinned_by),
+        "tags": list(revision.tags),
     }
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceAsyncStub
 
 RENEW_SECONDS = 5.0
+TAGS = 1000
+"""As many as a workspace may have."""
 
 
 class Remote:
@@ -129,11 +131,36 @@ class Remote:
         with suppress(HaiError):  # it ends by itself
             await self.connection.unary(self.stub.LeaseWorkspace, request)
 
-    async def revisions(self, count: int) -> Sequence[WorkspaceRevision]:
-        """The newest ones."""
-        request = wire_pb.ListRevisionsRequest(name=self.name, user=self.user, page_size=count)
+    async def revisions(self, count: int, tagged: bool = False) -> Sequence[WorkspaceRevision]:
+        """The newest ones; `tagged`: of those that have tags."""
+        request = wire_pb.ListRevisionsRequest(
+            name=self.name, user=self.user, page_size=count, tagged=tagged
+        )
         answer = await self.connection.unary(self.stub.ListRevisions, request, retry=True)
         return answer.revisions
+
+    async def number_of(self, revision: str) -> int:
+        """Of a number or a tag. Raises NotFound."""
+        if revision.isdecimal():
+            return int(revision)
+        for known in await self.revisions(TAGS, tagged=True):
+            if revision in known.tags:
+                return known.number
+        raise NotFound(
+            f"no revision is tagged {revision!r}", hint="`haiworkspace snapshots --tagged`"
+        )
+
+    async def tag(self, tag: str, revision: int, force: bool) -> WorkspaceRevision:
+        """Call a revision so, and keep it; 0: what is on the cluster now."""
+        request = wire_pb.TagRevisionRequest(
+            name=self.name, revision=revision, tag=tag, force=force
+        )
+        return await self.connection.unary(self.stub.TagRevision, request, retry=True)
+
+    async def untag(self, tag: str) -> None:
+        """No revision is called so any more. Raises NotFound."""
+        request = wire_pb.UntagRevisionRequest(name=self.name, tag=tag)
+        await self.connection.unary(self.stub.UntagRevision, request)
 
     async def restore(self, revision: int, paths: Sequence[str], token: str) -> WorkspaceRevision:
         """Make paths again as they were."""

@@ -1,0 +1,40 @@
+"""Names of revisions: what users call them, for as long as they shall be kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+
+from hai_backend.domain.workspace import Revision
+from hai_backend.services.rules import Rules
+from hai_backend.services.workspaces import Workspaces
+from hai_backend.workspaces import tags
+from hai_backend.workspaces.rooms import Room
+
+_NAME = re.compile(r"(?![0-9]+$)[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit, and not digits alone"
+
+
+class Tagging:
+    """`confirm` raises Deposed when another server leads by now: nothing may be changed any more."""
+
+    def __init__(self, workspaces: Workspaces, confirm: Callable[[], Awaitable[None]]) -> None:
+        self._workspaces = workspaces
+        self._confirm = confirm
+
+    async def tag(self, room: Room, number: int, name: str, *, force: bool) -> Revision:
+        """Call a revision so. Raises NotFound, Invalid, Conflict or Exhausted."""
+        rules = Rules()
+        rules.matching("tag", name, _NAME, _RULE)
+        rules.check()
+        async with room.changing:
+            await self._confirm()
+            return await self._workspaces.rooms.work(
+                room.files.path, tags.tag, room.files, name, number, force=force
+            )
+
+    async def untag(self, room: Room, name: str) -> None:
+        """Nothing is called so any more. Raises NotFound."""
+        async with room.changing:
+            await self._confirm()
+            await self._workspaces.rooms.work(room.files.path, tags.untag, room.files, name[:64])

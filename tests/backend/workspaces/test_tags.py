@@ -1,0 +1,164 @@
+"""Names of revisions: what has one is kept, whole, whatever is collected around it."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hai.client.errors import Conflict, Invalid, NotFound
+from hai.v1.task_pb2 import TaskState
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_backend.domain.workspace import EntryKind
+from hai_backend.workspaces import collecting, tags
+from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.index import Index
+from tests.backend.workspaces.test_crashes import of_revision, push
+
+NAMES = ("a", "b", "c", "d")
+TREES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([b"x", b"y", b"z"]), min_size=1)
+
+
+def changed(index: Index, since: int, number: int) -> dict[str, bytes]:
+    """Path and digest of all that differs; of what is gone none."""
+    pages = index.changes(since, number)
+    return {e.path: e.digest if e.kind is not EntryKind.NONE else b"" for p in pages for e in p}
+
+
+def digests(index: Index, number: int) -> dict[str, bytes]:
+    return {entry.path: entry.digest for page in index.tree(number) for entry in page}
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees=st.lists(TREES, min_size=2, max_size=7), data=st.data())
+def test_collecting_keeps_what_has_a_tag_and_nothing_else_that_is_old(trees, data) -> None:
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as place:
+        make(Path(place) / "w", 0)
+        with closing(Files(Path(place) / "w", 0)) as files:
+            held: dict[int, Mapping[str, bytes]] = {0: {}}
+            for tree in trees:
+                newest = max(held)
+                held[push(files, tree, held[newest], newest)] = tree
+            del held[0]
+            tagged = data.draw(st.sets(st.sampled_from(sorted(held))))
+            for number in tagged:
+                tags.tag(files, f"t{number}", number, force=False)
+            before = data.draw(st.integers(0, len(trees) + 1)) + 0.5
+            collecting.collect(files, pinned=(), running=(), before=before)
+            kept = [each.number for each in files.index.revisions(limit=99)]
+            newest = max(held)
+            assert tagged <= set(kept)
+            assert newest in kept
+            assert {number: of_revision(files, number) for number in kept} == {
+                number: held[number] for number in kept
+            }
+            for since, number in itertools.combinations(sorted(kept), 2):
+                old, new = digests(files.index, since), digests(files.index, number)
+                differing = {p for p in old.keys() | new.keys() if old.get(p) != new.get(p)}
+                assert changed(files.index, since, number).items() >= {
+                    (path, new.get(path, b"")) for path in differing
+                }
+            for number in tagged:
+                tags.untag(files, f"t{number}")
+            collecting.collect(files, pinned=(), running=(), before=1e9)
+            assert [each.number for each in files.index.revisions(limit=99)] == [newest]
+            assert files.index.rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
+            alive = {digest.hex() for digest in digests(files.index, newest).values()}
+            assert set(files.objects.names()) <= alive
+
+
+async def test_a_revision_has_the_names_that_it_was_given(here) -> None:
+    pusher, calls = await here.pusher(), here.client.workspaces
+    for text in (b"one", b"two", b"three"):
+        await pusher.push({"f": text})
+    assert (await calls.tag("w", "paper", 1)).tags == ["paper"]
+    assert (await calls.tag("w", "baseline", 1)).tags == ["baseline", "paper"]
+    assert (await calls.tag("w", "paper", 1)).tags == ["baseline", "paper"]
+    (here.files() / "made").write_text("by a program")
+    assert (await calls.tag("w", "now")).number == 4
+    listed = (await calls.revisions("w")).revisions
+    assert {each.number: list(each.tags) for each in listed} == {
+        **{4: ["now"], 3: [], 2: []},
+        1: ["baseline", "paper"],
+    }
+    some = (await calls.revisions("w", tagged=True, page_size=1)).revisions
+    assert [each.number for each in some] == [4]
+    await calls.untag("w", "now")
+    assert [r.number for r in (await calls.revisions("w", tagged=True)).revisions] == [1]
+
+
+async def test_a_name_is_moved_only_when_that_is_meant(here) -> None:
+    pusher, calls = await here.pusher(), here.client.workspaces
+    await pusher.push({"f": b"one"})
+    await pusher.push({"f": b"two"})
+    await calls.tag("w", "best", 1)
+    with pytest.raises(Conflict, match=r"revision 1 is tagged 'best' already.*--force"):
+        await calls.tag("w", "best", 2)
+    assert (await calls.tag("w", "best", 2, force=True)).number == 2
+    assert [r.number for r in (await calls.revisions("w", tagged=True)).revisions] == [2]
+
+
+@pytest.mark.parametrize(
+    ("tag", "revision", "error", "words"),
+    [
+        pytest.param("12", 1, Invalid, "not digits alone", id="a number"),
+        pytest.param("", 1, Invalid, "at most 63", id="nothing"),
+        pytest.param("a/b", 1, Invalid, "at most 63", id="a slash"),
+        pytest.param("x" * 64, 1, Invalid, "at most 63", id="too long"),
+        pytest.param("ok", 7, NotFound, "no revision 7", id="no such revision"),
+    ],
+)
+async def test_what_cannot_be_tagged(here, tag, revision, error, words) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"f": b"one"})
+    with pytest.raises(error, match=words):
+        await here.client.workspaces.tag("w", tag, revision)
+    assert not (await here.client.workspaces.revisions("w", tagged=True)).revisions
+
+
+async def test_what_has_no_name_cannot_lose_it(here) -> None:
+    await here.pusher()
+    with pytest.raises(NotFound, match="no revision is tagged 'x'"):
+        await here.client.workspaces.untag("w", "x")
+
+
+async def test_an_empty_workspace_has_nothing_to_be_named(here) -> None:
+    await here.pusher()
+    with pytest.raises(NotFound, match="no revision 0"):
+        await here.client.workspaces.tag("w", "x")
+
+
+async def test_a_task_may_name_a_tag_and_keeps_the_revision_that_it_meant(here) -> None:
+    pusher = await here.pusher()
+    await pusher.push({"run.py": b"print('one')"})
+    await here.client.workspaces.tag("w", "v1")
+    await pusher.push({"run.py": b"print('two')"})
+    program = ProgramSpec(workspace="haiworkspace://w@v1", entrypoint="run.py")
+    spec = TaskSpec(version=2, name="t", spec=program, resource=ResourceSpec(node_count=1))
+    created = await here.client.tasks.create(spec)
+    assert created.spec.spec.workspace == "haiworkspace://w@1"
+    done = await here.client.tasks.wait(created.id, timeout=60)
+    assert done.state == TaskState.TASK_STATE_FINISHED
+    lines = [line.text async for a in here.client.logs.tail(created.id) for line in a.lines]
+    assert lines == ["one"]
+    spec.spec.workspace = "haiworkspace://w@v2"
+    with pytest.raises(Invalid, match="workspace w has no revision v2"):
+        await here.client.tasks.create(spec)
+
+
+def test_a_workspace_has_so_many_names_and_no_more(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(tags, "MOST", 1)
+    make(tmp_path / "w", 0)
+    with closing(Files(tmp_path / "w", 0)) as files:
+        number = push(files, {"a": b"x"}, {}, 0)
+        tags.tag(files, "one", number, force=False)
+        with pytest.raises(Exception, match="1 tags already"):
+            tags.tag(files, "two", number, force=False)
+        assert tags.tag(files, "one", number, force=False).tags == ("one",)
