@@ -27,6 +27,7 @@ from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
 from hai_sync.place import find
 from hai_sync.remote.endpoint import Remote
+from hai_sync.remote.pace import Pace
 
 
 @pytest.fixture
@@ -139,6 +140,103 @@ def test_revisions_are_compared(shell) -> None:
     assert shell("diff", "-r", "1", "-r", "2", "-r", "1")[0] == 2
     code, _, err = shell("diff", "nothing", "-r", "first")
     assert (code, "neither revision 1/nothing nor revision 2/nothing is there" in err) == (3, True)
+
+
+def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
+    Path("f").write_text("one")
+    shell("push")
+    code, out, _ = shell("config", "list")
+    assert (code, out.splitlines()[0].split()[:3]) == (0, ["conflict", "refuse", "(default)"])
+    config = find().own / "workspace.yml"
+    before = config.read_text()
+    assert shell("config", "set", "conflict", "local")[0] == 0
+    assert shell("config", "set", "bwlimit", "64M")[0] == 0
+    assert shell("config", "get", "bwlimit")[1] == "64M\n"
+    assert last(shell("config", "list", "--json")[1]) == {
+        **{"event": "config", "conflict": "local", "mode": "sync"},
+        **{"bwlimit": "64M", "jobs": "as cores"},
+    }
+    name = find().name
+    theirs = Path("../theirs")
+    theirs.mkdir()
+    monkeypatch.chdir(theirs)
+    shell("init", name)
+    shell("pull")
+    Path("f").write_text("theirs")
+    shell("push")
+    monkeypatch.chdir("../root")
+    Path("f").write_text("ours")
+    paces = []
+    monkeypatch.setattr("hai_sync.cli.transferring.Pace", lambda rate: paces.append(rate) or Pace())
+    assert shell("push", "--conflict", "refuse")[0] == 1  # what is said counts
+    assert shell("push")[0] == 0
+    assert paces == [64 << 20] * 2
+    for key in ("conflict", "bwlimit"):
+        assert shell("config", "unset", key)[0] == 0
+    assert config.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        pytest.param(("set", "bwlimit", "2X"), "bwlimit: must be bytes a second", id="a rate"),
+        pytest.param(("set", "jobs", "0"), "jobs: 0 is not in the range", id="a number"),
+        pytest.param(("set", "conflict", "mine"), "conflict: 'mine' is not one of", id="a choice"),
+        pytest.param(("set", "colour", "red"), "'colour' is not one of", id="a key"),
+        pytest.param(("get", "name"), "'name' is not one of", id="what is no option"),
+    ],
+)
+def test_what_is_no_setting_is_not_set(shell, argv, words) -> None:
+    before = (find().own / "workspace.yml").read_text()
+    code, _, err = shell("config", *argv)
+    assert (code, words in err) == (2, True)
+    assert (find().own / "workspace.yml").read_text() == before
+
+
+def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
+    with (find().own / "workspace.yml").open("a") as file:
+        file.write("conflict: mine\nunknown: 1\n")
+    code, _, err = shell("sync")
+    assert (code, "conflict: 'mine' is not one of" in err, "config set conflict" in err) == (
+        *(2, True, True),
+    )
+    assert shell("sync", "--conflict", "local")[0] == 0
+    assert shell("list")[0] == 0
+    assert shell("config", "unset", "conflict")[0] == 0
+    assert shell("sync")[0] == 0
+
+
+def test_a_quick_push_keeps_to_the_rate(shell, monkeypatch) -> None:
+    Path("f").write_text("one")
+    shell("push")
+    shell("push")
+    Path("f").write_text("two!")
+    shell("config", "set", "bwlimit", "1G")
+    paces = []
+    monkeypatch.setattr("hai_sync.cli.transferring.Pace", lambda rate: paces.append(rate) or Pace())
+    assert shell("push")[0] == 0
+    assert paces == [1 << 30]
+
+
+def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
+    Path("secret.txt").write_text("what nobody shall read")
+    shell("push")
+    state = find().state
+    (state / "daemon.log").write_text("".join(f"line {n}\n" for n in range(100)))
+    code, out, _ = shell("bugreport", "--json")
+    facts = last(out)
+    assert (code, facts["index"]["rows"]["seen"], facts["index"]["check"]) == (0, 1, "ok")
+    assert (facts["server"]["revision"], facts["daemon"], len(facts["log"])) == (1, None, 30)
+    assert facts["versions"]["grpcio"]
+    for hidden in ("what nobody", os.environ["HAI_TOKEN"], "secret.txt"):
+        assert hidden not in out
+    (state / "index.sqlite").write_bytes(b"no database")
+    monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
+    code, out, _ = shell("bugreport")
+    facts = json.loads(out)
+    assert (code, "not a database" in facts["index"]["failed"]) == (0, True)
+    assert "cannot reach the server" in facts["server"]["failed"]
+    assert (state / "index.sqlite").read_bytes() == b"no database"  # nothing is mended here
 
 
 def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
@@ -591,6 +689,7 @@ def test_who_only_looks_does_not_wait_for_who_syncs(shell, held) -> None:
         pytest.param(("push", "--jobs", "0"), 2, id="nobody to read"),
         pytest.param(("nonsense",), 2, id="no such command"),
         pytest.param(("watch", "flush"), 1, id="no daemon"),
+        pytest.param(("watch", "pause"), 1, id="no daemon to pause"),
         pytest.param(("watch", "status"), 3, id="no daemon to ask"),
         pytest.param(("download", "nothing"), 3, id="nothing to get"),
     ],

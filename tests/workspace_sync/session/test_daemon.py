@@ -108,6 +108,23 @@ async def test_it_answers_while_it_waits_for_another_sync(laptop, held) -> None:
         assert laptop.there() == {"a": b"1"}
 
 
+async def test_a_paused_daemon_syncs_only_when_it_is_asked(laptop) -> None:
+    async with running(laptop) as daemon:
+        own = laptop.session.place.own
+        assert (await asyncio.to_thread(ask, own, {"verb": "pause"}))["phase"] == "paused"
+        before = daemon.state.syncs
+        laptop.write("a", "1")
+        await until(daemon._wake.is_set)
+        await asyncio.sleep(3 * daemon_module.QUIET_SECONDS)
+        assert (daemon.state.syncs, laptop.there()) == (before, {})
+        await flush(laptop)
+        assert laptop.there() == {"a": b"1"}
+        laptop.write("b", "2")
+        await until(daemon._wake.is_set)
+        assert (await asyncio.to_thread(ask, own, {"verb": "resume"}))["phase"] == "watching"
+        await until(lambda: laptop.there() == {"a": b"1", "b": b"2"})
+
+
 async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
     async with running(laptop):
         for number in range(200):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -24,12 +25,24 @@ COMMANDS = {
     "snapshots": ("snapshots:snapshots", "Revisions on the cluster, versions kept here."),
     "tag": ("tag:tag", "Name a revision, and keep it."),
     "restore": ("restore:restore", "Bring older versions back."),
-    "watch": ("watch:watch", "Keep in sync while you work: start, stop, status, flush."),
+    "watch": ("watch:watch", "Keep in sync while you work: start, pause, stop, status, flush."),
+    "config": ("config:config", "What options are unless said otherwise."),
+    "bugreport": ("bugreport:bugreport", "What to tell when something goes wrong."),
 }
 
 
 class LazyGroup(click.Group):
     """Commands of the table."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """With what the workspace says that options are."""
+        return super().make_context(info_name, args, parent, default_map=_defaults(), **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
@@ -48,6 +61,26 @@ class LazyGroup(click.Group):
         """Without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+def _defaults() -> dict[str, Any]:
+    """By command and option. Each is looked at when its option is asked for: a wrong one stops nothing else."""
+    from hai.client.errors import HaiError
+    from hai_sync.place import find
+    from hai_sync.settings import settings
+
+    try:
+        found = settings(find())
+    except HaiError:
+        return {}
+    options = {name: partial(_value, name, value) for name, value in found.items()}
+    return dict.fromkeys(COMMANDS, options) | {"watch": {"start": options}}
+
+
+def _value(name: str, value: str) -> Any:
+    from hai_sync.cli.config import value_of
+
+    return value_of(name, value)
 
 
 _HELP = """Keep a directory here and on the cluster's storage the same.

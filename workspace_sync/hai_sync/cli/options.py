@@ -57,6 +57,12 @@ class _Rate(click.ParamType[int]):
         return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
 
 
+RATE = _Rate()
+JOBS = click.IntRange(1, 64)
+MODE = click.Choice([mode.value for mode in Mode])
+CONFLICT = click.Choice([policy.value for policy in Policy])
+
+
 def common(command: Command) -> Command:
     """Of every command."""
     for option in reversed(
@@ -86,6 +92,10 @@ def filters(command: Command) -> Command:
     return command
 
 
+bwlimit = click.option("--bwlimit", type=RATE, default=0, help="Bytes a second, as 500K or 2M.")
+"""Of all that transfer files."""
+
+
 def transfer(command: Command) -> Command:
     """Of push, pull and sync."""
     for option in reversed(_TRANSFER):
@@ -102,7 +112,7 @@ _TRANSFER = (
     click.option("--force", is_flag=True, help="Overwrite what differs; old versions are kept."),
     click.option(
         "--conflict",
-        type=click.Choice([policy.value for policy in Policy]),
+        type=CONFLICT,
         default=Policy.REFUSE.value,
         show_default=True,
         help="When both sides have changed a file.",
@@ -114,8 +124,8 @@ _TRANSFER = (
     click.option("--verify", is_flag=True, help="Look into every file, trust no times."),
     click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only; misses edits."),
     click.option("--break-lock", is_flag=True, help="Take the right to write from its holder."),
-    click.option("--bwlimit", type=_Rate(), default=0, help="Bytes a second, as 500K or 2M."),
-    click.option("--jobs", type=click.IntRange(1, 64), default=None, help="Files read at a time."),
+    bwlimit,
+    click.option("--jobs", type=JOBS, default=None, help="Files read at a time."),
     click.option("-q", "--quiet", is_flag=True, help="Only errors."),
     click.option(
         "-s",

@@ -1,4 +1,4 @@
-"""`haiworkspace watch start|stop|status|flush`."""
+"""`haiworkspace watch start|pause|resume|stop|status|flush`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 
 from hai.client.errors import HaiError, TimedOut
 from hai_sync.cli.opening import claim_memory, connected, open_session
-from hai_sync.cli.options import common, filter_of, filters
+from hai_sync.cli.options import CONFLICT, MODE, bwlimit, common, filter_of, filters
 from hai_sync.cli.telling import event, left_alone, printable
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.errors import SyncRefused
@@ -36,14 +36,13 @@ def watch() -> None:
 @click.option("--foreground", is_flag=True, help="Do not go to the background.")
 @click.option(
     "--mode",
-    type=click.Choice([mode.value for mode in Mode]),
+    type=MODE,
     default=Mode.SYNC.value,
     show_default=True,
     help="Which way.",
 )
-@click.option(
-    "--conflict", type=click.Choice([p.value for p in Policy]), default=Policy.REFUSE.value
-)
+@click.option("--conflict", type=CONFLICT, default=Policy.REFUSE.value, show_default=True)
+@bwlimit
 @filters
 @common
 def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
@@ -59,11 +58,13 @@ def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
 
 
 async def _run(place: Place, mode: str, conflict: str, options: dict[str, Any]) -> int:
+    from hai_sync.remote.pace import Pace
     from hai_sync.session.daemon import Daemon
     from hai_sync.session.wish import Wish
 
     async with connected(options["profile"]) as connection:
         session = open_session(place, connection)
+        session.remote.pace = Pace(options["bwlimit"])
         rules = Rules(Mode(mode), Policy(conflict))
         daemon = Daemon(session, Wish(rules, filter_of(options)), _say)
         loop = asyncio.get_running_loop()
@@ -86,6 +87,7 @@ def _again(mode: str, conflict: str, options: dict[str, Any]) -> list[str]:
     arguments = ["watch", "start", "--foreground", "--mode", mode, "--conflict", conflict]
     arguments += [f"--include={pattern}" for pattern in options["include"]]
     arguments += [f"--exclude={pattern}" for pattern in options["exclude"]]
+    arguments += [f"--bwlimit={options['bwlimit']}"]
     arguments += ["--no-ignore"] if options["no_hfignore"] else []
     return arguments + ([f"--profile={options['profile']}"] if options["profile"] else [])
 
@@ -118,6 +120,27 @@ def _spawn(place: Place, arguments: list[str]) -> int:
 def _last_words(path: Path) -> str:
     lines = path.read_text("utf-8", "replace").splitlines()
     return lines[-1] if lines else "it said nothing"
+
+
+@watch.command()
+@common
+def pause(**options: Any) -> int:
+    """Let the daemon sync only when it is asked, by `push` or `flush`, until `resume` or its end."""
+    return _turn("pause", "paused; `haiworkspace watch resume` goes on")
+
+
+@watch.command()
+@common
+def resume(**options: Any) -> int:
+    """Let the daemon go on by itself after a `pause`."""
+    return _turn("resume", "watching again")
+
+
+def _turn(verb: str, words: str) -> int:
+    if ask(find().own, {"verb": verb}, timeout=5) is None:
+        raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
+    click.echo(words)
+    return 0
 
 
 @watch.command()

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from hai_sync.quick.calling import Line
 
+SETTINGS = {"bwlimit", "jobs"}
+"""Of a workspace, which mean something for a push that is in no conflict."""
+
 DEFAULT_FILTER = "((), (), True)"
 """The fingerprint of a filter that leaves out nothing but what is left out always."""
 
@@ -43,6 +46,8 @@ def quick_push(root: str, only_look: bool = False) -> Mapping[str, int] | None:
 
 def _push(root: str, only_look: bool) -> Mapping[str, int] | None:
     config = _config(f"{root}/{OWN}/workspace.yml")
+    if config.keys() & SETTINGS:
+        return None
     state = f"{_data()}/hai/workspaces/{config['id']}"
     if os.path.exists(f"{root}/{OWN}/tmp"):
         return None  # a sync was interrupted

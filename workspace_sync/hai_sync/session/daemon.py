@@ -58,6 +58,8 @@ class Daemon:
         self._say = say
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
+        self._going = asyncio.Event()  # else it syncs only when it is asked
+        self._going.set()
         self._syncing = asyncio.Lock()
         self._due = False  # something may have changed
         self._look = True  # at the server's files, too
@@ -134,6 +136,7 @@ class Daemon:
         waits = delays()
         while True:
             await self._wake.wait()
+            await self._going.wait()
             await asyncio.sleep(QUIET_SECONDS)
             try:
                 await self.flush()
@@ -188,6 +191,10 @@ class Daemon:
             return {"stopping": True}
         if verb == "flush":
             return await self._flushed()
+        if verb == "pause":
+            self._going.clear()
+        elif verb == "resume":
+            self._going.set()
         return self._status()
 
     async def _flushed(self) -> dict[str, Any]:
@@ -208,7 +215,7 @@ class Daemon:
         return {
             "pid": os.getpid(),
             "mode": self.wish.rules.mode.value,
-            "phase": state.phase,
+            "phase": state.phase if self._going.is_set() else "paused",
             "error": state.error,
             "syncs": state.syncs,
             "synced": state.synced,
