@@ -10,10 +10,13 @@ import os
 import stat
 import time
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hai_sync.ahead import Ahead
 from hai_sync.core import names
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules
@@ -132,20 +135,20 @@ class Walker:
 
     def walk(self, top: str, trusted: bool) -> None:
         """Everything in a directory, level by level; `trusted`: no rule above it has changed."""
-        todo = [(top, trusted)]
-        while todo:
-            folder, trusted = todo.pop()
-            try:
-                self.read(folder, trusted, todo)
-            except OSError as error:
-                if folder == "":
-                    raise
-                self.found.trouble(folder, f"the directory cannot be read: {error.strerror}")
+        with closing(Ahead()) as ahead:
+            todo = deque([(top, trusted)])
+            while todo:
+                folder, trusted = todo.popleft()
+                try:
+                    self.read(folder, trusted, todo, ahead)
+                except OSError as error:
+                    if folder == "":
+                        raise
+                    self.found.trouble(folder, f"the directory cannot be read: {error.strerror}")
 
-    def read(self, folder: str, trusted: bool, todo: list[tuple[str, bool]]) -> None:
-        at = os.path.join(self.found.root, folder) if folder else str(self.found.root)
+    def read(self, folder: str, trusted: bool, todo: deque[tuple[str, bool]], ahead: Ahead) -> None:
         prefix = folder + "/" if folder else ""
-        listed = list(_list(at))
+        listed = ahead.read(f"{self.found.root}/{folder}")
         trusted = self.rules(prefix, folder, listed) and trusted
         known, looked, seen = self.known.signatures, self.known.looked_ns, self.found.signatures
         for item in listed:
@@ -164,6 +167,7 @@ class Walker:
                 self.see(path, item.path, status, now)
             if now == b"d" and path in seen:
                 todo.append((path, trusted))
+                ahead.expect(item.path)
 
     def left_out(self, path: str, item: os.DirEntry[str]) -> bool:
         directory = item.is_dir(follow_symlinks=False)
@@ -217,11 +221,6 @@ class Walker:
 def _is_plain(path: str) -> bool:
     """Of what a directory lists, almost every path: no need to look closer."""
     return len(path) < names.NAME_BYTES and path.isascii() and path.count("/") < names.PARTS
-
-
-def _list(at: str) -> Iterable[os.DirEntry[str]]:
-    with os.scandir(at) as items:
-        yield from items
 
 
 def _rule_lines(item: os.DirEntry[str]) -> list[str] | None:

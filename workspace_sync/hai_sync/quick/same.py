@@ -7,8 +7,10 @@ of rules are files of the tree themselves, and paths that they left out the last
 from __future__ import annotations
 
 import os
+import time
 
 from hai_sync.signatures import DIRECTORY_SIGNATURE, PACK, RACY_NS
+from hai_sync.slow import is_slow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +30,10 @@ def edited(
     """Files that have another signature than the one that was seen, with that; None: something else is different."""
     latest, pack = looked_ns - RACY_NS, PACK.pack
     found: dict[str, bytes] = {}
-    todo, left = [""], len(seen)
+    todo, left, began = [""], len(seen), time.monotonic()
     while todo:
+        if is_slow(time.monotonic() - began, len(seen) - left):
+            return None  # the whole program reads many directories at a time
         prefix = todo.pop()
         folder = os.open(f"{root}/{prefix}", _WALK)
         try:

@@ -1,0 +1,107 @@
+"""Where storage is slow many directories are read at a time, and what is found is the same."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hai_sync import ahead, slow
+from hai_sync.ahead import Ahead
+from hai_sync.quick.same import edited
+from hai_sync.scan import Filter, Known, scan
+from hai_sync.slow import is_slow
+
+
+def tree(root: Path) -> None:
+    for number in range(30):
+        folder = root / f"a{number % 5}" / f"b{number}" / "c"
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(str(number))
+        (folder.parent / ".haiignore").write_text("left\n")
+        (folder.parent / "left").write_text("out")
+    (root / "link").symlink_to("a1")
+
+
+@pytest.fixture
+def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow, "TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(slow, "ENTRY_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "entries", "answer"),
+    [
+        pytest.param(0.04, 1, False, id="nobody knows yet"),
+        pytest.param(0.06, 1000, True, id="60 microseconds each"),
+        pytest.param(0.06, 2000, False, id="30 microseconds each"),
+        pytest.param(0.6, 200_000, False, id="a large tree"),
+    ],
+)
+def test_what_is_slow(seconds: float, entries: int, answer: bool) -> None:
+    assert is_slow(seconds, entries) is answer
+
+
+def test_a_quick_disk_is_read_by_one_thread(tmp_path: Path, monkeypatch) -> None:
+    tree(tmp_path)
+    monkeypatch.setattr(slow, "TRIAL_SECONDS", 60.0)
+    monkeypatch.setattr(ahead, "ThreadPoolExecutor", None)
+    assert "a1/b1/c/file" in scan(tmp_path, Known(), Filter()).signatures
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_slow_one_by_many(tmp_path: Path, monkeypatch) -> None:
+    tree(tmp_path)
+    together = threading.Barrier(5, timeout=20)  # nobody goes on before five directories are read
+    real = ahead.listed
+
+    def listed(folder: str) -> ahead.Items:
+        if os.path.basename(folder) in {"a0", "a1", "a2", "a3", "a4"}:
+            together.wait()
+        return real(folder)
+
+    monkeypatch.setattr(ahead, "listed", listed)
+    found = scan(tmp_path, Known(), Filter())
+    assert sum(path.endswith("/file") for path in found.signatures) == 30
+
+
+def test_what_is_found_is_the_same(tmp_path: Path, request) -> None:
+    tree(tmp_path)
+    one = scan(tmp_path, Known(), Filter())
+    request.getfixturevalue("slow_storage")
+    many = scan(tmp_path, Known(), Filter())
+    assert many.tree == one.tree
+    assert many.signatures == one.signatures
+    assert many.left_out == one.left_out != set()
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_what_cannot_be_read_is_told_of(tmp_path: Path, monkeypatch) -> None:
+    tree(tmp_path)
+    real = ahead.listed
+
+    def listed(folder: str) -> ahead.Items:
+        if folder.endswith("/b3"):
+            raise PermissionError(13, "Permission denied", folder)
+        return real(folder)
+
+    monkeypatch.setattr(ahead, "listed", listed)
+    found = scan(tmp_path, Known(), Filter())
+    assert found.problems == {"a3/b3": "the directory cannot be read: Permission denied"}
+    assert "a3/b8/c/file" in found.signatures
+
+
+def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "gone").write_text("x")
+    with closing(Ahead()) as reader:
+        (item,) = reader.read(str(tmp_path))
+        (tmp_path / "gone").unlink()
+        assert item.stat(follow_symlinks=False).st_size == 1  # as it was when it was looked at
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_quick_push_leaves_slow_storage_to_the_whole_program(tmp_path: Path) -> None:
+    assert edited(str(tmp_path), {}, set(), 0) is None
