@@ -41,6 +41,19 @@ def test_several_files_are_submitted_in_order(files: Path, hai, fake) -> None:
     assert [fake.world.tasks[i].spec.resource.node_count for i in (4, 5)] == [3, 3]
 
 
+def test_tasks_that_go_first_are_named_or_numbered(files: Path, hai, fake) -> None:
+    hai("run", "a.yaml")
+    done = hai("run", "b.yaml", "--after", "a", "--after", "1:ended")
+    assert (done.code, done.out) == (0, "submitted task 5 (b)\n")
+    after = [(each.task, each.outcome) for each in fake.world.tasks[5].spec.options.after]
+    assert after == [(4, ""), (1, "ended")]
+    assert hai("list", "id:5").out.splitlines()[1].split()[-1] == "AFTER"
+    assert hai("describe", "5").out.count("outcome: ended") == 1
+    assert hai("run", "b.yaml", "--name", "c", "--after", "nobody").code == 3
+    assert hai("run", "b.yaml", "--name", "c", "--after", "99").code == 2
+    assert max(fake.world.tasks) == 5
+
+
 def test_nothing_is_sent_when_one_file_is_bad(files: Path, hai, fake) -> None:
     done = hai("run", "a.yaml", "bad.yaml")
     assert (done.code, done.out) == (2, "")

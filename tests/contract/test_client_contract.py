@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,10 @@ from hai.v1.task_pb2 import (
     TASK_OUTCOME_CANCELED,
     TASK_STATE_FINISHED,
     TASK_STATE_WAITING_INIT,
+    Task,
 )
 from hai.v1.task_service_pb2 import TASK_VIEW_FULL
-from hai.v1.task_spec_pb2 import TaskSpec
+from hai.v1.task_spec_pb2 import AfterSpec, TaskSpec
 from hai.v1.user_pb2 import ROLE_ADMIN, ROLE_USER, TOKEN_SCOPE_READ, Grant, Quota, Share, User
 from hai_backend.testing.server import running_server
 
@@ -122,6 +123,38 @@ async def test_a_name_is_taken_until_its_task_is_finished(client: Client) -> Non
         await client.tasks.create(spec())
     await client.tasks.stop(first.id)
     assert (await client.tasks.create(spec())).id != first.id
+
+
+async def test_a_task_may_wait_for_others(client: Client) -> None:
+    first, other = await client.tasks.create(spec("first")), await client.tasks.create(spec("o"))
+    after = [AfterSpec(task=first.id), AfterSpec(task=other.id, outcome="ended")]
+    second = await client.tasks.create(spec("second", after=after))
+    third = await client.tasks.create(spec("third", after=[AfterSpec(task=second.id)]))
+    assert list((await client.tasks.get(second.id)).awaited) == [first.id, other.id]
+    await client.tasks.stop(other.id)
+    await _reaches(client, second.id, lambda task: list(task.awaited) == [first.id])
+    await client.tasks.stop(first.id)
+    for number in (second.id, third.id):
+        await _reaches(client, number, lambda task: task.outcome == TASK_OUTCOME_CANCELED)
+
+
+async def _reaches(client: Client, number: int, true: Callable[[Task], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not true(await client.tasks.get(number)):  # noqa: ASYNC110 - as a user would
+            await asyncio.sleep(0.01)
+
+
+async def test_what_no_task_can_wait_for(client: Client) -> None:
+    first = await client.tasks.create(spec("first"))
+    await client.tasks.stop(first.id)
+    after = [AfterSpec(task=99), AfterSpec(task=first.id)]
+    with pytest.raises(errors.Invalid) as caught:
+        await client.tasks.create(spec("second", after=after))
+    paths = [violation.field for violation in caught.value.violations]
+    assert paths == ["options.after[0].task", "options.after[1].task"]
+    after = [AfterSpec(task=first.id, outcome="ended")]
+    third = await client.tasks.create(spec("third", after=after))
+    await _reaches(client, third.id, lambda task: not task.awaited)
 
 
 async def test_unknown_things_are_not_found(client: Client) -> None:

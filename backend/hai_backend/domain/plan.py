@@ -22,6 +22,7 @@ class WaitReason(StrEnum):
     WAITING_FOR_PREEMPTED = "WAITING_FOR_PREEMPTED"  # nodes are promised; the victims are leaving
     NODES_UNUSABLE = "NODES_UNUSABLE"  # cordoned or not ready
     HELD = "HELD"
+    AFTER = "AFTER"  # others have to end first
     BACKING_OFF = "BACKING_OFF"
     INVALID = "INVALID"  # a bad row; never stops the pass
 

@@ -40,6 +40,7 @@ class SchedTask:
     spot: bool = False  # runs on what others leave, and leaves first
     held: bool = False
     not_before: float = 0.0
+    awaited: tuple[int, ...] = ()  # tasks that have to end first
     assigned_nodes: tuple[str, ...] = ()  # must run on exactly these
     # nodes that it still holds; nodes of finished ranks are returned early
     placed: tuple[str, ...] = ()

@@ -33,6 +33,14 @@ class OnEnd(StrEnum):
     IGNORE = "ignore"
 
 
+class AfterOutcome(StrEnum):
+    """How a task that goes first has to end."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ENDED = "ended"
+
+
 class ServiceType(StrEnum):
     HTTP = "http"
     TCP = "tcp"
@@ -89,6 +97,14 @@ class ProfileSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AfterSpec:
+    """A task that goes first, and how it has to end."""
+
+    task: int
+    outcome: AfterOutcome = AfterOutcome.SUCCEEDED
+
+
+@dataclass(frozen=True, slots=True)
 class OptionsSpec:
     whole_life_state: int = 0
     mount_code: int = 2
@@ -111,6 +127,7 @@ class OptionsSpec:
     env_fallback: bool = False
     idle_timeout: int = 0  # seconds without anybody's doing; 0: none
     lifetime: int = 0  # seconds until it is put away; 0: none
+    after: tuple[AfterSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ class Task:
     revision: int = 0  # +1 with every write; guards it
     version: int = 0  # position in the stream of changes, given by the store
     progress: Progress = Progress()
+    awaited: tuple[int, ...] = ()  # tasks of options.after that have not ended yet
 
     @property
     def node_count(self) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+
+_LISTED = 5
 
 
 def shown(number: float) -> str:
@@ -13,6 +16,12 @@ def shown(number: float) -> str:
 def counted(number: float, word: str) -> str:
     """`1 node`, `2 nodes`, `0.125 nodes`."""
     return f"{shown(number)} {word}{'' if number == 1 else 's'}"
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """`1, 2, 3`; of many the first: `1, 2, 3, 4, 5 and 12 more`."""
+    more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
+    return ", ".join(map(str, numbers[:_LISTED])) + more
 
 
 def utc(moment: float) -> str:

@@ -256,4 +256,5 @@ def _new(user: str, spec: TaskSpec, now: float) -> Task:
         created_at=now,
         tags=spec.options.tags,
         whole_life_state=spec.options.whole_life_state,
+        awaited=tuple(after.task for after in spec.options.after),
     )

@@ -102,6 +102,7 @@ def sched_task(task: Task, saved_at: float | None = None) -> SchedTask:
         spot=resource.is_spot,
         held=task.held,
         not_before=task.not_before,
+        awaited=task.awaited,
         assigned_nodes=task.spec.options.assigned_nodes,
         run_seconds=task.run_seconds,
         standing=_standing(task),

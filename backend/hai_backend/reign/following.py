@@ -18,6 +18,7 @@ from hai_backend.loops.measuring import Standings
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.scheduling import Scheduling
 from hai_backend.loops.service_board import ServiceBoard
+from hai_backend.loops.successors import Successors
 from hai_backend.loops.timers import Timers
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.loops.work import Work
@@ -44,6 +45,7 @@ class Following:
     performer: Performer
     pinning: EnvironmentPinning
     pins: WorkspacePins
+    successors: Successors
     clock: Clock
 
     def changed(self, before: Task | None, task: Task) -> None:
@@ -55,6 +57,7 @@ class Following:
             self.work.run(insisted(delete, "the end of a token", task=task.id))
         self.board.follow(task)
         self.scheduling.changed(task)
+        self.successors.changed(before, task)
         self._count(before, task)
         if task.run is not None and task.state is not TaskState.RUNNING:
             self.hub.forget(task.id, task.run.number)

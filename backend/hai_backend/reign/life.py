@@ -46,6 +46,7 @@ class Reign(Rooms):
         self.work.run(self.usage.run())
         self.work.run(insisted(self.environments.begin, "the list of environments"))
         self.work.run(insisted(self._sweep_tokens, "the end of tokens of dev containers"))
+        self.successors.load(self.ledger.unfinished().values())
         self.work.run(learning.recall(self.store, self.scheduling.learn))
 
     async def _sweep_tokens(self) -> None:

@@ -27,6 +27,7 @@ from hai_backend.loops.performing import Performer
 from hai_backend.loops.recording import Recording
 from hai_backend.loops.scheduling import Scheduling
 from hai_backend.loops.service_board import ServiceBoard
+from hai_backend.loops.successors import Successors
 from hai_backend.loops.timers import Timers
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.loops.usage import Usage
@@ -145,6 +146,7 @@ class Rooms:
         self.checkpoints.saved = self.scheduling.saved
         self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
         self.timers = Timers(self.clock, self._tick, self._limits)
+        self.successors = Successors(self.ledger, self.work.run)
 
     def _following(self) -> Following:
         return Following(
@@ -162,6 +164,7 @@ class Rooms:
             performer=self.performer,
             pinning=self.pinning,
             pins=self.pins,
+            successors=self.successors,
             clock=self.clock,
         )
 

@@ -10,7 +10,7 @@ from hai_backend.domain.node import Node
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import SchedTask
-from hai_backend.domain.words import counted, utc
+from hai_backend.domain.words import counted, listed, utc
 from hai_backend.sched.amounts import Amount, covers, ranks_in, size_of
 from hai_backend.sched.pool import Pool
 from hai_backend.sched.spots import Need
@@ -38,9 +38,11 @@ def fault(task: SchedTask) -> str:
 
 
 def not_yet(task: SchedTask, now: float) -> Verdict | None:
-    """Held by its user, put off by its user, or backing off after a failure."""
+    """Held by its user, put off by its user, waiting for others to end, or backing off after a failure."""
     if task.held:
         return WaitReason.HELD, "held by its user; resume it to put it back in the queue"
+    if task.awaited:
+        return WaitReason.AFTER, f"waits for the end of task {listed(task.awaited)}"
     if task.not_before > now:
         return WaitReason.BACKING_OFF, f"may not start before {utc(task.not_before)}"
     return None

@@ -42,7 +42,9 @@ _CLASS = (
     "task_type",
 )
 _FACTS = attrgetter(*_CLASS)
-ALIKE = attrgetter(*_CLASS, "priority", "run_seconds", "custom_rank", "held", "not_before")
+ALIKE = attrgetter(
+    *_CLASS, "priority", "run_seconds", "custom_rank", "held", "awaited", "not_before"
+)
 """Equal for tasks of a group that differ only in who they are and since when they wait."""
 _CLASSES = 20_000  # that are remembered; names come and go
 
@@ -203,7 +205,7 @@ class Group:
 
     def _set_aside(self, task: SchedTask, now: float) -> None:
         self.aside[task.id] = task
-        self.alarms.set(inf if task.held else task.not_before, task.id, now)
+        self.alarms.set(inf if task.held or task.awaited else task.not_before, task.id, now)
 
     def _line_up(self, alike: list[SchedTask], now: float) -> list[Waiting]:
         first, policy = alike[0], self.policy

@@ -14,6 +14,7 @@ from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.spec import (
     JUPYTER,
     SSH,
+    AfterSpec,
     NodeResourceSpec,
     OptionsSpec,
     PolicySpec,
@@ -53,6 +54,7 @@ _KINDS: dict[type[Any], Any] = {
     OptionsSpec: pb.OptionsSpec,
     RoleSpec: pb.RoleSpec,
     PolicySpec: pb.PolicySpec,
+    AfterSpec: pb.AfterSpec,
 }
 _NAMES = {
     kind: [f.name for f in fields(kind) if f.name in message.DESCRIPTOR.fields_by_name]
@@ -92,4 +94,6 @@ def _options(options: OptionsSpec) -> _Given:
     for name in ("override_node_resource", "profile"):
         if name in given:
             given[name] = _given(given[name])
+    if options.after:
+        given["after"] = [_given(after) for after in options.after]
     return given

@@ -65,6 +65,7 @@ def task_to_proto(task: Task, wait: Wait | None = None, *, full: bool = False) -
         etag=str(task.revision),
         version=task.version,
         spec=spec_to_proto(spec) if full else None,
+        awaited=task.awaited if task.waiting else (),
     )
 
 

@@ -89,10 +89,20 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
         yield "no scheduling pass has looked at the task since it was submitted or changed; ask again in a moment"
         return
     yield wait.message
+    yield from _predecessors(facts)
     yield _group_numbers(facts)
     yield from _quota_numbers(facts, wait)
     yield from protection(facts.insight.obstacles.nodes)
     yield from _reservation(facts)
+
+
+def _predecessors(facts: Facts) -> Iterator[str]:
+    """Those that have to end first, and how they are."""
+    wanted = {after.task: after.outcome for after in facts.task.spec.options.after}
+    for number in facts.task.awaited:
+        task = facts.unfinished.get(number)
+        now = "" if task is None else "; it waits" if task.waiting else "; it runs"
+        yield f"task {number} has to have {wanted[number]} first{now}"
 
 
 def protection(numbers: NodeNumbers) -> Iterator[str]:
@@ -150,6 +160,8 @@ def _suggestions(facts: Facts, wait: Wait) -> Iterator[str]:
             yield f"release it: hai resume {task.id}"
         case WaitReason.BACKING_OFF if not released:
             yield f"wait {max(0.0, task.not_before - facts.now):.0f} s, or release it now: hai resume {task.id}"
+        case WaitReason.AFTER:
+            yield "stop it and submit it again without the tasks that it shall not wait for"
         case WaitReason.OUT_OF_QUOTA:
             yield from _own_tasks(facts)
         case WaitReason.NOT_ENOUGH_NODES | WaitReason.GROUP_TOO_SMALL | WaitReason.NODES_UNUSABLE:

@@ -37,6 +37,7 @@ DEFAULT_PAGE_SIZE = 50
 FULL_PAGE_SIZE = 100  # of tasks with their whole specs
 QUEUE_TASKS = 2000  # in one answer of ListQueue
 UNFINISHED_TASKS = 10_000
+PREDECESSORS = 100  # of one task
 UNFINISHED_LETTERS = 128 * 1024 * 1024  # of the specs of a user's tasks together, held in memory
 PRIORITY_SECONDS = 10.0  # between two changes of one task's priority by its user
 AGENT_MESSAGES_PER_SECOND = 200.0  # of one rank; a large one is 64 KiB of its log

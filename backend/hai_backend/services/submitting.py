@@ -18,6 +18,8 @@ from hai_backend.services.capacity import Capacity
 from hai_backend.services.environment_choice import EnvironmentChoice
 from hai_backend.services.images import Images
 from hai_backend.services.ports import Ledger
+from hai_backend.services.predecessors import Predecessors
+from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.validate import checked_level, validate
 from hai_backend.services.validate_fit import SubmitContext
 from hai_backend.services.workspace_pins import WorkspacePins
@@ -61,6 +63,7 @@ class Submitting:
         self._containers = containers
         self._environments = environments
         self._workspaces = workspaces
+        self._predecessors = Predecessors(TaskAccess(ledger, directory))
 
     def level(self, task: Task, number: int) -> Priority:
         """A new level for a task, whoever asks. Raises Invalid: no such level, or its owner's quota rules it out."""
@@ -100,7 +103,7 @@ class Submitting:
         """The task as it would be, with id 0. Raises what `submit` would."""
         spec, _ = await self._pinned(identity, self._checked(identity, request))
         await self._name_is_free(identity.name, spec.name)
-        now = self._clock.now()
+        now, wanted = self._clock.now(), [after.task for after in spec.options.after]
         return Task(
             0,
             identity.name,
@@ -109,11 +112,12 @@ class Submitting:
             spec.priority,
             now,
             tags=spec.options.tags,
+            awaited=tuple(first for first in wanted if first in self._ledger.unfinished()),
         )
 
     async def _pinned(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
         """With the image, the environment and the revision that it means now, and what its timeline says of them."""
-        notes = []
+        notes = [await self._predecessors.require(identity, spec.options.after)]
         for pinning in (self._images, self._environments, self._workspaces):
             if pinning is not None:
                 spec, note = await pinning.pin(identity, spec)

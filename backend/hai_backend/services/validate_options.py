@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hai.v1 import task_spec_pb2 as pb
-from hai_backend.domain.spec import NodeResourceSpec, OptionsSpec, ProfileSpec, ResourceSpec
+from hai_backend.domain.spec import (
+    AfterOutcome,
+    AfterSpec,
+    NodeResourceSpec,
+    OptionsSpec,
+    ProfileSpec,
+    ResourceSpec,
+)
 from hai_backend.domain.words import counted
 from hai_backend.services import limits
 from hai_backend.services.capacity import GroupCapacity
@@ -138,6 +145,20 @@ def _in_group(names: Sequence[str], group: GroupCapacity, zone: str, rules: Rule
             rules.add(path, f"node {name} is not in zone {zone}", "NO_SUCH_NODE")
 
 
+def _after(field: str, given: Sequence[pb.AfterSpec], rules: Rules) -> tuple[AfterSpec, ...]:
+    """Whether they are there, and to be seen, is asked elsewhere."""
+    given = rules.few(field, given, limits.PREDECESSORS)
+    if len({after.task for after in given}) != len(given):
+        rules.add(field, "names a task twice")
+    found = []
+    for i, after in enumerate(given):
+        path, default = f"{field}[{i}]", AfterOutcome.SUCCEEDED
+        number = rules.number(f"{path}.task", after.task, 1, 2**63 - 1)
+        outcome = rules.choice(f"{path}.outcome", after.outcome, AfterOutcome, default)
+        found.append(AfterSpec(number, outcome))
+    return tuple(found)
+
+
 _CHECKS: dict[str, Check] = {
     "mount_code": _number(2**31 - 1),
     "py_venv": _venv,
@@ -154,4 +175,5 @@ _CHECKS: dict[str, Check] = {
     "save_within": _seconds(limits.SAVE_SECONDS),
     "idle_timeout": _number(limits.SECONDS),
     "lifetime": _number(limits.SECONDS),
+    "after": _after,
 }

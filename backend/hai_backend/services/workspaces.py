@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from hai_backend.auth.permissions import Identity, require_reach
 from hai_backend.domain.errors import Conflict, Exhausted, HaiError, NotFound
 from hai_backend.domain.right import Right
 from hai_backend.domain.task import Task
+from hai_backend.domain.words import listed
 from hai_backend.domain.workspace import Workspace, parse_reference
 from hai_backend.loops.clock import Clock
 from hai_backend.services.rules import NAME
@@ -131,7 +132,7 @@ class Workspaces:
         pinned = sorted(task for tasks in self.pins(key).values() for task in tasks)
         if pinned:
             raise Conflict(
-                f"unfinished tasks run on workspace {name}: {_listed(pinned)}; stop them first",
+                f"unfinished tasks run on workspace {name}: {listed(pinned)}; stop them first",
                 reason="PINNED",
             )
         await self.rooms.delete(key)
@@ -194,8 +195,3 @@ def pin_of(task: Task) -> tuple[Key, int] | None:
     """The workspace and revision that a task runs on; None: it runs somewhere else."""
     reference = parse_reference(task.spec.spec.workspace)
     return None if reference is None else ((task.user, reference.name), reference.revision)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
-    return ", ".join(map(str, numbers[:5])) + more

@@ -66,7 +66,8 @@ def forecast(
 
 def _competes(task: SchedTask, snapshot: Snapshot) -> bool:
     active = task.user not in snapshot.inactive_users
-    return task.standing is Standing.QUEUED and not task.held and active
+    free = not (task.held or task.awaited)
+    return task.standing is Standing.QUEUED and free and active
 
 
 def _thin(past: Past) -> str:

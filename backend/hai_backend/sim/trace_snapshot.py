@@ -71,6 +71,8 @@ def _left_out(task: SchedTask, snapshot: Snapshot) -> str:
         return "tasks that nobody could start"
     if task.held:
         return "tasks that their users hold"
+    if task.awaited:
+        return "tasks that wait for the end of others"
     return "tasks of inactive users" if task.user in snapshot.inactive_users else ""
 
 

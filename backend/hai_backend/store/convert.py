@@ -102,6 +102,7 @@ def task_values(task: Task, tags: str, event_count: int, request_id: str = "") -
         dump_spec(task.spec),
         request_id,
         _dump_progress(task.progress),
+        _encode(task.awaited) if task.awaited else "[]",
     )
 
 
@@ -134,6 +135,7 @@ def task_of(row: Sequence[Any], run: Run | None) -> Task:
         revision=row[27],
         version=row[28],
         progress=_load_progress(row[31]),
+        awaited=() if row[32] == "[]" else tuple(json.loads(row[32])),
     )
 
 

@@ -9,6 +9,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Suspension, suspended
 from hai_backend.domain.task import Outcome, Rank, Run, RunState, StopCode, Task, TaskState
 from hai_backend.tasks import events as ev
+from hai_backend.tasks import preceding
 from hai_backend.tasks.asking_to_leave import ask_to_stop, ask_to_suspend
 from hai_backend.tasks.ending import finished
 from hai_backend.tasks.instructions import Launch
@@ -34,6 +35,8 @@ def answer(task: Task, event: ev.TaskAsk, now: float, limits: Limits) -> Move:
             return _suspend(task, event, now, limits)
         case ev.ResumeAsked():
             return Move(replace(task, held=False, not_before=0.0))
+        case ev.PredecessorEnded():
+            return preceding.ended(task, event, now)
         case ev.Renewed(by=by):
             return _renewed(task, by, now)
         case ev.PriorityChanged(priority=priority):
@@ -50,6 +53,8 @@ def _answer_finished(task: Task, event: ev.TaskAsk) -> Move:
     match event:
         case ev.StopAsked():
             return Move(task)  # it has ended: that is what was wanted
+        case ev.PredecessorEnded():
+            return Move(task)
         case ev.Labelled(tags=tags, starred=starred):
             return Move(replace(task, tags=tags, starred=starred))
         case ev.RunPlaced():

@@ -40,6 +40,14 @@ class ResumeAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class PredecessorEnded:
+    """A task that goes first has ended."""
+
+    task: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
 class Renewed:
     """The lifetime of a dev container begins anew."""
 
@@ -195,6 +203,7 @@ TaskAsk = (
     StopAsked
     | SuspendAsked
     | ResumeAsked
+    | PredecessorEnded
     | Renewed
     | PriorityChanged
     | Moved

@@ -4,7 +4,7 @@ A model of the rest of the world around the real launcher, loops and task table:
 attach, run, save and end as real ones do, nodes and an API server under testing.kube.chaos. It must hold that
 
 * no two programs of one rank run at once, and no two programs on one node: also physically, on nodes cut off,
-* every task ends well after the storm, and then nothing of it is left in the cluster.
+* every task ends well after the storm, none before one that goes first, and then nothing of it is left in the cluster.
 
     python -m hai_backend.testing.storm 0 1000
 """
@@ -21,6 +21,7 @@ from random import Random
 
 import structlog
 
+from hai_backend.domain.spec import AfterSpec
 from hai_backend.domain.task import Outcome, TaskState
 from hai_backend.launch.manifests.names import TASK
 from hai_backend.store.memory import MemoryStore
@@ -133,6 +134,12 @@ class Storm:
         tasks = [await self._store.get_task(i + 1) for i in range(self._weather.tasks)]
         bad = [t for t in tasks if t and t.outcome not in (None, Outcome.SUCCEEDED)]
         assert not bad, f"{bad[0].id} ended {bad[0].outcome}: {bad[0].reason}"
+        by_id = {task.id: task for task in tasks if task}
+        for task in by_id.values():
+            for after in task.spec.options.after:
+                first, began = by_id[after.task].finished_at, task.started_at
+                early = began is not None and (first is None or began < first)
+                assert not early, f"{task.id} started before {after.task} had ended"
         return all(t is not None and t.state is TaskState.FINISHED for t in tasks)
 
     def _left(self) -> Iterator[str]:
@@ -149,7 +156,10 @@ class Storm:
     async def _submit(self) -> None:
         assert self._server is not None
         for i in range(self._weather.tasks):
-            spec = a_spec(f"t{i}", nodes=self._random.randint(1, 3), save_within=5.0)
+            first = self._random.sample(range(1, i + 1), self._random.randint(0, min(i, 2)))
+            after = tuple(AfterSpec(task) for task in first)
+            nodes = self._random.randint(1, 3)
+            spec = a_spec(f"t{i}", nodes=nodes, save_within=5.0, after=after)
             await self._server.ledger.submit("ada", spec, f"request-{i}")
 
     async def _start(self) -> None:

@@ -25,6 +25,7 @@ from hai_backend.loops.hub import Hub
 from hai_backend.loops.launching import Launching
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
+from hai_backend.loops.successors import Successors
 from hai_backend.loops.timers import Timers
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
@@ -79,6 +80,7 @@ class StormServer:
         self.timers = Timers(self.clock, self._tick)
         self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
         self._work: set[asyncio.Task[None]] = set()
+        self.successors = Successors(self.ledger, self._begin)
 
     @property
     def listening(self) -> bool:
@@ -91,6 +93,7 @@ class StormServer:
         await self.ledger.load()
         for task in self.ledger.unfinished().values():
             self.timers.set(task)
+        self.successors.load(self.ledger.unfinished().values())
         self._begin(self.launching.run())
         self._begin(self._schedule())
         self._begin(self._suspend())
@@ -111,6 +114,7 @@ class StormServer:
 
     def _changed(self, before: Task | None, task: Task) -> None:
         self.timers.set(task)
+        self.successors.changed(before, task)
         if task.waiting and task.run is not None:
             self.hub.forget(task.id, task.run.number)
 
@@ -118,7 +122,11 @@ class StormServer:
         await self.launching.listed.wait()
         while True:
             for task in sorted(self.ledger.unfinished().values(), key=lambda task: task.id):
-                if task.waiting and not task.held and task.not_before <= self.clock.now():
+                if (
+                    task.waiting
+                    and not (task.held or task.awaited)
+                    and task.not_before <= self.clock.now()
+                ):
                     await self._place(task)
             await asyncio.sleep(_PASS_SECONDS)
 

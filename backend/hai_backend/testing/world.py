@@ -18,6 +18,7 @@ from hai_backend.loops.launching import Launching
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.scheduling import Scheduling
+from hai_backend.loops.successors import Successors
 from hai_backend.sched import Policy
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
@@ -60,9 +61,11 @@ class World:
         self.cluster.suspend_on = self.ledger.suspend_on
         self.scheduling = Scheduling(self.ledger, self.cluster, Nobody(), self.clock, Policy())
         self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
+        self.successors = Successors(self.ledger, asyncio.ensure_future)
 
     def _changed(self, before: Task | None, task: Task) -> None:
         self.scheduling.changed(task)
+        self.successors.changed(before, task)
 
     def _perform(self, task: Task, instruction: Instruction) -> None:
         self.performed.append(instruction)
@@ -71,6 +74,7 @@ class World:
     async def start(self) -> None:
         await self.cluster.load()
         await self.ledger.load()
+        self.successors.load(self.ledger.unfinished().values())
         self._loop = asyncio.ensure_future(self.launching.run())
         await self.launching.listed.wait()
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from hai.client.errors import Conflict, Invalid, Violation
 from hai.client.fake_filter import matcher
-from hai.client.fake_world import World, copy, finish, suspend_run
+from hai.client.fake_world import World, copy, finish, met, suspend_run
 from hai.v1 import task_service_pb2 as rpc
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
 from hai.v1.task_pb2 import (
@@ -57,6 +57,8 @@ class FakeTaskService:
 
     def _new(self, spec: TaskSpec) -> Task:
         group, _, zone = (spec.resource.group or "default").partition("#")
+        awaited = _awaited(self._world, spec)
+        waits = f"waits for the end of task {', '.join(map(str, awaited))}"
         return Task(
             id=max(self._world.tasks, default=0) + 1,
             user=self._world.user,
@@ -69,7 +71,10 @@ class FakeTaskService:
             priority=spec.priority if spec.HasField("priority") else -1,
             tags=spec.options.tags,
             whole_life_state=spec.options.whole_life_state,
-            waiting=Waiting(reason="NOT_ENOUGH_NODES", message="0 nodes are free"),
+            awaited=awaited,
+            waiting=Waiting(reason="AFTER", message=waits)
+            if awaited
+            else Waiting(reason="NOT_ENOUGH_NODES", message="0 nodes are free"),
             create_time=self._world.time(),
             spec=spec,
         )
@@ -189,6 +194,22 @@ class FakeTaskService:
             told = f"task {id} ({task.name}) is finished ({TaskOutcome.Name(task.outcome)[13:]})"
             raise Conflict(f"{told}; submit it again with `hai describe ID | hai run -`")
         return task
+
+
+def _awaited(world: World, spec: TaskSpec) -> list[int]:
+    """Tasks that have to end first. Raises Invalid for one that is not there, or has ended otherwise."""
+    unmet: list[Violation] = []
+    for i, after in enumerate(spec.options.after):
+        first = world.tasks.get(after.task)
+        if first is None:
+            unmet.append(Violation(f"options.after[{i}].task", f"there is no task {after.task}"))
+        elif first.state == TASK_STATE_FINISHED and not met(after, first):
+            told = f"task {after.task} ended {TaskOutcome.Name(first.outcome)[13:]}"
+            unmet.append(Violation(f"options.after[{i}].task", told))
+    if unmet:
+        raise Invalid("the task breaks rules", tuple(unmet))
+    numbers = (after.task for after in spec.options.after)
+    return [n for n in numbers if world.tasks[n].state != TASK_STATE_FINISHED]
 
 
 _PAGE_LINES = 1000

@@ -27,6 +27,9 @@ from hai.v1.task_pb2 import (
     RANK_STATE_STOPPED,
     RUN_STATE_ENDED,
     RUN_STATE_RUNNING,
+    TASK_OUTCOME_CANCELED,
+    TASK_OUTCOME_FAILED,
+    TASK_OUTCOME_SUCCEEDED,
     TASK_STATE_FINISHED,
     TASK_STATE_RUNNING,
     TASK_STATE_SUSPENDED,
@@ -37,6 +40,7 @@ from hai.v1.task_pb2 import (
     TaskEvent,
     TaskOutcome,
 )
+from hai.v1.task_spec_pb2 import AfterSpec
 from hai.v1.usage_service_pb2 import ClusterPoint, UsagePoint
 from hai.v1.user_pb2 import Grant, Quota, Share, Token, User
 from hai.v1.workspace_pb2 import Workspace
@@ -215,7 +219,29 @@ def finish(world: World, task: Task, outcome: TaskOutcome.ValueType, reason: str
     task.reason = reason
     task.finish_time.CopyFrom(world.time())
     task.ClearField("waiting")
-    return world.changed(task, "TaskFinished", reason)
+    ended = world.changed(task, "TaskFinished", reason)
+    for other in list(world.tasks.values()):
+        if task.id in other.awaited and other.state != TASK_STATE_FINISHED:
+            _go_on(world, other, task)
+    return ended
+
+
+def met(after: AfterSpec, first: Task) -> bool:
+    """Whether a task that goes first has ended as it had to."""
+    wanted = {"failed": TASK_OUTCOME_FAILED, "ended": first.outcome}
+    return first.outcome == wanted.get(after.outcome, TASK_OUTCOME_SUCCEEDED)
+
+
+def _go_on(world: World, task: Task, first: Task) -> None:
+    """One less to wait for, or nothing to wait for any more."""
+    after = next(each for each in task.spec.options.after if each.task == first.id)
+    if not met(after, first):
+        finish(world, task, TASK_OUTCOME_CANCELED, f"task {first.id} has ended otherwise")
+        return
+    task.awaited.remove(first.id)
+    if not task.awaited:
+        task.waiting.reason, task.waiting.message = "NOT_ENOUGH_NODES", "0 nodes are free"
+    world.changed(task, "PredecessorEnded")
 
 
 def _occupy(world: World, task: Task, nodes: tuple[str, ...]) -> None:

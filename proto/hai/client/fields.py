@@ -24,6 +24,7 @@ ENUMS: Mapping[str, tuple[str, ...]] = {
     ),
     "ServiceSpec.type": ("http", "tcp", "local"),
     "OptionsSpec.suspend_signal": ("", "SIGTERM", "SIGUSR1"),
+    "AfterSpec.outcome": ("succeeded", "failed", "ended"),
     "PolicySpec.on_pod_failed": _ON_END,
     "PolicySpec.on_pod_evicted": _ON_END,
     "PolicySpec.on_role_completed": _ON_END,

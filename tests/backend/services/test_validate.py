@@ -145,6 +145,14 @@ CASES = [
         "resource.node_count",
         "group default#a has room for 2",
     ),
+    ("options { after { } }", "options.after[0].task", "from 1"),
+    (
+        'options { after { task: 1 outcome: "success" } }',
+        "options.after[0].outcome",
+        "one of succeeded, failed, ended; did you mean succeeded?",
+    ),
+    ("options { after { task: 1 } after { task: 1 } }", "options.after", "names a task twice"),
+    ("options {" + "after { task: 1 }" * 101 + "}", "options.after", "at most 100"),
     ("resource { is_spot: true }", "resource.is_spot", "dev containers"),
     ("resource { gpu: -1 }", "resource.gpu", "from 0"),
     ("resource { cpu: -1 }", "resource.cpu", "from 0"),
@@ -505,7 +513,7 @@ def _everything() -> pb.TaskSpec:
             tags: "a" tags: "b" watchdog_time: 0 record_git_revision: true shared_in_group: true
             assigned_nodes: "s0" assigned_nodes: "s1" sidecar: "fs" fffs_enable_fuse: true timeout: 5
             time_limit: 99 max_retries: 3 suspend_signal: "SIGUSR1" ack_within: 1 save_within: 60 env_fallback: true
-            idle_timeout: 3600 lifetime: 7200
+            idle_timeout: 3600 lifetime: 7200 after { task: 12 } after { task: 13 outcome: "ended" }
         }
         roles { name: "m" count: 1 entrypoint: "x" parameters: "p" environments { key: "B" value: "" } gpu: 1 }
         roles { name: "w" count: 1 cpu: 2 memory: 3 }

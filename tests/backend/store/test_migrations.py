@@ -105,13 +105,14 @@ def test_tasks_of_the_first_revision_have_measured_nothing() -> None:
     with engine.begin() as connection:
         command.upgrade(config(connection), "0001")
         for table in (TASKS, RUNS):
-            added = ("progress", "asked_at", "yielded", "environment_lock", "killed_at")
+            added = ("progress", "awaited", "asked_at", "yielded", "environment_lock", "killed_at")
             known = [c for c in table.columns if c.name not in added]
             values = {c.name: 0 if c.type.python_type is not str else "x" for c in known}
             old = Table(table.name, MetaData(), *(Column(c.name, c.type) for c in known))
             connection.execute(insert(old), values)
         upgrade(connection)
-        assert connection.execute(select(TASKS.c.progress)).scalar_one() == "{}"
+        task = connection.execute(select(TASKS.c.progress, TASKS.c.awaited)).one()
+        assert tuple(task) == ("{}", "[]")
         new = select(RUNS.c.asked_at, RUNS.c.yielded, RUNS.c.environment_lock, RUNS.c.killed_at)
         assert tuple(connection.execute(new).one()) == (None, False, "", None)
     engine.dispose()

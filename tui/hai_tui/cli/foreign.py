@@ -47,7 +47,7 @@ SAID_HERE = {
 
 _TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
 _LOOP = "a loop in your shell, one task each, with --tag"
-_AFTER = "`hai status TASK... --wait && hai bash FILE --`"
+_AFTER = "--after TASK"
 _TOLD = "`hai status TASK... --wait`, then what tells you"
 
 OPTIONS_HERE = {

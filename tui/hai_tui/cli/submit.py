@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hai_tui.cli.after import After, First, put_after
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.human import Priority
@@ -49,6 +50,12 @@ _OPTIONS = (
     ),
     click.option("--name", help="Name of the task."),
     click.option("--tag", multiple=True, help="A label. Repeatable."),
+    click.option(
+        "--after",
+        type=After(),
+        multiple=True,
+        help="Start when this task has succeeded; with :failed or :ended, when it has ended so. Repeatable.",
+    ),
     click.option(
         "--options",
         "assignments",
@@ -163,12 +170,12 @@ def _variable(assignment: str) -> tuple[str, str]:
 def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, Any]) -> int:
     """Send the specs in order; say that a task is submitted only once the server has it."""
     if options["dry_run"]:
-        return call(settings, lambda client: _check(client, settings, specs))
+        return call(settings, lambda client: _check(client, settings, specs, options["after"]))
     if options["follow"] and len(specs) > 1:
         raise click.UsageError("-f follows one task; submit the files one by one")
     if not options["no_push"]:
         push_workspaces(settings, specs)
-    tasks = call(settings, lambda client: _send(client, settings, specs))
+    tasks = call(settings, lambda client: _send(client, settings, specs, options["after"]))
     if not options["follow"]:
         return 0
     from hai_tui.cli.follow import Lines, follow
@@ -176,10 +183,13 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
     return follow(settings, tasks[0].id, Lines(ranks=(0,)))
 
 
-async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:
+async def _check(
+    client: Client, settings: Settings, specs: Sequence[TaskSpec], after: Sequence[First]
+) -> int:
     from hai_tui.cli.dry_run import as_data, as_yaml, exit_code
 
     worst = 0
+    await put_after(client, specs, after)
     for number, spec in enumerate(specs):
         answer = await client.tasks.dry_run(spec)
         if settings.json:
@@ -200,8 +210,11 @@ def tell_without_effect(settings: Settings, spec: TaskSpec) -> None:
         note(settings, text("schema.no_effect", fields=", ".join(paths)))
 
 
-async def _send(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> list[Task]:
+async def _send(
+    client: Client, settings: Settings, specs: Sequence[TaskSpec], after: Sequence[First]
+) -> list[Task]:
     tasks: list[Task] = []
+    await put_after(client, specs, after)
     try:
         for spec in specs:
             task = await client.tasks.create(spec)

@@ -125,6 +125,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "fact.started": ("started", "开始"),
     "fact.finished": ("finished", "结束"),
     "fact.held": ("nodes held", "占用节点"),
+    "fact.after": ("waits for tasks", "等待任务"),
     "fact.runs": ("runs", "运行次数"),
     "fact.life": ("whole-life state", "全程状态值"),
     "fact.tags": ("tags", "标签"),

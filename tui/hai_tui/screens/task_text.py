@@ -178,6 +178,7 @@ def _facts(task: Task, now: float) -> Iterable[tuple[str, str]]:
     yield "held", span(held_seconds(task, now))
     yield "runs", text("fact.runs.text", **numbers)
     yield "life", str(task.whole_life_state or "")
+    yield "after", ", ".join(map(str, task.awaited))
     yield "tags", ", ".join(task.tags)
 
 

@@ -44,6 +44,7 @@ class TaskRow(Base):
     spec: Mapped[str]  # JSON
     request_id: Mapped[str]
     progress: Mapped[str] = mapped_column(server_default="{}")  # JSON
+    awaited: Mapped[str] = mapped_column(server_default="[]")  # JSON
 
 
 class TagRow(Base):

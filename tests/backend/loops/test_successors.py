@@ -1,0 +1,110 @@
+"""Tasks that wait for the end of others: each end is told, down the chain, and also by the next server."""
+
+from __future__ import annotations
+
+from hai_backend.domain.plan import WaitReason
+from hai_backend.domain.spec import AfterOutcome, AfterSpec
+from hai_backend.domain.task import Outcome, Task, TaskState
+from hai_backend.testing import a_spec
+from hai_backend.testing.world import World
+
+
+async def submitted(world: World, name: str, *first: int, outcome: str = "succeeded") -> int:
+    after = tuple(AfterSpec(task, AfterOutcome(outcome)) for task in first)
+    return (await world.ledger.submit("ada", a_spec(name, after=after), "")).id
+
+
+async def end(world: World, task: int, outcome: Outcome = Outcome.SUCCEEDED) -> None:
+    await world.ledger.stop(task, "ada", outcome)
+
+
+async def freed(world: World, task: int) -> None:
+    await world.until(lambda: not world.ledger.unfinished()[task].awaited)
+
+
+async def canceled(world: World, task: int) -> Task:
+    await world.until(lambda: task not in world.ledger.unfinished())
+    found = await world.ledger.get(task)
+    assert found.outcome is Outcome.CANCELED
+    return found
+
+
+async def test_it_starts_when_the_last_of_them_has_ended(world: World) -> None:
+    one, two = await submitted(world, "one"), await submitted(world, "two")
+    last = await submitted(world, "last", one, two)
+    await world.scheduling.once()
+    assert {t.id for t in world.ledger.unfinished().values() if not t.waiting} == {one, two}
+    waits = world.scheduling.wait(last)
+    assert waits is not None
+    assert (waits.why, waits.message) == (
+        WaitReason.AFTER,
+        f"waits for the end of task {one}, {two}",
+    )
+    for task in (one, two):
+        await world.attach_all(task)
+        await end(world, task)
+        await world.scheduling.once()
+        assert world.ledger.unfinished()[last].waiting
+        await world.leave(task)
+    await freed(world, last)
+    await world.scheduling.once()
+    assert world.ledger.unfinished()[last].state is TaskState.RUNNING
+
+
+async def test_what_can_never_start_is_canceled_down_the_chain(world: World) -> None:
+    first = await submitted(world, "first")
+    second = await submitted(world, "second", first)
+    third = await submitted(world, "third", second)
+    clean = await submitted(world, "clean", third, outcome="ended")
+    await end(world, first, Outcome.FAILED)
+    assert (
+        "task 1 was to have succeeded first, and ended FAILED"
+        in (await canceled(world, second)).reason
+    )
+    await canceled(world, third)
+    await freed(world, clean)
+
+
+async def test_one_that_had_ended_before_is_waited_for_no_more(world: World) -> None:
+    first = await submitted(world, "first")
+    await end(world, first)
+    await freed(world, await submitted(world, "second", first))
+    await canceled(world, await submitted(world, "third", first, outcome="failed"))
+
+
+async def test_the_next_server_tells_what_the_last_one_could_not(world: World) -> None:
+    good, bad = await submitted(world, "good"), await submitted(world, "bad")
+    goes, never = await submitted(world, "goes", good), await submitted(world, "never", bad)
+    later = await submitted(world, "later", goes)
+    world.successors.changed = lambda before, task: None  # type: ignore[method-assign]  # it dies
+    await end(world, good)
+    await end(world, bad, Outcome.FAILED)
+    again = World(world.store, world.launcher)
+    await again.start()
+    await freed(again, goes)
+    await canceled(again, never)
+    assert again.ledger.unfinished()[later].awaited == (goes,)
+    await end(again, goes)
+    await freed(again, later)
+    await again.stop()
+
+
+async def test_nothing_is_kept_of_tasks_that_have_ended(world: World) -> None:
+    first = await submitted(world, "first")
+    second = await submitted(world, "second", first)
+    await end(world, second)
+    await submitted(world, "third", first)
+    await end(world, first)
+    await world.until(lambda: not world.successors._waiting)
+
+
+async def test_a_held_task_stays_held(world: World) -> None:
+    first = await submitted(world, "first")
+    second = await submitted(world, "second", first)
+    await world.ledger.suspend(second, "ada", hold=True, delay=0.0)
+    await end(world, first)
+    await freed(world, second)
+    await world.scheduling.once()
+    waits = world.scheduling.wait(second)
+    assert waits is not None
+    assert waits.why is WaitReason.HELD
