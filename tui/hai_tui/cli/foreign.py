@@ -46,7 +46,6 @@ SAID_HERE = {
 """Word -> command line; capitals stand for what one fills in."""
 
 _TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
-_LOOP = "a loop in your shell, one task each, with --tag"
 _AFTER = "--after TASK"
 _TOLD = "`hai status TASK... --wait`, then what tells you"
 
@@ -69,8 +68,7 @@ OPTIONS_HERE = {
     "--signal": "--options suspend_signal=SIGUSR1",
     "-w": "--options 'assigned_nodes=[NODE]'",
     "--nodelist": "--options 'assigned_nodes=[NODE]'",
-    "-a": _LOOP,
-    "--array": _LOOP,
+    "-a": "--array 1-10",
     "-d": _AFTER,
     "--dependency": _AFTER,
     "--mail-type": _TOLD,

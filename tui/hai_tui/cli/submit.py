@@ -17,6 +17,7 @@ from hai_tui.cli.pushing import is_reference, push_workspaces
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note, show, show_one
+from hai_tui.cli.sweep import ArrayType, EachType, Sweep, swept
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
@@ -55,6 +56,23 @@ _OPTIONS = (
         type=After(),
         multiple=True,
         help="Start when this task has succeeded; with :failed or :ended, when it has ended so. Repeatable.",
+    ),
+    click.option(
+        "--array",
+        type=ArrayType(),
+        help="A task for each number, which it finds in HAI_ARRAY_INDEX; %N: so many at a time.",
+    ),
+    click.option(
+        "--each",
+        type=EachType(),
+        multiple=True,
+        help="A task for each value, which it finds in the variable; repeated, for each combination.",
+    ),
+    click.option(
+        "--at-most",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Of several tasks, so many at a time: each starts when the one N before it has ended.",
     ),
     click.option(
         "--options",
@@ -169,13 +187,15 @@ def _variable(assignment: str) -> tuple[str, str]:
 
 def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, Any]) -> int:
     """Send the specs in order; say that a task is submitted only once the server has it."""
+    sweep = swept(specs, options)
+    specs = sweep.specs
     if options["dry_run"]:
         return call(settings, lambda client: _check(client, settings, specs, options["after"]))
     if options["follow"] and len(specs) > 1:
-        raise click.UsageError("-f follows one task; submit the files one by one")
+        raise click.UsageError("-f follows one task, and these are several")
     if not options["no_push"]:
         push_workspaces(settings, specs)
-    tasks = call(settings, lambda client: _send(client, settings, specs, options["after"]))
+    tasks = call(settings, lambda client: _send(client, settings, sweep, options["after"]))
     if not options["follow"]:
         return 0
     from hai_tui.cli.follow import Lines, follow
@@ -211,22 +231,31 @@ def tell_without_effect(settings: Settings, spec: TaskSpec) -> None:
 
 
 async def _send(
-    client: Client, settings: Settings, specs: Sequence[TaskSpec], after: Sequence[First]
+    client: Client, settings: Settings, sweep: Sweep, after: Sequence[First]
 ) -> list[Task]:
     tasks: list[Task] = []
-    await put_after(client, specs, after)
+    await put_after(client, sweep.specs, after)
     try:
-        for spec in specs:
+        for place, spec in enumerate(sweep.specs):
+            if 0 < sweep.at_most <= place:
+                spec.options.after.add(task=tasks[place - sweep.at_most].id, outcome="ended")
             task = await client.tasks.create(spec)
             tasks.append(task)
             if settings.sentences:
-                click.echo(text("submitted", id=task.id, name=task.name))
-                note(settings, text("submitted.next", id=task.id))
-                if is_reference(spec.spec.workspace):
-                    note(settings, text("submitted.files", id=task.id))
+                _tell(settings, task, spec, alone=not sweep.tag)
     finally:  # what the server has is told, also where it refuses a later one
-        _show(settings, specs, tasks)
+        _show(settings, sweep.specs, tasks)
+        if sweep.tag and tasks:
+            note(settings, text("submitted.array", count=len(tasks), tag=sweep.tag))
     return tasks
+
+
+def _tell(settings: Settings, task: Task, spec: TaskSpec, *, alone: bool) -> None:
+    click.echo(text("submitted", id=task.id, name=task.name))
+    if alone:
+        note(settings, text("submitted.next", id=task.id))
+        if is_reference(spec.spec.workspace):
+            note(settings, text("submitted.files", id=task.id))
 
 
 def _show(settings: Settings, specs: Sequence[TaskSpec], tasks: Sequence[Task]) -> None:

@@ -117,6 +117,12 @@ TEXTS: dict[str, tuple[str, str]] = {
         "what it writes: hai workspace download --task {id}",
         "取回它写的文件：hai workspace download --task {id}",
     ),
+    "submitted.array": (
+        "all {count} of them: hai list --tag {tag}    their ends: hai status --wait $(hai list -q --tag {tag})"
+        "    stop them: hai stop $(hai list -q --tag {tag})",
+        "共 {count} 个任务：hai list --tag {tag}    等待结束：hai status --wait $(hai list -q --tag {tag})"
+        "    全部停止：hai stop $(hai list -q --tag {tag})",
+    ),
     "submitted.unread": (
         "lines of {words} in {file} are not read: say the same after --, as in -n 2 --name fit",
         "{file} 中的 {words} 行不会被读取：请写在 -- 之后，例如 -n 2 --name fit",

@@ -1,0 +1,140 @@
+"""`--array`, `--each` and `--at-most`: several tasks of one, each with its own name and variables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+TASK = "version: 2\nname: fit\nspec: {entrypoint: t.py, parameters: [--lr, '{LR}', '{x}', '{HAI_ARRAY_INDEX}']}\n"
+ONE = "version: 2\nname: {name}\nspec: {{entrypoint: t.py}}\n"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fit.yaml").write_text(TASK)
+    for name in "abc":
+        (tmp_path / f"{name}.yaml").write_text(ONE.format(name=name))
+    monkeypatch.chdir(tmp_path)
+
+
+def submitted(fake) -> dict[str, dict[str, str]]:
+    """What was made of it: variables by name."""
+    tasks = [task for number, task in fake.world.tasks.items() if number > 3]
+    return {task.name: dict(task.spec.spec.environments) for task in tasks}
+
+
+@pytest.mark.parametrize(
+    ("array", "indexes"),
+    [
+        pytest.param("3", [3], id="one"),
+        pytest.param("0-2", [0, 1, 2], id="a range"),
+        pytest.param("0-90:45", [0, 45, 90], id="steps"),
+        pytest.param("7,1-2,1", [7, 1, 2], id="a list"),
+        pytest.param("1-2%1", [1, 2], id="one at a time"),
+    ],
+)
+def test_numbers(hai, fake, array: str, indexes: list[int]) -> None:
+    done = hai("run", "fit.yaml", "--array", array)
+    found = submitted(fake)
+    assert done.code == 0
+    assert [int(name.removeprefix("fit-")) for name in found] == indexes
+    assert {variables["HAI_ARRAY_SIZE"] for variables in found.values()} == {str(len(indexes))}
+    assert [int(variables["HAI_ARRAY_INDEX"]) for variables in found.values()] == indexes
+
+
+@pytest.mark.parametrize(
+    "array", ["", "a", "1-", "-1", "1--2", "1%x", "1-2-3", "1,,2", "1-5:", "1-5:0", "2-1"]
+)
+def test_what_is_no_array(hai, fake, array: str) -> None:
+    done = hai("run", "fit.yaml", "--array", array)
+    assert (done.code, "is not as 1-10" in done.err, submitted(fake)) == (2, True, {})
+
+
+def test_every_combination_of_values(hai, fake) -> None:
+    done = hai("run", "fit.yaml", "--each", "LR=0.1,0.01", "--each", "SEED=1,2", "-e", "A=b")
+    assert done.out.splitlines()[0] == "submitted task 4 (fit-0.1-1)"
+    found = submitted(fake)
+    assert list(found) == ["fit-0.1-1", "fit-0.1-2", "fit-0.01-1", "fit-0.01-2"]
+    assert found["fit-0.01-1"] == {
+        **{"A": "b", "LR": "0.01", "SEED": "1"},
+        **{"HAI_ARRAY_INDEX": "3", "HAI_ARRAY_SIZE": "4"},
+    }
+    arguments = list(fake.world.tasks[6].spec.spec.parameters)
+    assert arguments == ["--lr", "0.01", "{x}", "3"]
+
+
+@pytest.mark.parametrize("values", ["a b,c", "x/y,z", ",a", "a,é"])
+def test_values_that_are_no_names_are_counted(hai, fake, values: str) -> None:
+    hai("run", "fit.yaml", "--each", f"X={values}")
+    assert list(submitted(fake)) == ["fit-1", "fit-2"]
+    assert [variables["X"] for variables in submitted(fake).values()] == values.split(",")
+
+
+def test_all_have_a_tag_in_common_and_are_told_together(hai, fake) -> None:
+    done = hai("run", "fit.yaml", "--array", "1-3", "--tag", "mine")
+    tags = {tuple(task.tags) for number, task in fake.world.tasks.items() if number > 3}
+    (own,) = tags
+    assert own[0] == "mine"
+    assert done.err.count(f"hai list --tag {own[1]}") == 1
+    assert "hai status 4" not in done.err
+    assert len(hai("list", "-q", "--tag", own[1]).out.split()) == 3
+    again = hai("run", "fit.yaml", "--array", "4-5", "-q")
+    assert again.out.split() == ["7", "8"]
+    assert own[1] not in fake.world.tasks[7].tags
+    answer = json.loads(hai("run", "a.yaml", "--array", "1-2", "--json").out)
+    assert [task["name"] for task in answer["tasks"]] == ["a-1", "a-2"]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        pytest.param(("fit.yaml", "--array", "1-5%2"), id="as Slurm has it"),
+        pytest.param(("fit.yaml", "--array", "1-5", "--at-most", "2"), id="an array"),
+        pytest.param(("fit.yaml", "--each", "X=1,2,3,4,5", "--at-most", "2"), id="values"),
+    ],
+)
+def test_so_many_at_a_time(hai, fake, argv: tuple[str, ...]) -> None:
+    hai("run", *argv, "--after", "1")
+    after = [
+        [(first.task, first.outcome) for first in task.spec.options.after]
+        for number, task in fake.world.tasks.items()
+        if number > 3
+    ]
+    first = (1, "")
+    assert after == [[first], [first], *([first, (n, "ended")] for n in (4, 5, 6))]
+
+
+def test_files_go_one_after_the_other(hai, fake) -> None:
+    hai("run", "a.yaml", "b.yaml", "c.yaml", "--at-most", "1")
+    after = {t.name: [first.task for first in t.spec.options.after] for t in _new(fake)}
+    assert after == {"a": [], "b": [4], "c": [5]}
+
+
+def _new(fake) -> list:
+    return [task for number, task in fake.world.tasks.items() if number > 3]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        pytest.param(("--array", "1-1001"), "1001 tasks; at most 1000", id="too many"),
+        pytest.param(("--array", "0-999999999"), "at most 1000", id="far too many"),
+        pytest.param(("--each", "A=1,2", "--array", "1"), "--array or --each", id="both"),
+        pytest.param(("--each", "A"), "is not as LR=0.1,0.01", id="no values"),
+        pytest.param(("--array", "1-2", "-f"), "these are several", id="followed"),
+    ],
+)
+def test_what_cannot_be_meant(hai, fake, argv: tuple[str, ...], words: str) -> None:
+    done = hai("run", "fit.yaml", *argv)
+    assert (done.code, words in done.err, submitted(fake)) == (2, True, {})
+
+
+def test_a_program_of_the_command_line(hai, fake) -> None:
+    Path("train.py").write_text("")
+    hai("python", "train.py", "--seed", "{SEED}", "--", "--each", "SEED=1,2")
+    assert [list(task.spec.spec.parameters) for task in _new(fake)] == [
+        ["--seed", "1"],
+        ["--seed", "2"],
+    ]
