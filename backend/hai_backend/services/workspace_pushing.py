@@ -196,7 +196,7 @@ class _Stream:
         user, wanted = self._room.key[0], self._wanted_bytes
         if not wanted or await self._workspaces.room_left(user) >= 0:
             return
-        await self._workspaces.collect(self._room, keep_seconds=0.0)
+        await self._workspaces.collect(self._room, full=True)
         left = await self._workspaces.room_left(user)
         if left < 0:
             raise self._workspaces.over_quota(user, wanted, left + wanted)

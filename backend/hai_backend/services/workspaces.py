@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 _GB = 1 << 30
 _COLLECT_SECONDS = 3600.0
+_LEAST = 10  # revisions that stay however old they are: a clock may be years ahead, and people are away
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,10 @@ class Workspaces:
             )
         await self.rooms.delete(key)
 
-    async def collect(self, room: Room, keep_seconds: float | None = None) -> None:
-        """Let go of what nobody needs any more, and of what was replaced longer ago than that."""
-        if keep_seconds is None:
-            keep_seconds = self._keeping.seconds
+    async def collect(self, room: Room, *, full: bool = False) -> None:
+        """Let go of what nobody needs any more, and of what was replaced long ago; of all that was replaced when the
+        storage is `full`."""
+        keep_seconds, least = (0.0, 1) if full else (self._keeping.seconds, _LEAST)
         pins = self.pins(room.key)
         async with room.changing:
             await self.rooms.work(
@@ -150,6 +151,7 @@ class Workspaces:
                 pinned=frozenset(pins),
                 running=frozenset(task for tasks in pins.values() for task in tasks),
                 before=self.clock.now() - keep_seconds,
+                least=least,
             )
         room.stored = None
 

@@ -22,14 +22,19 @@ _DEAD_CHUNKS = """DELETE FROM chunks WHERE file NOT IN (SELECT digest FROM entri
 
 
 def collect(
-    files: Files, *, pinned: Collection[int], running: Collection[int], before: float
+    files: Files,
+    *,
+    pinned: Collection[int],
+    running: Collection[int],
+    before: float,
+    least: int = 1,
 ) -> None:
-    """Forget revisions from before a moment, unless a task pins one of them or an older one; the newest and tagged
-    ones stay.
+    """Forget revisions from before a moment, unless a task pins one of them or an older one; tagged ones stay, and
+    of the newest so many, at `least` one: a clock may be wrong.
 
     `running`: tasks that have not ended; directories of others are tidied. Nobody may push meanwhile.
     """
-    floor = _floor(files, pinned, before)
+    floor = _floor(files, pinned, before, least)
     with files.index.transaction() as db:
         db.execute(_OLD_REVISIONS, (floor,))
         db.execute(_OLD_ENTRIES, (floor,))
@@ -40,11 +45,11 @@ def collect(
             checkouts.tidy(files, task)
 
 
-def _floor(files: Files, pinned: Collection[int], before: float) -> int:
+def _floor(files: Files, pinned: Collection[int], before: float, least: int) -> int:
     """The oldest revision that is kept: what the workspace was at `before`, so all since can be restored."""
     query = "SELECT COALESCE(MAX(number), 0) FROM revisions WHERE created_at <= ?"
     old = int(files.index.rows(query, (before,))[0][0])
-    return min([old, files.index.newest().number, *pinned])
+    return min([old, files.index.newest().number - least + 1, *pinned])
 
 
 def _drop_objects(files: Files) -> None:

@@ -21,3 +21,18 @@ def test_a_clock_that_stood_in_the_past_costs_no_history(tmp_path: Path) -> None
     collecting.collect(files, pinned=(), running=(), before=2050.0)
     assert [each.number for each in files.index.revisions(limit=9)] == [4, 3]
     files.close()
+
+
+def test_a_clock_years_ahead_costs_no_more_than_it_has_to(tmp_path: Path) -> None:
+    make(tmp_path / "u" / "w", 0)
+    files = Files(tmp_path / "u" / "w", 0)
+    for number in range(5):
+        (files.tree / f"f{number}").write_text("x")
+        looking.look(files, Author("tasks", 1000.0 + number))
+    collecting.collect(files, pinned=(), running=(), before=1e12, least=3)
+    assert [each.number for each in files.index.revisions(limit=9)] == [5, 4, 3]
+    collecting.collect(files, pinned=(), running=(), before=1e12, least=9)
+    assert [each.number for each in files.index.revisions(limit=9)] == [5, 4, 3]
+    collecting.collect(files, pinned=(), running=(), before=1e12)
+    assert [each.number for each in files.index.revisions(limit=9)] == [5]
+    files.close()
