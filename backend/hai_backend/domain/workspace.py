@@ -84,6 +84,16 @@ class Revision:
     tags: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TaskTree:
+    """The directory of a task, made of a revision."""
+
+    task: int
+    revision: int
+    size_bytes: int
+    created_at: float
+
+
 NOTHING = Revision(0, 0.0, "", 0, 0, 0, 0)
 """What a workspace is before anything was pushed."""
 

@@ -62,6 +62,7 @@ from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_service import WorkspaceService
 from hai_backend.services.workspace_tagging import Tagging
+from hai_backend.services.workspace_task_trees import TaskTrees
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import Goodput
@@ -161,6 +162,7 @@ def servicers(parts: Parts) -> Servicers:
             parts.workspaces,
             Pushing(parts.workspaces, parts.store.confirm, parts.pushed),
             Tagging(parts.workspaces, parts.store.confirm),
+            TaskTrees(parts.workspaces, parts.store.confirm),
         ),
         logs=LogService(parts.logs, parts.ledger, access),
         usage=UsageService(

@@ -13,6 +13,7 @@ from hai_backend.domain.workspace import (
     Lease,
     PassedOver,
     Revision,
+    TaskTree,
     Workspace,
 )
 from hai_backend.services.bundling import by_size
@@ -62,6 +63,17 @@ def revision_to_proto(revision: Revision, pinned_by: Iterable[int] = ()) -> pb.W
         size_bytes=revision.size_bytes,
         pinned_by=pinned_by,
         tags=revision.tags,
+    )
+
+
+def task_tree_to_proto(tree: TaskTree, unfinished: bool) -> pb.TaskTree:
+    """The directory of a task."""
+    return pb.TaskTree(
+        task=tree.task,
+        revision=tree.revision,
+        size_bytes=tree.size_bytes,
+        unfinished=unfinished,
+        create_time=timestamp(tree.created_at),
     )
 
 

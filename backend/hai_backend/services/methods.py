@@ -161,6 +161,8 @@ _TABLE = {
         "RestoreRevision": _STEER,
         "TagRevision": _STEER,
         "UntagRevision": _STEER,
+        "ListTaskTrees": _LOOK,
+        "DeleteTaskTree": _STEER,
         "WatchWorkspace": _LOOK,
     },
     "LogService": {"TailLogs": _LOOK},

@@ -26,6 +26,7 @@ from hai_backend.services.rules import NAME, Rules
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_reading import Said
 from hai_backend.services.workspace_tagging import Tagging
+from hai_backend.services.workspace_task_trees import TaskTrees
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.services.wrapping import Context
 from hai_backend.workspaces import checkouts, looking, reading
@@ -41,11 +42,14 @@ TASKS = "tasks"  # author of what programs wrote
 class WorkspaceService(WorkspaceServiceServicer):
     """See proto/hai/v1/workspace_service.proto for what each call means."""
 
-    def __init__(self, workspaces: Workspaces, pushing: Pushing, tagging: Tagging) -> None:
+    def __init__(
+        self, workspaces: Workspaces, pushing: Pushing, tagging: Tagging, task_trees: TaskTrees
+    ) -> None:
         self._workspaces = workspaces
         self._rooms = workspaces.rooms
         self._pushing = pushing
         self._tagging = tagging
+        self._task_trees = task_trees
 
     async def ListWorkspaces(
         self, request: pb.ListWorkspacesRequest, context: Context
@@ -221,6 +225,19 @@ class WorkspaceService(WorkspaceServiceServicer):
         async with self._workspaces.open(caller.current(), request.name) as room:
             await self._tagging.untag(room, request.tag)
         return pb.UntagRevisionResponse()
+
+    async def ListTaskTrees(
+        self, request: pb.ListTaskTreesRequest, context: Context
+    ) -> pb.ListTaskTreesResponse:
+        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+            return await self._task_trees.page(room, request.page_size, request.page_token)
+
+    async def DeleteTaskTree(
+        self, request: pb.DeleteTaskTreeRequest, context: Context
+    ) -> pb.DeleteTaskTreeResponse:
+        async with self._workspaces.open(caller.current(), request.name) as room:
+            await self._task_trees.delete(room, request.task)
+        return pb.DeleteTaskTreeResponse()
 
     async def WatchWorkspace(
         self, request: pb.WatchWorkspaceRequest, context: Context

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 _GB = 1 << 30
 _COLLECT_SECONDS = 3600.0
-_LEAST = 10  # revisions that stay however old they are: a clock may be years ahead, and people are away
+_LEAST = 10  # revisions that stay however old they are: clocks are wrong, and people away
 
 
 @dataclass(frozen=True, slots=True)

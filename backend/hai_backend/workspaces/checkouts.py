@@ -127,9 +127,14 @@ def _directory(files: Files, task: int) -> Folders:
     try:
         return Folders(files.tasks / str(task))
     except FileNotFoundError:
-        raise NotFound(
-            f"there is no directory of task {task}: it did not run on a revision of this workspace, or wrote nothing"
-        ) from None
+        raise no_directory(task) from None
+
+
+def no_directory(task: int) -> NotFound:
+    """Of a task that has none."""
+    return NotFound(
+        f"there is no directory of task {task}: it did not run on a revision of this workspace, or wrote nothing"
+    )
 
 
 def _known(files: Files, task: int, folder: str) -> tuple[dict[str, Entry], int]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 
-from hai_backend.workspaces import checkouts
+from hai_backend.workspaces import checkouts, task_trees
 from hai_backend.workspaces.files import Files, now_ns
 
 LEFT_SECONDS = 2 * 24 * 3600.0  # how long what a broken push brought waits for the next try
@@ -40,6 +40,7 @@ def collect(
         db.execute(_OLD_ENTRIES, (floor,))
     _drop_objects(files)
     _drop_left(files)
+    task_trees.drop_hidden(files)
     for task in checkouts.existing(files):
         if task not in running:
             checkouts.tidy(files, task)

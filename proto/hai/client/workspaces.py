@@ -13,6 +13,7 @@ from hai.client.connection import Transport
 from hai.v1.workspace_pb2 import Workspace, WorkspaceLease, WorkspaceRevision
 from hai.v1.workspace_service_pb2 import (
     CreateWorkspaceRequest,
+    DeleteTaskTreeRequest,
     DeleteWorkspaceRequest,
     FetchFilesRequest,
     FetchFilesResponse,
@@ -22,6 +23,8 @@ from hai.v1.workspace_service_pb2 import (
     LeaseWorkspaceRequest,
     ListRevisionsRequest,
     ListRevisionsResponse,
+    ListTaskTreesRequest,
+    ListTaskTreesResponse,
     ListWorkspacesRequest,
     PushTreeRequest,
     PushTreeResponse,
@@ -155,6 +158,20 @@ class Workspaces:
         """No revision is called so any more."""
         request = UntagRevisionRequest(name=name, tag=tag)
         await self._transport.unary(self._stub.UntagRevision, request)
+
+    async def task_trees(
+        self, name: str, *, page_size: int = 0, page_token: str = "", user: str = ""
+    ) -> ListTaskTreesResponse:
+        """One page of directories of tasks, newest task first."""
+        request = ListTaskTreesRequest(
+            name=name, user=user, page_size=page_size, page_token=page_token
+        )
+        return await self._transport.unary(self._stub.ListTaskTrees, request, retry=True)
+
+    async def delete_task_tree(self, name: str, task: int) -> None:
+        """Remove what a task wrote that has ended."""
+        request = DeleteTaskTreeRequest(name=name, task=task)
+        await self._transport.unary(self._stub.DeleteTaskTree, request)
 
     def watch(self, name: str, user: str = "") -> AsyncGenerator[WatchWorkspaceResponse, None]:
         """The newest revision at once, and each new one."""

@@ -35,7 +35,7 @@ from hai_backend.services.methods import RULES, Door
 from hai_backend.store.base import AuditQuery
 from hai_backend.tasks import events as ev
 from hai_backend.testing.environments import make_environment
-from hai_backend.workspaces import looking, tags
+from hai_backend.workspaces import checkouts, looking, tags
 from hai_backend.workspaces.staging import Author
 
 FILES = sorted(
@@ -233,13 +233,14 @@ async def a_registry(platform: Any, thing: Thing) -> None:
 
 
 async def a_workspace(platform: Any, thing: Thing) -> None:
-    """With one revision, tagged x; of the thing's user, and of those who ask for their own."""
+    """With one revision, tagged x, and the directory of task 7. Of the thing's user and of those who ask for theirs."""
     for user in {thing.user, "ada", "olga", "root"}:
         await platform.workspaces.rooms.create((user, "w"), 1.0, "the same")
         async with platform.workspaces.rooms.open((user, "w")) as room:
             (room.files.tree / "directory").mkdir(exist_ok=True)
             looking.look(room.files, Author("tasks", 1.0))
             tags.tag(room.files, "x", 1, force=False)
+            checkouts.make(room.files, 7, 1, 0)
 
 
 def which_workspace(thing: Thing) -> dict[str, Any]:
@@ -448,6 +449,8 @@ WORKSPACES = {
         lambda t: {"name": "w", "revision": 1, "tag": "x"}, OWN_WORKSPACE, a_workspace
     ),
     "UntagRevision": Row(lambda t: {"name": "w", "tag": "x"}, OWN_WORKSPACE, a_workspace),
+    "ListTaskTrees": Row(which_workspace, SEE_WORKSPACE, a_workspace),
+    "DeleteTaskTree": Row(lambda t: {"name": "w", "task": 7}, OWN_WORKSPACE, a_workspace),
     "WatchWorkspace": Row(which_workspace, SEE_WORKSPACE, a_workspace),
 }
 TABLE: Mapping[str, Row] = {

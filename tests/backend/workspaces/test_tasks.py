@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.testing.here import on_pods
 from hai_backend.testing.workspaces import Pusher
+from hai_backend.workspaces import checkouts, collecting, task_trees
+from hai_backend.workspaces.files import Files, make
+from tests.backend.workspaces.test_crashes import push
 
 WRITER = b"""import pathlib, sys
 print(pathlib.Path("data/input").read_text(), flush=True)
@@ -72,6 +76,47 @@ async def test_an_unfinished_task_pins_its_revision_and_keeps_the_workspace(here
     assert refused.value.reason == "PINNED"
     await here.client.tasks.stop(created.id)
     await here.client.tasks.wait(created.id, timeout=60)
+
+
+async def test_what_tasks_wrote_is_listed_and_can_go_when_they_have_ended(here) -> None:
+    pusher, calls = await here.pusher(), here.client.workspaces
+    writes = b"import time; open('out', 'w').write('12345'); time.sleep({})"
+    await pusher.push(
+        {"run.py": writes.replace(b"{}", b"0"), "wait.py": b"import time; time.sleep(99)"}
+    )
+    first = await here.client.tasks.create(spec("haiworkspace://w", "first"))
+    await here.client.tasks.wait(first.id, timeout=60)
+    second = await here.client.tasks.create(spec("haiworkspace://w", "second", "wait.py"))
+    await here.client.tasks.wait(second.id, "running", timeout=60)
+    await here.server.app.reign.workspaces.tidied()
+    page = await calls.task_trees("w", page_size=1)
+    (newest,) = page.trees
+    assert (newest.task, newest.revision, newest.unfinished) == (second.id, 1, True)
+    (older,) = (await calls.task_trees("w", page_token=page.next_page_token)).trees
+    assert (older.task, older.unfinished) == (first.id, False)
+    assert 5 <= older.size_bytes < 10
+    with pytest.raises(Conflict, match="has not ended; stop it first"):
+        await calls.delete_task_tree("w", second.id)
+    stored = (await calls.get("w")).stored_bytes
+    await calls.delete_task_tree("w", first.id)
+    assert (await calls.get("w")).stored_bytes == stored - older.size_bytes
+    assert not list((here.root / "w/tasks").glob(f"*{first.id}*"))
+    with pytest.raises(NotFound, match=f"no directory of task {first.id}"):
+        await calls.delete_task_tree("w", first.id)
+    await here.client.tasks.stop(second.id)
+    await here.client.tasks.wait(second.id, timeout=60)
+
+
+def test_what_a_server_left_that_died_meanwhile_goes_with_the_next_collection(tmp_path) -> None:
+    make(tmp_path / "w", 0)
+    with closing(Files(tmp_path / "w", 0)) as files:
+        push(files, {"a": b"x"}, {}, 0)
+        checkouts.make(files, 7, 1, 0)
+        gone = task_trees.hide(files, 7)
+        assert (gone / "a").read_bytes() == b"x"
+        assert task_trees.trees(files, before=99, limit=9) == []
+        collecting.collect(files, pinned=(), running=(), before=0.0)
+        assert list(files.tasks.iterdir()) == []
 
 
 @pytest.mark.parametrize(

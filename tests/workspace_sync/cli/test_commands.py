@@ -517,6 +517,23 @@ def test_what_a_task_wrote_is_listed_and_printed(shell, ran) -> None:
     assert shell("ls", "-r", "1", "--task", task)[0] == 2
 
 
+def test_what_a_task_wrote_can_go(shell, ran) -> None:
+    task = ran("echo 12 > loss")
+    name = find().name
+    assert shell("ls", "--tasks")[1].rstrip().endswith(f"task {task} of revision 1")
+    (facts,) = last(shell("ls", "--tasks", "--json")[1])["tasks"]
+    assert (facts["task"], facts["unfinished"]) == (task, False)
+    assert shell("remove", name, "--task", str(task), "--dry-run")[0] == 0
+    assert shell("remove", name, "--task", str(task))[0] == 2  # nobody is there to say yes
+    code, out, err = shell("remove", name, "--task", str(task), "--task", "9999", "--yes")
+    assert (code, out) == (1, f"what task {task} wrote is removed\n")
+    assert "no directory of task 9999" in err
+    assert shell("ls", "--tasks")[1] == ""
+    assert shell("remove", name, "--task", str(task), "--yes")[0] == 3
+    assert shell("remove", name, "--task", "1", "-f", "x", "--yes")[0] == 2
+    assert shell("ls")[0] == 0  # the workspace stays
+
+
 def test_what_a_task_changed_overwrites_nothing_here(shell, ran) -> None:
     Path("train.py").write_text("mine")
     task = str(ran("echo theirs > train.py"))

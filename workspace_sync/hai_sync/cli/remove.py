@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from hai.client.connection import Connection
-from hai.client.errors import NotFound, UsageError
+from hai.client.errors import Conflict, HaiError, NotFound, UsageError
 from hai_sync.author import author, client_id
 from hai_sync.cli.opening import with_connection
 from hai_sync.cli.options import common
@@ -30,12 +30,31 @@ from hai_sync.session.lock import locked
 @click.command()
 @click.argument("name")
 @click.option("-f", "--files", multiple=True, metavar="PATH", help="Only these; globs work.")
+@click.option(
+    "--task",
+    "tasks",
+    type=click.IntRange(1),
+    multiple=True,
+    metavar="ID",
+    help="Only what this task wrote.",
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Print what would go.")
 @common
-def remove(name: str, files: tuple[str, ...], yes: bool, dry_run: bool, **options: Any) -> int:
-    """Remove the workspace NAME from the cluster, or some files of it. Nothing here is touched."""
+def remove(
+    name: str,
+    files: tuple[str, ...],
+    tasks: tuple[int, ...],
+    yes: bool,
+    dry_run: bool,
+    **options: Any,
+) -> int:
+    """Remove the workspace NAME from the cluster, some files of it, or what tasks wrote. Nothing here is touched."""
     profile = options["profile"]
+    if files and tasks:
+        raise click.UsageError("say --files or --task")
+    if tasks:
+        return _remove_of_tasks(profile, name, tasks, yes, dry_run)
     if wrong := [path for path in files if fault(path.rstrip("/"))]:
         raise UsageError(f"{wrong[0]!r} is no path inside a workspace")
     if not files:
@@ -55,6 +74,33 @@ def remove(name: str, files: tuple[str, ...], yes: bool, dry_run: bool, **option
     with_connection(profile, lambda connection: _remove(connection, name, files))
     click.echo(f"{len(gone)} paths are removed; `haiworkspace restore` brings them back")
     return 0
+
+
+def _remove_of_tasks(
+    profile: str | None, name: str, tasks: Sequence[int], yes: bool, dry_run: bool
+) -> int:
+    """Of several: each that can be removed is, also where another one cannot."""
+    if dry_run:
+        click.echo("\n".join(f"what task {task} wrote" for task in tasks))
+        return 0
+    _confirm(yes, f"Remove what task {', '.join(map(str, tasks))} wrote? It cannot be restored.")
+
+    async def work(connection: Connection) -> list[HaiError]:
+        refused: list[HaiError] = []
+        for task in tasks:
+            try:
+                await Remote(connection, name).delete_task_tree(task)
+                click.echo(f"what task {task} wrote is removed")
+            except (NotFound, Conflict) as error:
+                refused.append(error)
+        return refused
+
+    refused = with_connection(profile, work)
+    if len(tasks) == 1 and refused:
+        raise refused[0]
+    for error in refused:
+        click.echo(f"haiworkspace: {error.message}", err=True)
+    return 1 if refused else 0
 
 
 def _nothing(files: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hai.client.connection import Connection
 from hai.client.errors import HaiError, NotFound, Unreachable
 from hai.v1 import workspace_service_pb2 as wire_pb
-from hai.v1.workspace_pb2 import Workspace, WorkspaceLease, WorkspaceRevision
+from hai.v1.workspace_pb2 import TaskTree, Workspace, WorkspaceLease, WorkspaceRevision
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 from hai_sync.author import author
 from hai_sync.core.entry import Entry, Tree
@@ -168,6 +168,22 @@ class Remote:
             name=self.name, revision=revision, paths=paths, lease_token=token
         )
         return await self.connection.unary(self.stub.RestoreRevision, request)
+
+    async def task_trees(self) -> AsyncIterator[TaskTree]:
+        """Directories of tasks, newest task first."""
+        request = wire_pb.ListTaskTreesRequest(name=self.name, user=self.user, page_size=1000)
+        while True:
+            page = await self.connection.unary(self.stub.ListTaskTrees, request, retry=True)
+            for tree in page.trees:
+                yield tree
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def delete_task_tree(self, task: int) -> None:
+        """Remove what a task wrote that has ended. Raises NotFound or Conflict."""
+        request = wire_pb.DeleteTaskTreeRequest(name=self.name, task=task)
+        await self.connection.unary(self.stub.DeleteTaskTree, request)
 
     async def watch(self) -> AsyncIterator[int]:
         """Numbers of new revisions as they come; ends when the server goes away."""
