@@ -25,6 +25,7 @@ from hai.v1.workspace_pb2 import WorkspaceLease
 from hai_sync.cli import failures
 from hai_sync.cli.lazy import COMMANDS
 from hai_sync.cli.main import group, main
+from hai_sync.core import heavy
 from hai_sync.place import find
 from hai_sync.remote.endpoint import Remote
 from hai_sync.remote.pace import Pace
@@ -237,6 +238,33 @@ def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
     assert (code, "not a database" in facts["index"]["failed"]) == (0, True)
     assert "cannot reach the server" in facts["server"]["failed"]
     assert (state / "index.sqlite").read_bytes() == b"no database"  # nothing is mended here
+
+
+def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypatch) -> None:
+    monkeypatch.setattr(heavy, "BYTES", 100)
+    monkeypatch.setattr(heavy, "FILES", 3)
+    Path("train.py").write_text("x" * 100)
+    assert "this sends" not in shell("push")[2]
+    Path("data").mkdir()
+    for number in range(3):
+        Path(f"data/{number}").write_text("y" * (10 + number))
+    Path("model").write_text("z" * 300)
+    code, _, err = shell("push")
+    assert (code, err.splitlines()) == (
+        0,
+        [
+            "this sends 333 B in 4 files",
+            *("       300 B  model", "        12 B  data/2", "        11 B  data/1"),
+            *("        10 B  data/0", "           3 files  data/"),
+            "  Ctrl-C stops it; a line in .haiignore leaves a path out",
+        ],
+    )
+    Path("model").write_text("a" * 300)
+    assert shell("push", "-q")[2] == ""
+    Path("model").write_text("b" * 300)
+    told = [json.loads(line) for line in shell("push", "--json")[1].splitlines()]
+    (large,) = (each for each in told if each["event"] == "heavy")
+    assert (large["size"], large["largest"], large["fullest"]) == (300, [["model", 300]], [])
 
 
 def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:

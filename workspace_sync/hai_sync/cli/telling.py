@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ import click
 from hai_sync.cli.sizes import size_of
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
+from hai_sync.core.heavy import Heavy, heavy
 from hai_sync.core.rules import Conflict
 from hai_sync.session.wish import Refused, Report
 
@@ -35,6 +37,14 @@ class Progress:
         self._name, self._files, self._size = "", 0, 0
         self._done_files = self._done = 0
         self._began = self._shown = 0.0
+
+    def sends(self, changes: Sequence[Change]) -> None:
+        """Tell of what may not have been meant, before it is sent."""
+        found = None if self._quiet else heavy(changes)
+        if found is not None and self._json:
+            event("heavy", **asdict(found))
+        elif found is not None:
+            click.echo("\n".join(_heavy_lines(found)), err=True)
 
     def stage(self, name: str, files: int, size: int) -> None:
         """A part of the work begins."""
@@ -75,6 +85,15 @@ class Progress:
         """The line is free again."""
         if self._bar and self._name:
             click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def _heavy_lines(found: Heavy) -> Iterator[str]:
+    yield f"this sends {size_of(found.size)} in {found.files} files"
+    for path, size in found.largest:
+        yield printable(f"  {size_of(size):>10}  {path}")
+    for folder, count in found.fullest:
+        yield printable(f"  {count:>10} files  {folder}")
+    yield "  Ctrl-C stops it; a line in .haiignore leaves a path out"
 
 
 def plan_lines(report: Report) -> Iterator[str]:

@@ -216,6 +216,7 @@ class Session:
         from hai_sync.session.departing import Departure
 
         files, size = sizes(changes)
+        self.listener.sends(changes)
         self.listener.stage("upload", files, size)
         departure = Departure(
             self.place,

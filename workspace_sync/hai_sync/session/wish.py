@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from hai_sync.core.diff import Change
 from hai_sync.core.entry import Tree
 from hai_sync.core.rules import Outcome, Rules
 from hai_sync.scan import Filter
@@ -42,6 +43,9 @@ class Wish:
 class Listener(Protocol):
     """Hears how a sync goes on."""
 
+    def sends(self, changes: Sequence[Change]) -> None:
+        """All that is about to be sent."""
+
     def stage(self, name: str, files: int, size: int) -> None:
         """A part of the work begins, so large."""
 
@@ -51,6 +55,9 @@ class Listener(Protocol):
 
 class Silent:
     """Hears nothing."""
+
+    def sends(self, changes: Sequence[Change]) -> None:
+        """Nothing."""
 
     def stage(self, name: str, files: int, size: int) -> None:
         """Nothing."""
