@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS revisions(
   number INTEGER PRIMARY KEY, created_at REAL, author TEXT,
   changed INTEGER, removed INTEGER, files INTEGER, size_bytes INTEGER);
 CREATE TABLE IF NOT EXISTS tags(name TEXT PRIMARY KEY, revision INTEGER) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tags_by_revision ON tags(revision);
 CREATE TABLE IF NOT EXISTS entries(
   folder TEXT, name TEXT, born INTEGER, gone INTEGER, {_ENTRY},
   PRIMARY KEY(folder, name, born)) WITHOUT ROWID;

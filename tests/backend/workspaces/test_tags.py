@@ -16,7 +16,7 @@ from hai.client.errors import Conflict, Invalid, NotFound
 from hai.v1.task_pb2 import TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.workspace import EntryKind
-from hai_backend.workspaces import collecting, tags
+from hai_backend.workspaces import collecting, index, tags
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.index import Index
 from tests.backend.workspaces.test_crashes import of_revision, push
@@ -151,6 +151,14 @@ async def test_a_task_may_name_a_tag_and_keeps_the_revision_that_it_meant(here) 
     spec.spec.workspace = "haiworkspace://w@v2"
     with pytest.raises(Invalid, match="workspace w has no revision v2"):
         await here.client.tasks.create(spec)
+
+
+def test_nobody_looks_through_all_names(tmp_path) -> None:
+    make(tmp_path / "w", 0)
+    with closing(Files(tmp_path / "w", 0)) as files:
+        for query in (index._REVISION, collecting._OLD_ENTRIES.replace("?", "1")):
+            plan = files.index.rows(f"EXPLAIN QUERY PLAN {query}")
+            assert [row[3] for row in plan if "SCAN tags" in row[3]] == []
 
 
 def test_a_workspace_has_so_many_names_and_no_more(tmp_path, monkeypatch) -> None:
