@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hai_sync.place import CONFIG, Place
 
-_LINE = re.compile(r"^([a-z]+):[ \t]*['\"]?([A-Za-z0-9.-]*)['\"]?[ \t]*$", re.MULTILINE)
-_OURS = ("name", "id")
+NAMES = ("conflict", "mode", "bwlimit", "jobs")
+_LINE = re.compile(rf"^({'|'.join(NAMES)}):[ \t]*(['\"]?)(.*?)\2[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 
 
 def settings(place: Place) -> dict[str, str]:
-    """All that was set, known or not."""
-    found = dict(_LINE.findall(_text(place)))
-    return {name: value for name, value in found.items() if name not in _OURS}
+    """All that was set. Other lines are none of ours, and may hold what nobody shall see."""
+    return {name: value for name, _, value in _LINE.findall(_text(place))}
 
 
 def keep_setting(place: Place, name: str, value: str | None) -> None:
     """Set it; None: it is the default again. Other lines stay as they are."""
-    lines = [line for line in _text(place).splitlines() if not line.startswith(f"{name}:")]
-    lines += [] if value is None else [f"{name}: {value}"]
-    new = _file(place).with_name(f"{CONFIG}.new")
-    new.write_text("\n".join(lines) + "\n", "utf-8")
-    os.replace(new, _file(place))
+    with _turn(place):
+        lines = [line for line in _text(place).splitlines() if not line.startswith(f"{name}:")]
+        lines += [] if value is None else [f"{name}: {value}"]
+        new = _file(place).with_name(f"{CONFIG}.new")
+        new.write_text("\n".join(lines) + "\n", "utf-8")
+        os.replace(new, _file(place))
+
+
+@contextmanager
+def _turn(place: Place) -> Iterator[None]:
+    """One process at a time: the file says which workspace this is, too."""
+    place.state.mkdir(parents=True, exist_ok=True)
+    with (place.state / "settings.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _file(place: Place) -> Path:

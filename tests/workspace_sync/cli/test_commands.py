@@ -196,7 +196,7 @@ def test_what_is_no_setting_is_not_set(shell, argv, words) -> None:
 
 def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
     with (find().own / "workspace.yml").open("a") as file:
-        file.write("conflict: mine\nunknown: 1\n")
+        file.write("conflict: mine\nunknown: 1\nforce: true\nprofile: other\n")
     code, _, err = shell("sync")
     assert (code, "conflict: 'mine' is not one of" in err, "config set conflict" in err) == (
         *(2, True, True),
@@ -223,13 +223,16 @@ def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
     Path("secret.txt").write_text("what nobody shall read")
     shell("push")
     state = find().state
+    with (find().own / "workspace.yml").open("a") as file:
+        file.write("jobs: 2\ntoken: what-nobody-shall-know\n")
     (state / "daemon.log").write_text("".join(f"line {n}\n" for n in range(100)))
     code, out, _ = shell("bugreport", "--json")
     facts = last(out)
     assert (code, facts["index"]["rows"]["seen"], facts["index"]["check"]) == (0, 1, "ok")
     assert (facts["server"]["revision"], facts["daemon"], len(facts["log"])) == (1, None, 30)
     assert facts["versions"]["grpcio"]
-    for hidden in ("what nobody", os.environ["HAI_TOKEN"], "secret.txt"):
+    assert facts["workspace"]["settings"] == {"jobs": "2"}
+    for hidden in ("what nobody", "what-nobody", os.environ["HAI_TOKEN"], "secret.txt"):
         assert hidden not in out
     (state / "index.sqlite").write_bytes(b"no database")
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")

@@ -1,0 +1,46 @@
+"""What is always said of a workspace: lines of a file that people write, too."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from hai_sync.place import Place, create, find
+from hai_sync.settings import NAMES, keep_setting, settings
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return create(tmp_path, "w")[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        pytest.param("jobs: 2", {"jobs": "2"}, id="plain"),
+        pytest.param("jobs: '2'\nbwlimit: \"2M\"  ", {"jobs": "2", "bwlimit": "2M"}, id="quoted"),
+        pytest.param("conflict: newer # ours", {"conflict": "newer"}, id="with a comment"),
+        pytest.param("conflict: 'newer' # ours", {"conflict": "newer"}, id="and quoted"),
+        pytest.param("bwlimit: 2 M", {"bwlimit": "2 M"}, id="what its option will refuse"),
+        pytest.param("jobs:", {"jobs": ""}, id="nothing"),
+        pytest.param("# jobs: 2\n  mode: push", {}, id="no line of ours"),
+        pytest.param("token: abc\nforce: true\nprofile: x", {}, id="what cannot be set"),
+    ],
+)
+def test_what_is_set(place: Place, lines: str, found: dict[str, str]) -> None:
+    with (place.own / "workspace.yml").open("a") as file:
+        file.write(lines + "\n")
+    assert settings(place) == found
+
+
+def test_two_who_set_at_once_take_turns(place: Place) -> None:
+    def keep(name: str) -> None:
+        for number in range(150):
+            keep_setting(place, name, str(number))
+            assert settings(place)[name] == str(number)
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(keep, NAMES))
+    assert find(place.root) == place
