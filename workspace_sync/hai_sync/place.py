@@ -64,7 +64,10 @@ def data_directory() -> Path:
 
 def find(start: Path | None = None) -> Place:
     """The workspace that a directory lies in. Raises NotFound."""
-    at = Path(os.path.realpath(start or os.getcwd()))
+    try:
+        at = Path(os.path.realpath(start or os.getcwd()))
+    except FileNotFoundError:
+        raise NotFound("the directory where you stand was removed", hint="cd elsewhere") from None
     for folder in (at, *at.parents):
         if (folder / OWN / CONFIG).is_file():
             return _read(folder)

@@ -207,6 +207,24 @@ def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
     assert shell("sync")[0] == 0
 
 
+def test_what_needs_no_workspace_needs_no_directory(shell, tmp_path, monkeypatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert shell("list")[0] == 0
+    assert shell("push", "--help")[0] == 0
+    code, _, err = shell("push")
+    assert (code, "the directory where you stand was removed" in err) == (3, True)
+
+
+def test_a_directory_of_somebody_else_above_us_stops_nothing(shell, monkeypatch) -> None:
+    def denied() -> None:
+        raise PermissionError(13, "Permission denied", "/theirs/.hfai/workspace.yml")
+
+    monkeypatch.setattr("hai_sync.place.find", denied)
+    assert shell("push", "--help")[0] == 0
+
+
 def test_a_quick_push_keeps_to_the_rate(shell, monkeypatch) -> None:
     Path("f").write_text("one")
     shell("push")

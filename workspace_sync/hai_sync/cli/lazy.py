@@ -71,7 +71,7 @@ def _defaults() -> dict[str, Any]:
 
     try:
         found = settings(find())
-    except HaiError:
+    except (HaiError, OSError):  # what needs a workspace tells why there is none
         return {}
     options = {name: partial(_value, name, value) for name, value in found.items()}
     return dict.fromkeys(COMMANDS, options) | {"watch": {"start": options}}

@@ -66,7 +66,10 @@ def group() -> click.Group:
 
 def _root() -> str:
     """The workspace that we stand in; empty: none."""
-    folder = os.path.realpath(os.getcwd())
+    try:
+        folder = os.path.realpath(os.getcwd())
+    except FileNotFoundError:  # it was removed
+        return ""
     while not os.path.isfile(os.path.join(folder, ".hfai", "workspace.yml")):
         folder, below = os.path.dirname(folder), folder
         if folder == below:
