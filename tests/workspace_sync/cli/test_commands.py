@@ -288,6 +288,39 @@ def test_a_push_that_may_not_be_meant_is_told_before_it_is_sent(shell, monkeypat
     assert (large["size"], large["largest"], large["fullest"]) == (300, [["model", 300]], [])
 
 
+def test_no_difference_of_a_path_is_passed_in_silence(shell, monkeypatch) -> None:
+    before, after = {"bits": b"\xff\n", "nul": b"\0a"}, {"bits": b"\xfe\n", "nul": b"\0b"}
+    Path("src").mkdir()
+    for tree in (before, after):
+        for name, data in tree.items():
+            Path(name).write_bytes(data)
+        Path("run.sh").touch()
+        Path("run.sh").chmod(0o755 if tree is after else 0o644)
+        Path("src/a").write_bytes(tree["nul"])
+        if tree is before:
+            shell("push")
+            shell("tag", "first")
+    told = {
+        "bits": "@@ -1 +1 @@\n-\ufffd\n+\ufffd\n",
+        "nul": "differ; they are no text\n",
+        "run.sh": "differ in what they are, or in the executable bit\n",
+        "src": " src/a\n",
+    }
+    for revision in ((), ("-r", "first")):
+        if revision:
+            shell("push")
+        for path, words in told.items():
+            code, out, _ = shell("diff", path, *revision)
+            assert (code, out.endswith(words)) == (1, True), (path, out)
+        monkeypatch.chdir("src")
+        assert shell("diff", ".", *revision)[1].split()[-1] == "src/a"
+        assert len(shell("diff", "..", *revision)[1].splitlines()) == 4
+        monkeypatch.chdir("..")
+    (change,) = last(shell("diff", "src", "-r", "first", "--json")[1])["changes"]
+    assert change["path"] == "src/a"
+    assert shell("diff", ".", "-r", "2")[:2] == (0, "")
+
+
 def test_a_directory_is_not_restored_as_a_whole_from_here(shell) -> None:
     Path("data").mkdir()
     Path("data/x").write_text("one")

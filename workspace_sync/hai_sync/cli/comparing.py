@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hai.client.errors import NotFound
 from hai_sync.core.diff import Change, diff
-from hai_sync.core.entry import Entry, Kind, Tree
+from hai_sync.core.entry import Entry, Kind, Tree, below
 from hai_sync.session.borrowing import borrowed
 from hai_sync.session.session import Session
 
@@ -67,11 +67,22 @@ async def fetched(session: Session, revision: int, path: str, entry: Entry | Non
         return await asyncio.to_thread(place(path).read_bytes)
 
 
+def within(changes: Sequence[Change], name: str) -> list[Change]:
+    """Those of one path and of what is in it; of the root all."""
+    return [change for change in changes if not name or below(change.path, name)]
+
+
 def unified(before: str, after: str, old: bytes, new: bytes) -> str:
-    """As `diff -u` has it."""
-    lines = difflib.unified_diff(_lines(old), _lines(new), before, after)
-    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+    """As `diff -u` has it; of what differs otherwise a line in words."""
+    if b"\0" in old or b"\0" in new:
+        return f"{before} and {after} differ; they are no text\n"
+    lines = list(difflib.unified_diff(_lines(old), _lines(new), before, after))
+    if not lines:
+        return f"{before} and {after} differ in what they are, or in the executable bit\n"
+    text = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _lines(data: bytes) -> list[str]:
-    return data.decode("utf-8", "replace").splitlines(keepends=True)
+    """Two bytes that are no UTF-8 are not the same for it."""
+    return data.decode("utf-8", "surrogateescape").splitlines(keepends=True)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from hai.client.errors import NotFound
-from hai_sync.cli.comparing import compared, fetched, too_large, unified
+from hai_sync.cli.comparing import compared, fetched, too_large, unified, within
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common, filter_of, filters, note_unused
 from hai_sync.cli.sizes import size_of
@@ -19,6 +19,7 @@ from hai_sync.cli.telling import change_facts, event, tell_problems
 from hai_sync.cli.there import Revision
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
+from hai_sync.core.entry import DIRECTORY, Tree
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
@@ -43,7 +44,7 @@ _VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
 @filters
 @common
 def diff(path: str, stat: bool, between: Sequence[str], **options: Any) -> int:
-    """What differs between here and the cluster; with a PATH, line by line. Exits with 1 if anything does."""
+    """What differs between here and the cluster; of a file line by line. Exits with 1 if anything does."""
     note_unused(options)
     if len(between) > 2:
         raise click.UsageError("say -r once or twice")
@@ -52,18 +53,30 @@ def diff(path: str, stat: bool, between: Sequence[str], **options: Any) -> int:
         name = relative(session.place, path) if path else ""
         if between:
             found = await compared(session, between)
-            return found.changes, await found.text(session, name) if path else ""
+            whole = _is_folder(name, found.old, found.new)
+            return within(found.changes, name), "" if whole else await found.text(session, name)
         report = await session.sync(_wish(options))
         if not path:
             tell_problems(report)
-        return _differences(report), await _text(session, report, name) if path else ""
+        whole = _is_folder(name, report.remote, report.local)
+        text = "" if whole else await _text(session, report, name)
+        return within(_differences(report), name), text
 
     changes, text = with_session(options["profile"], work)
-    if path:
+    if text and not stat and not _as_json(options):
         click.echo(text, nl=False)
-        return 1 if text else 0
-    _tell(changes, _VERBS if between else _SIDES, stat, options)
+    else:
+        _tell(changes, _VERBS if between else _SIDES, stat, options)
     return 1 if changes else 0
+
+
+def _is_folder(name: str, *trees: Tree) -> bool:
+    """Whether it has no lines, but things in it; so has the root."""
+    return not name or DIRECTORY in [tree.get(name) for tree in trees]
+
+
+def _as_json(options: Mapping[str, Any]) -> bool:
+    return bool(options["as_json"] or options["output"] == "json")
 
 
 def _wish(options: Mapping[str, Any]) -> Wish:
@@ -74,7 +87,7 @@ def _wish(options: Mapping[str, Any]) -> Wish:
 def _tell(
     changes: Sequence[Change], words: Mapping[str, str], stat: bool, options: Mapping[str, Any]
 ) -> None:
-    if options["as_json"] or options["output"] == "json":
+    if _as_json(options):
         event("diff", changes=[change_facts(change) for change in changes])
     elif stat:
         click.echo(_stat(changes, words))
