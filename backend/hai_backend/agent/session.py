@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
+from hai.client.ending import Ending
 from hai.client.trust import trouble
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import agent_service_pb2_grpc as rpc
@@ -118,12 +119,14 @@ class Session:
         async with _channel(server) as channel:
             self._stub = stub = rpc.AgentServiceStub(channel)
             self._call = call = stub.Attach(metadata=self._metadata())
-            welcomed = asyncio.Event()
+            ending, welcomed = Ending(call), asyncio.Event()
             writer = asyncio.ensure_future(self._write_all(server, welcomed))
             writer.add_done_callback(lambda _: call.cancel())  # nobody would read the rest
             try:
                 async for response in call:
                     self._receive(response, welcomed)
+            except grpc.aio.AioRpcError:
+                raise await ending.status() from None
             finally:
                 self._call = self._stub = None
                 self._lease.release()

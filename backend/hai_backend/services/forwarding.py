@@ -13,6 +13,7 @@ from typing import Any, cast
 import grpc
 from grpc import aio
 
+from hai.client.ending import Ending
 from hai_backend.domain.errors import NoLeader
 from hai_backend.services import errors
 from hai_backend.services.interceptors import abort
@@ -25,7 +26,7 @@ _OF_A_CONNECTION = frozenset({"user-agent", "te", "content-type", HOPS})
 _OF_A_LOST_CONNECTION = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.INTERNAL,  # grpc.aio, when it writes to a call that has just broken
+    grpc.StatusCode.INTERNAL,  # grpc.aio, when it wrote to a call that broke, and heard no more
 )
 _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -73,14 +74,16 @@ class Elsewhere:
             call = self._channel.stream_stream(method)(
                 cast(Any, requests), timeout=context.time_remaining(), metadata=_metadata(context)
             )
+            ending = Ending(call)
             await _answers(call, context)
-            code, trailer = await call.code(), await call.trailing_metadata()
+            told = await ending.status()
+            code, details, trailer = told.code(), told.details(), told.trailing_metadata()
         except aio.UsageError:  # it came while we were closed
-            code, trailer = grpc.StatusCode.CANCELLED, None
+            code, details, trailer = grpc.StatusCode.CANCELLED, "", None
         except asyncio.CancelledError:
             if _current().cancelling():  # our caller has gone
                 raise
-            code, trailer = grpc.StatusCode.CANCELLED, None  # we are closed
+            code, details, trailer = grpc.StatusCode.CANCELLED, "", None  # we are closed
         finally:
             if call is not None:
                 call.cancel()
@@ -88,19 +91,16 @@ class Elsewhere:
             why = f"the leading server at {self._leader} was lost; try again in a moment"
             await abort(context, errors.status_of(NoLeader(why), method))
         if code is not grpc.StatusCode.OK:
-            await context.abort(code, await call.details() or "", tuple(trailer or ()))
+            await context.abort(code, details or "", tuple(trailer or ()))
         context.set_trailing_metadata(tuple(trailer or ()))
 
 
 async def _answers(call: Any, context: Context) -> None:
     try:
-        first = await call.read()
         if initial := tuple(await call.initial_metadata() or ()):
             await context.send_initial_metadata(initial)
-        answer = first
-        while answer is not aio.EOF:
+        async for answer in call:  # also those that came before a write failed
             await context.write(answer)
-            answer = await call.read()
     except aio.AioRpcError:
         return  # its status says what
 

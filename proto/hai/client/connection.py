@@ -14,6 +14,7 @@ import grpc
 from grpc import aio
 
 from hai.client.backoff import delays
+from hai.client.ending import Ending
 from hai.client.errors import HaiError, TimedOut, Unreachable, Untrusted, UsageError
 from hai.client.profile import Profile
 from hai.client.roving import Roving
@@ -142,11 +143,14 @@ class Connection:
     ) -> AsyncGenerator[Answer, None]:
         await self._channel.connect()
         opened = begin()
+        ending = Ending(opened)
         try:
             async for answer in opened:
                 yield answer
         except aio.AioRpcError as error:
-            raise self._error(error) from error
+            told = await ending.status()
+            if told.code() is not grpc.StatusCode.OK:  # it was, and we still wrote
+                raise self._error(told) from error
         finally:
             opened.cancel()
 

@@ -15,6 +15,7 @@ from grpc import StatusCode
 from grpc.aio import AioRpcError
 
 from hai.client import trust
+from hai.client.ending import is_broken
 from hai.client.errors import (
     Conflict,
     Denied,
@@ -60,8 +61,6 @@ _PERHAPS_TLS = "try again; a server with TLS needs `ca` in the profile (`hai ini
 
 _NO_TOKEN = "`hai init --server HOST:PORT` stores one, HAI_TOKEN gives one"
 
-_CORE = "Internal error from Core"
-
 _TOKEN_MESSAGES: Mapping[str, str] = {
     "UNAUTHENTICATED": "the server at {address} does not accept the token",
     "TOKEN_EXPIRED": "the token for the server at {address} has expired",
@@ -77,7 +76,7 @@ def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiErro
     wrong, way_out = trust.trouble(error.details() or "")
     if wrong and not info.reason:
         return Untrusted(f"the server at {address} {wrong}", hint=way_out)
-    kind = Unreachable if _broken(error) else _KINDS.get(error.code(), ServerError)
+    kind = Unreachable if is_broken(error) else _KINDS.get(error.code(), ServerError)
     reason = info.reason or _reason(error, kind)
     message = _message(error, kind, reason, address, from_server=bool(info.reason))
     hint = _PERHAPS_TLS if _hung_up(error) else _HINTS.get(reason, "")
@@ -88,11 +87,6 @@ def to_error(error: AioRpcError, address: str, *, token: bool = True) -> HaiErro
 
 def _reason(error: AioRpcError, kind: type[HaiError]) -> str:
     return "UNIMPLEMENTED" if error.code() is StatusCode.UNIMPLEMENTED else kind.default_reason
-
-
-def _broken(error: AioRpcError) -> bool:
-    """The connection, while something was written to it, which gRPC blames on itself."""
-    return error.code() is StatusCode.INTERNAL and error.details() == _CORE
 
 
 def _hung_up(error: AioRpcError) -> bool:
@@ -106,7 +100,7 @@ def _message(
     details = (error.details() or "").strip()
     if kind is Unreachable and not from_server:
         # Before the cause stand the layers of gRPC that passed it on.
-        cause = "" if _broken(error) else details.rpartition(": ")[2].rstrip("]")
+        cause = "" if is_broken(error) else details.rpartition(": ")[2].rstrip("]")
         return f"cannot reach the server at {address}: {cause or 'the connection was lost'}"
     if kind is TimedOut and not from_server:
         return f"the server at {address} did not answer in time"

@@ -28,6 +28,7 @@ from hai_backend.launch.rank_dirs import agent_variables, make, path_of
 from hai_backend.logs.store import LogStore
 
 Key = tuple[int, int, int]
+Said = pb.AttachResponse | grpc.Status | None  # a status or None ends the stream
 
 
 class Rank:
@@ -41,7 +42,7 @@ class Rank:
         self.refused = 0  # times
         self.records_exit = True
         self._changed = asyncio.Condition()
-        self._stream: asyncio.Queue[pb.AttachResponse | None] = asyncio.Queue()
+        self._stream: asyncio.Queue[Said] = asyncio.Queue()
 
     def tell(self, **message: Any) -> None:
         """Send to the agent on its newest stream."""
@@ -54,7 +55,11 @@ class Rank:
         """Close the stream as a server that stops does."""
         self._stream.put_nowait(None)
 
-    def opened(self, hello: pb.AgentHello) -> asyncio.Queue[pb.AttachResponse | None]:
+    def turn_out(self, code: grpc.StatusCode, reason: str) -> None:
+        """End the stream with this refusal."""
+        self._stream.put_nowait(_refusal(code, reason))
+
+    def opened(self, hello: pb.AgentHello) -> asyncio.Queue[Said]:
         self._stream = asyncio.Queue()
         self.hellos.append(hello)
         return self._stream
@@ -128,6 +133,8 @@ class Server(rpc.AgentServiceServicer):
             yield pb.AttachResponse(welcome=rank.welcome)
             await rank.hear(pb.AttachRequest(hello=hello))
             while (message := await stream.get()) is not None:
+                if isinstance(message, grpc.Status):
+                    await context.abort_with_status(message)
                 yield message
         finally:
             reader.cancel()

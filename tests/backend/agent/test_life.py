@@ -222,6 +222,14 @@ async def test_a_rank_that_was_given_up_ends_its_program(agents, marked, code, r
     assert marked() == []
 
 
+async def test_a_rank_that_is_given_up_while_it_says_much_hears_why(agents, marked):
+    rank, process = await agents.start(["yes"])
+    await rank.until("log", 5)
+    rank.turn_out(grpc.StatusCode.FAILED_PRECONDITION, "FENCED")
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert (len(rank.hellos), marked()) == (1, [])
+
+
 async def test_another_refusal_is_no_reason_to_end(agents):
     rank, process = await agents.start(["sleep", "99"])
     await rank.until("started")
