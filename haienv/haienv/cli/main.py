@@ -107,8 +107,9 @@ def main(argv: Sequence[str] | None = None, program: str = "haienv") -> int:
         return _run(arguments, program)
     except (EnvError, click.ClickException, OSError) as error:
         if isinstance(error, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 141
+            from hai.client.stdout import nobody_reads
+
+            return nobody_reads()
         return _report(error, arguments)
     except ModuleNotFoundError as error:
         return _report(_missing(error), arguments)

@@ -144,7 +144,9 @@ def main(
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        return _nobody_reads()
+        from hai.client.stdout import nobody_reads
+
+        return nobody_reads()
     except Exception as error:
         from hai_tui.cli.failures import report
 
@@ -166,12 +168,6 @@ def _print_every_letter() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _nobody_reads() -> int:
-    """`hai list | head`: what is still in the buffer goes nowhere; 128 + SIGPIPE, as of any tool."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141
 
 
 def _run(arguments: list[str], settings: Settings) -> int:

@@ -32,16 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        return _nobody_reads()
+        from hai.client.stdout import nobody_reads
+
+        return nobody_reads()
     except KeyboardInterrupt:  # while a daemon is asked, or we look by ourselves
         print("interrupted; do it again to go on", file=sys.stderr)
         return 130
-
-
-def _nobody_reads() -> int:
-    """`haiworkspace ls -R | head`: what is still in the buffer goes nowhere; 128 + SIGPIPE, as of any tool."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141
 
 
 def _run(arguments: tuple[str, ...]) -> int:
