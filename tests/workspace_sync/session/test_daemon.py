@@ -146,7 +146,7 @@ async def test_what_is_not_synced_is_told_by_a_push_too(laptop, capsys) -> None:
             (laptop.root / str(number)).unlink()
         answer = await flush(laptop)
     assert answer["refused"] == "many removals"
-    assert _tell(answer, as_json=False) == 1
+    assert _tell(answer, "push", as_json=False) == 1
     assert "not synced: many removals; `haiworkspace sync --dry-run`" in capsys.readouterr().err
 
 

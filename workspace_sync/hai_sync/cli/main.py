@@ -44,8 +44,7 @@ def _run(arguments: tuple[str, ...]) -> int:
     root = _root() if arguments in _QUICK else ""
     as_json = "--json" in arguments
     if root and (answer := _ask_daemon(root)) is not None:
-        code = _tell(answer, as_json)
-        return code or int(arguments[0] == "sync" and bool(answer.get("passed_over")))
+        return _tell(answer, arguments[0], as_json)
     if root and arguments in _PUSH and (facts := _push(root, as_json)) is not None:
         return _tell_push(facts, as_json)
     from hai_sync.cli.failures import run
@@ -108,7 +107,8 @@ def _tell_push(facts: Mapping[str, int], as_json: bool) -> int:
     return 0
 
 
-def _tell(answer: dict[str, object], as_json: bool) -> int:
+def _tell(answer: dict[str, object], verb: str, as_json: bool) -> int:
+    """As the whole program does for this command."""
     if "error" in answer:
         print(f"haiworkspace: the daemon cannot sync: {answer['error']}", file=sys.stderr)
         return 5 if answer.get("reason") == "UNREACHABLE" else 1
@@ -124,7 +124,8 @@ def _tell(answer: dict[str, object], as_json: bool) -> int:
         told = answer.get(kind, ())  # a daemon of an older version says less
         for path in told if not as_json else ():  # type: ignore[attr-defined]
             print(f"  {word}: {path}", file=sys.stderr)
-    return 1 if answer["conflicts"] or answer["problems"] or answer["refused"] else 0
+    counted = ("refused", "conflicts", "problems", *(("passed_over",) if verb == "sync" else ()))
+    return int(any(answer.get(kind) for kind in counted))
 
 
 if __name__ == "__main__":
