@@ -90,11 +90,14 @@ def root(profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return root
 
 
+def _cluster(capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["status", "--json"]) == 0
+    return Path(json.loads(capsys.readouterr().out.splitlines()[-1])["remote"])
+
+
 def test_commands_say_it(root: Path, capsys) -> None:
     assert find().root == root
-    assert main(["status", "--json"]) == 0
-    cluster = Path(json.loads(capsys.readouterr().out.splitlines()[-1])["remote"])
-    os.mkfifo(cluster / "pipe")
+    os.mkfifo(_cluster(capsys) / "pipe")
     words = "left alone: pipe: on the cluster it is a special file (socket, pipe or device)\n"
     for verb, code in (("pull", 1), ("sync", 1), ("status", 0), ("diff", 0), ("push", 0)):
         assert main([verb]) == code
@@ -104,6 +107,40 @@ def test_commands_say_it(root: Path, capsys) -> None:
     assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["passed_over"]) == ["pipe"]
     assert main(["pull", "--dry-run"]) == 1
     assert words in capsys.readouterr().err
+
+
+def test_what_was_asked_is_done_all_the_same(root: Path, capsys) -> None:
+    cluster = _cluster(capsys)
+    for text in ("1", "2"):
+        (root / "a").write_text(text)
+        assert main(["push"]) == 0
+    os.mkfifo(cluster / "pipe")
+    os.mkfifo(root / "ours")
+    assert main(["restore", "-r", "1", "a"]) == 0
+    assert (root / "a").read_text() == "1"
+    told = capsys.readouterr().err
+    assert "left alone: pipe: on the cluster" in told
+    assert "left alone: ours: " in told
+    (root / "a").write_text("here")
+    (cluster / "a").write_text("there")
+    assert main(["resolve", "a", "--keep", "local"]) == 0
+    assert (cluster / "a").read_text() == "here"
+    (root / "a").write_text("once more")
+    (cluster / "a").write_text("and there")
+    (root / "ours").unlink()
+    assert main(["resolve", "--all", "--keep", "remote"]) == 0
+    assert main(["restore", "-r", "2"]) == 0
+    assert (root / "a").read_text() == "2"
+
+
+def test_what_was_asked_is_not_done_where_it_cannot_come(root: Path, capsys) -> None:
+    (root / "d").mkdir()
+    (root / "d/a").write_text("1")
+    assert main(["push"]) == 0
+    (root / "d/a").unlink()
+    assert main(["push"]) == 0
+    os.mkfifo(root / "d/a")
+    assert main(["restore", "-r", "1", "d"]) == 1
 
 
 def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsys) -> None:

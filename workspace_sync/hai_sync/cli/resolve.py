@@ -44,12 +44,15 @@ def resolve(paths: tuple[str, ...], keep: str | None, everything: bool, **option
         raise click.UsageError("name the paths, or say --all")
     policy = _POLICIES[keep]
 
-    async def work(session: Session) -> Report:
+    async def work(session: Session) -> tuple[Report, bool]:
         chosen = tuple(relative(session.place, path) for path in paths)
         _require_conflicts(await _found(session), chosen)
-        return await session.sync(_wish(chosen, policy))
+        report = await session.sync(_wish(chosen, policy))
+        return report, report.settled(chosen)
 
-    return tell_report(with_session(options["profile"], work), as_json, quiet=False)
+    report, settled = with_session(options["profile"], work)
+    tell_report(report, as_json, quiet=False)
+    return 0 if settled else 1
 
 
 def _wish(paths: tuple[str, ...], policy: Policy) -> Wish:

@@ -70,7 +70,10 @@ def restore(
     else:
         what = ", ".join(_chosen(names)) or "everything"
         click.echo(f"revision {number}: {what} as in revision {revision}")
-    return tell_report(report, as_json, quiet=False) if report else 0
+    if report is None:
+        return 0
+    tell_report(report, as_json, quiet=False)
+    return 0 if report.settled(_chosen(names)) else 1
 
 
 def _chosen(names: list[str]) -> list[str]:

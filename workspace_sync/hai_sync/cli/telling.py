@@ -181,11 +181,11 @@ def tell_plan(report: Report, as_json: bool) -> None:
     )
 
 
-def tell_report(report: Report, as_json: bool, quiet: bool) -> int:
-    """What was done; the exit code."""
+def tell_report(report: Report, as_json: bool, quiet: bool) -> None:
+    """What was done."""
     if as_json:
         event("done", **report.as_dict())
-        return 0 if report.in_sync else 1
+        return
     tell_problems(report)
     if report.refused is Refused.CONFLICTS:
         _tell_conflicts(report)
@@ -193,7 +193,6 @@ def tell_report(report: Report, as_json: bool, quiet: bool) -> int:
         _tell_removals(report)
     elif not quiet:
         click.echo(_summary(report))
-    return 0 if report.in_sync else 1
 
 
 def tell_problems(report: Report) -> None:

@@ -33,7 +33,8 @@ def transfer_files(mode: Mode, options: Mapping[str, Any]) -> int:
         progress.end()
     if wish.dry_run:
         return _dry(report, as_json)
-    return tell_report(report, as_json, options["quiet"])
+    tell_report(report, as_json, options["quiet"])
+    return 0 if report.in_sync else 1
 
 
 def _dry(report: Report, as_json: bool) -> int:

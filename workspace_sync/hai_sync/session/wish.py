@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from hai_sync.core.diff import Change
-from hai_sync.core.entry import Tree
+from hai_sync.core.entry import Tree, below
 from hai_sync.core.rules import Outcome, Rules
 from hai_sync.scan import Filter
 
@@ -86,8 +86,13 @@ class Report:
 
     @property
     def in_sync(self) -> bool:
-        """True when everything that was wanted is done."""
-        return not (self.refused or self.outcome.conflicts or self.problems or self.passed_over)
+        """True when everything that was wanted is done, and nothing was left alone."""
+        return self.settled() and not self.passed_over
+
+    def settled(self, paths: Sequence[str] = ()) -> bool:
+        """True when all is done at these paths (none: everywhere) that the other side could have."""
+        left = (p for p in self.problems if not paths or any(_meets(p, each) for each in paths))
+        return not (self.refused or self.outcome.conflicts or any(left))
 
     def as_dict(self) -> Mapping[str, object]:
         """For programs."""
@@ -105,6 +110,10 @@ class Report:
             "refused": self.refused.value,
             "wire_bytes": self.wire_bytes,
         }
+
+
+def _meets(path: str, other: str) -> bool:
+    return below(path, other) or below(other, path)
 
 
 def sizes(changes: Sequence[object]) -> tuple[int, int]:
