@@ -97,34 +97,41 @@ class Files:
         """The tree. Raises OSError when it is not there: an unmounted or deleted root is never an empty one."""
         return Folders(self.tree, owner=self.owner)
 
-    def find(self, digest: bytes) -> int | None:
+    def find(self, digest: bytes, tree: Folders | None = None) -> int | None:
         """A file of this content, open for reading; None: there is none. What programs changed in place is not it, but
-        for files that have only grown.
+        for files that have only grown. Who asks for many keeps the `tree` open.
 
         While a revision is applied, contents move from one place to the next: each is looked at again.
         """
-        name, objects, incoming = digest.hex(), self.objects, self.incoming
-        for _ in range(2):
-            for place in (objects, incoming):
-                with suppress(FileNotFoundError):
-                    if place is objects or place.has(name):
-                        return place.open(name)
-            if (file := self._find_in_tree(digest)) is not None:
-                return file
-        with self.folders() as folders:
-            return grown.find(self.index, folders, incoming, digest)
+        if tree is not None and (file := self._find_at(digest, tree)) is not None:
+            return file
+        with self.folders() as now:
+            for _ in range(3):
+                if (file := self._find_at(digest, now)) is not None:
+                    return file
+            return grown.find(self.index, now, self.incoming, digest)
 
-    def _find_in_tree(self, digest: bytes) -> int | None:
-        for root in self._roots():
-            with Folders(root) as folders:
+    def _find_at(self, digest: bytes, tree: Folders) -> int | None:
+        """What has no row is not in `objects`: nobody waits for storage to say so."""
+        name = digest.hex()
+        with suppress(FileNotFoundError):
+            if self.index.rows("SELECT 1 FROM objects WHERE digest = ?", (digest,)):
+                return self.objects.open(name)
+        if (file := self._find_below(tree, digest)) is not None:
+            return file
+        with suppress(FileNotFoundError):
+            if self.incoming.has(name):
+                return self.incoming.open(name)
+        return self._find_laid(digest)
+
+    def _find_laid(self, digest: bytes) -> int | None:
+        """In directories that wait for their place in the tree."""
+        rows = self.index.rows("SELECT DISTINCT source FROM pending WHERE kind = 2")
+        for root in (self.laid / row[0] for row in rows if row[0] is not None):
+            with suppress(FileNotFoundError), Folders(root) as folders:
                 if (file := self._find_below(folders, digest)) is not None:
                     return file
         return None
-
-    def _roots(self) -> list[Path]:
-        """The tree, and where directories wait for their place in it."""
-        rows = self.index.rows("SELECT DISTINCT source FROM pending WHERE kind = 2")
-        return [self.tree, *(self.laid / row[0] for row in rows if row[0] is not None)]
 
     def _find_below(self, folders: Folders, digest: bytes) -> int | None:
         for folder, name, *seen in self.index.rows(_PLACES, {"digest": digest}):

@@ -5,6 +5,7 @@ follows a symbolic link. So nothing outside the root is ever touched, whatever c
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -65,7 +66,8 @@ class Folders:
             if not make:
                 raise
             set_aside(name, above)
-        os.mkdir(name, 0o755, dir_fd=above)
+        with suppress(FileExistsError):  # another thread makes it, too
+            os.mkdir(name, 0o755, dir_fd=above)
         made = os.open(name, DIRECTORY, dir_fd=above)
         give(made, self._owner)
         return made

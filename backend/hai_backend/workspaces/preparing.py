@@ -15,7 +15,7 @@ from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Revision, joined
 from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.assembling import Assembly
-from hai_backend.workspaces.contents import copy_whole, digest_of, opened
+from hai_backend.workspaces.contents import copy_whole, opened
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.sources import part_of
@@ -113,8 +113,7 @@ def _provide(files: Files, digest: bytes, source: str) -> bool:
         source, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644, dir_fd=incoming.folder
     )
     with opened(found), opened(target):
-        copy_whole(found, target)
-        right = digest_of(target) == digest
+        right = copy_whole(found, target, digest)
     if not right:
         incoming.remove(source)
     return right

@@ -24,6 +24,7 @@ from hai_backend.workspaces import (
     applying,
     checkouts,
     collecting,
+    hands,
     looking,
     pushing,
     reading,
@@ -195,6 +196,15 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(pushing, "FEW", request.param)
 
 
+@pytest.fixture(params=[60.0, 0.0], ids=["one thread", "many threads"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick storage and slow storage."""
+    monkeypatch.setattr(hands, "TRIAL_SECONDS", request.param)
+    monkeypatch.setattr(looking, "_NAME_SECONDS", 0.0)
+    monkeypatch.setattr(checkouts, "_FILE_SECONDS", 0.0)
+    monkeypatch.setattr(checkouts, "_PART", 2)
+
+
 def begin(place: Path) -> None:
     files = opened_again(place)
     push(files, FIRST, {}, 0)
@@ -256,6 +266,7 @@ def test_what_a_program_removes_before_the_server_is_back_can_be_pushed_again(me
         files.close()
 
 
+@pytest.mark.usefixtures("threads")
 def test_a_look_at_what_programs_wrote_may_be_cut_anywhere(memory: Path) -> None:
     """What was hashed is not believed before the revision that has it is there."""
 
@@ -303,6 +314,7 @@ def test_restoring_may_be_cut_anywhere(memory: Path) -> None:
         files.close()
 
 
+@pytest.mark.usefixtures("threads")
 def test_a_directory_of_a_task_is_whole_or_not_there(memory: Path) -> None:
     def story(place: Path) -> None:
         files = opened_again(place)

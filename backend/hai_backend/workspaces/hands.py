@@ -1,0 +1,103 @@
+"""Work on storage, done one after the other; where storage is slow, many things at a time.
+
+On a disk of this machine each answer takes microseconds, and threads would only be in one another's way; over a network
+each takes a round trip, and who asks one by one waits for all of them. Which it is shows while the first is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+THREADS = 16
+TRIAL_SECONDS = 0.05  # too little to say anything
+
+
+class Working(Protocol):
+    """What one thread works with. `done` counts pieces of work that take about as long as one another."""
+
+    done: int
+
+    def close(self) -> None:
+        """It does nothing more."""
+
+
+Hand = TypeVar("Hand", bound=Working)
+Work = TypeVar("Work")
+Answer = TypeVar("Answer")
+
+
+class Hands(Generic[Hand]):
+    """`hand` makes another one. Storage is slow when a piece of work takes longer than `seconds`."""
+
+    def __init__(self, hand: Callable[[], Hand], seconds: float) -> None:
+        self._hand = hand
+        self._free = deque([hand()])
+        self._all = list(self._free)
+        self._seconds = seconds
+        self._took = 0.0
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def ahead(self) -> int:
+        """So many pieces of work may be begun before the first is asked for."""
+        return 1 if self._threads is None else 2 * THREADS
+
+    def begin(self, do: Callable[[Hand, Work], Answer], work: Work) -> Future[Answer]:
+        """Do it, now or in a thread."""
+        if self._threads is not None:
+            return self._threads.submit(self._by_any, do, work)
+        done, began = Future[Answer](), time.monotonic()
+        try:
+            done.set_result(self._by_any(do, work))
+        except Exception as error:
+            done.set_exception(error)
+        self._learn(time.monotonic() - began)
+        return done
+
+    def each(
+        self, do: Callable[[Hand, Work], Answer], all_work: Iterable[Work]
+    ) -> Iterator[Answer]:
+        """What comes of each, in order. Not all are begun at once."""
+        begun = deque[Future[Answer]]()
+        for work in all_work:
+            begun.append(self.begin(do, work))
+            if len(begun) >= self.ahead:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+
+    def _by_any(self, do: Callable[[Hand, Work], Answer], work: Work) -> Answer:
+        try:
+            hand = self._free.pop()
+        except IndexError:
+            hand = self._hand()
+            self._all.append(hand)
+        try:
+            return do(hand, work)
+        finally:
+            self._free.append(hand)
+
+    def _learn(self, took: float) -> None:
+        self._took += took
+        if self._took > max(TRIAL_SECONDS, self._seconds * self._all[0].done):
+            self._threads = ThreadPoolExecutor(THREADS, "storage")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """What has begun is done, and the rest is not."""
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+        for hand in self._all:
+            hand.close()

@@ -1,0 +1,255 @@
+"""Where storage is slow many things are done at a time, what comes of it is the same, and nobody asks twice."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hai_backend.domain.errors import Conflict
+from hai_backend.domain.workspace import Entry, EntryKind, PassedOver
+from hai_backend.workspaces import applying, checkouts, hands, looking
+from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.hands import Hands
+from hai_backend.workspaces.seeing import Part, Seen, Seer
+from hai_backend.workspaces.staging import Author
+
+FOLDERS, FILES = 6, 10
+LONG_AGO = (1_500_000_000, 1_500_000_000)
+
+
+@pytest.fixture
+def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands, "TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(looking, "_NAME_SECONDS", 0.0)
+    monkeypatch.setattr(looking, "_MOST", 4)
+    monkeypatch.setattr(checkouts, "_FILE_SECONDS", 0.0)
+    monkeypatch.setattr(checkouts, "_PART", 4)
+
+
+@pytest.fixture
+def quick_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hands, "TRIAL_SECONDS", 60.0)
+    monkeypatch.setattr(hands, "ThreadPoolExecutor", None)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Files]:
+    """A workspace with what programs wrote into it; nobody has looked at it."""
+    place = tmp_path / "u" / "w"
+    make(place, 0)
+    write(place / "files")
+    files = Files(place, 0)
+    applying.recover(files)
+    with closing(files):
+        yield files
+
+
+def write(tree: Path) -> None:
+    for number in range(FOLDERS):
+        folder = tree / "pkg" / f"d{number}" / "inner"
+        folder.mkdir(parents=True)
+        for name in range(FILES):
+            file = folder.parent / f"f{name}"
+            file.write_bytes(b"%d of %d" % (name, number))
+            os.utime(file, LONG_AGO)
+        (folder / "empty").touch()
+        (folder / "run").write_bytes(b"#!")
+        (folder / "run").chmod(0o755)
+        (folder / "link").symlink_to("../f0")
+    (tree / "out").symlink_to("/etc")
+    (tree / "large").write_bytes(os.urandom(200_000))
+
+
+def look(files: Files, passed_over: PassedOver | None = None) -> int:
+    return looking.look(files, Author("tasks", 1.0), passed_over).number
+
+
+def entries(files: Files, revision: int) -> list[Entry]:
+    return [entry for page in files.index.tree(revision) for entry in page]
+
+
+def below(root: Path) -> dict[str, object]:
+    """All that is there: mode, time, content."""
+    found: dict[str, object] = {}
+    for path in root.rglob("*"):
+        now = path.lstat()
+        content = os.readlink(path) if path.is_symlink() else path.is_file() and path.read_bytes()
+        at = now.st_mtime_ns if path.is_file() and not path.is_symlink() else 0
+        found[str(path.relative_to(root))] = (now.st_mode, at, content)
+    return found
+
+
+def together(number: int) -> Callable[[], None]:
+    """Nobody goes on before so many are there."""
+    barrier = threading.Barrier(number, timeout=20)
+    return lambda: None if barrier.broken else barrier.wait() and None
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_look_reads_many_directories_at_a_time(files: Files, monkeypatch) -> None:
+    meet, real = together(FOLDERS), Seer.look
+
+    def met(self: Seer, part: Part) -> Seen:
+        if part.folder.count("/") == 1 and part.names is None:
+            meet()
+        return real(self, part)
+
+    monkeypatch.setattr(Seer, "look", met)
+    assert look(files) == 1
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_look_reads_one_large_directory_by_many(files: Files, monkeypatch) -> None:
+    meet, real = together(5), Seer.look
+
+    def met(self: Seer, part: Part) -> Seen:
+        if part.names is not None and part.folder == "pkg/flat":
+            meet()
+        return real(self, part)
+
+    (files.tree / "pkg" / "flat").mkdir()
+    for name in range(24):
+        (files.tree / "pkg" / "flat" / str(name)).touch()
+    monkeypatch.setattr(Seer, "look", met)
+    assert look(files) == 1
+    assert sum(entry.path.startswith("pkg/flat/") for entry in entries(files, 1)) == 24
+
+
+def test_what_a_look_finds_is_the_same(files: Files, tmp_path: Path, request) -> None:
+    tell_one, tell_many = PassedOver(), PassedOver()
+    look(files, tell_one)
+    request.getfixturevalue("slow_storage")
+    assert look(files, tell_many) == 1, "nothing has changed"
+    assert tell_many == tell_one
+    assert list(tell_one.reasons) == ["out"]
+    one = entries(files, 1)
+    other = tmp_path / "u" / "other"
+    make(other, 0)
+    os.rename(files.tree, other / "files")
+    with closing(Files(other, 0)) as second:
+        assert look(second) == 1
+        assert entries(second, 1) == one
+        (second.tree / "pkg/d1/f1").write_bytes(b"changed")
+        (second.tree / "pkg/d2/f2").unlink()
+        os.rename(second.tree / "pkg/d3", second.tree / "moved")
+        assert look(second) == 2
+        changed = [entry.path for page in second.index.changes(1, 2) for entry in page]
+        assert {"pkg/d1/f1", "pkg/d2/f2", "pkg/d3", "pkg/d3/inner/run", "moved/f9"} <= set(changed)
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_many_files_of_a_task_are_made_at_a_time(files: Files, monkeypatch) -> None:
+    look(files)
+    meet, real, seen = together(5), checkouts._Copier.put, []
+
+    def met(self: checkouts._Copier, part: list[Entry]) -> int:
+        seen.append(part)
+        if 1 < len(seen) <= 6:
+            meet()
+        return real(self, part)
+
+    monkeypatch.setattr(checkouts._Copier, "put", met)
+    checkouts.make(files, 1, 1, 0)
+    assert below(files.tasks / "1").keys() == below(files.tree).keys() - {"out"}
+
+
+@pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
+def test_a_directory_of_a_task_is_the_same(files: Files, how: str, request) -> None:
+    look(files)
+    request.getfixturevalue(how)
+    checkouts.make(files, 1, 1, 0)
+    found = below(files.tree)
+    del found["out"]
+    assert below(files.tasks / "1") == found
+    told = [entry for page in checkouts.written(files, 1) for entry in page]
+    assert {entry.kind for entry in told} == {EntryKind.DIRECTORY}, "the rest is as it was given"
+    checkouts.tidy(files, 1)
+    assert not (files.tasks / "1").exists()
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_content_that_is_lost_is_told_by_any_thread(files: Files) -> None:
+    look(files)
+    for name in ("pkg/d3/f3", "pkg/d4/f4"):
+        (files.tree / name).write_bytes(b"by a program")
+    with pytest.raises(Conflict) as refused:
+        checkouts.make(files, 1, 1, 0)
+    assert refused.value.reason == "CONTENT_LOST"
+    assert not (files.tasks / "1").exists()
+    assert look(files) == 2
+    checkouts.make(files, 1, 2, 0)
+    assert (files.tasks / "1" / "pkg/d3/f3").read_bytes() == b"by a program"
+
+
+@pytest.mark.usefixtures("quick_storage")
+def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: Files, monkeypatch) -> None:
+    look(files)
+    asked, real = list[str](), os.open
+
+    def counted(path, *args, **more) -> int:
+        asked.append(os.path.basename(path))
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", counted)
+    checkouts.make(files, 1, 1, 0)
+    assert asked.count("large") == 2, "it and its copy"
+    assert asked.count("files") == 1, "directories stay open"
+
+
+class Counter:
+    """A hand that only counts."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        Counter.made += 1
+        self.done = 0
+        self.closed = False
+
+    def close(self) -> None:
+        assert not self.closed
+        self.closed = True
+
+    def add(self, number: int) -> int:
+        self.done += 1
+        if number < 0:
+            raise ValueError(number)
+        return number
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slow"),
+    [
+        pytest.param(0.04, False, id="nobody knows yet"),
+        pytest.param(0.06, False, id="as long as so many take"),
+        pytest.param(0.2, True, id="longer"),
+    ],
+)
+def test_what_is_slow(seconds: float, slow: bool, monkeypatch) -> None:
+    moments = iter([0.0, seconds])
+    monkeypatch.setattr(hands.time, "monotonic", lambda: next(moments))
+    with Hands(Counter, 0.1) as some:
+        assert some.begin(Counter.add, 1).result() == 1
+        assert (some.ahead > 1) is slow
+
+
+@pytest.mark.parametrize("trial", [0.0, 60.0])
+def test_answers_come_in_order_and_a_failure_ends_it(trial: float, monkeypatch) -> None:
+    monkeypatch.setattr(hands, "TRIAL_SECONDS", trial)
+    with Hands(Counter, 0.0) as some:
+        assert list(some.each(Counter.add, range(200))) == list(range(200))
+    begun: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in (1, 2, -3, *range(10_000)):
+            begun.append(number)
+            yield number
+
+    with pytest.raises(ValueError, match="-3"), Hands(Counter, 0.0) as some:
+        list(some.each(Counter.add, numbers()))
+    assert len(begun) < 100, "work is not begun long before it is wanted"
