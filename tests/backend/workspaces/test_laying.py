@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Entry, EntryKind
-from hai_backend.workspaces import applying, looking, pushing, staging
+from hai_backend.workspaces import applying, looking, pushing, seeing, staging
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.index import Index
 from hai_backend.workspaces.pushing import Push
@@ -74,7 +74,7 @@ def test_a_new_directory_comes_with_times_and_modes_and_needs_no_second_look(
     assert (files.tree / "new/run").stat().st_mode & 0o777 == 0o755
     assert (files.tree / "new/deep/f").stat().st_mtime_ns == MTIME
     assert left(files) == []
-    monkeypatch.setattr(looking, "digest_of", lambda file: pytest.fail("it was read again"))
+    monkeypatch.setattr(seeing, "digest_of", lambda file: pytest.fail("it was read again"))
     assert looking.look(files, ME).number == 1
 
 

@@ -17,6 +17,7 @@ from hai.client.errors import HaiError
 from hai_sync.core.entry import Kind
 from hai_sync.core.rules import Mode, Policy
 from hai_sync.kept import Kept
+from hai_sync.session.wish import Silent, Wish
 
 SEEDS = range(6)
 STEPS = 14
@@ -196,7 +197,7 @@ def blake(content: bytes) -> bytes:
 async def dying_sync(laptop, mode: Mode, policy: Policy, fault) -> None:
     """A sync of a process of its own, which `fault` may end at any write here or while it sends."""
 
-    class Ends:
+    class Ends(Silent):
         def stage(self, name: str, files: int, size: int) -> None:
             fault(name)
 
@@ -205,7 +206,6 @@ async def dying_sync(laptop, mode: Mode, policy: Policy, fault) -> None:
 
     from hai_sync.cli.opening import open_session
     from hai_sync.core.rules import Rules
-    from hai_sync.session.wish import Wish
 
     session = open_session(laptop.session.place, laptop.session.remote.connection, Ends())
     session.fault = fault
