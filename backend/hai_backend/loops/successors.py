@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
@@ -15,6 +16,8 @@ from hai_backend.tasks import events as ev
 
 Begin = Callable[[Coroutine[Any, Any, None]], object]
 
+_TOGETHER = 100  # are told at a time
+
 
 class Successors:
     """Hears of each change of a task, and of those that are there at the beginning."""
@@ -26,25 +29,25 @@ class Successors:
 
     def load(self, tasks: Iterable[Task]) -> None:
         """What a server finds; some that go first may have ended unheard."""
-        for task in list(tasks):
-            self.changed(None, task)
+        firsts = {first for task in list(tasks) for first in self._enter(task)}
+        for first in sorted(firsts):
+            self._begin(self._look_up(first))
 
     def changed(self, before: Task | None, task: Task) -> None:
         """`before` is None when the task is new here."""
-        if task.awaited and before is None:
-            self._enter(task)
+        if before is None:
+            self.load([task])
         if task.state is TaskState.FINISHED and task.outcome is not None:
             for first in task.awaited:
                 self._leave(first, task.id)
-            if waiting := self._waiting.pop(task.id, None):
-                self._begin(self._tell(task.id, task.outcome, sorted(waiting)))
+            if task.id in self._waiting:
+                self._begin(self._tell(task.id, task.outcome))
 
-    def _enter(self, task: Task) -> None:
+    def _enter(self, task: Task) -> list[int]:
+        """Whom it waits for in vain: they have ended."""
         for first in task.awaited:
             self._waiting[first].add(task.id)
-        ended = [first for first in task.awaited if first not in self._ledger.unfinished()]
-        if ended:
-            self._begin(self._look_up(ended, task.id))
+        return [first for first in task.awaited if first not in self._ledger.unfinished()]
 
     def _leave(self, first: int, task: int) -> None:
         if first in self._waiting:
@@ -52,15 +55,18 @@ class Successors:
             if not self._waiting[first]:
                 del self._waiting[first]
 
-    async def _look_up(self, ended: Iterable[int], task: int) -> None:
-        for first in ended:
-            try:
-                outcome = (await insisted(partial(self._ledger.get, first), "a look")).outcome
-            except NotFound:  # nobody can know any more
-                outcome = Outcome.CANCELED
-            if outcome is not None:
-                await self._tell(first, outcome, (task,))
+    async def _look_up(self, first: int) -> None:
+        try:
+            outcome = (await insisted(partial(self._ledger.get, first), "a look")).outcome
+        except NotFound:  # nobody can know any more
+            outcome = Outcome.CANCELED
+        if outcome is not None:
+            await self._tell(first, outcome)
 
-    async def _tell(self, first: int, outcome: Outcome, waiting: Iterable[int]) -> None:
-        for task in waiting:
-            await self._ledger.insist(task, ev.PredecessorEnded(first, outcome))
+    async def _tell(self, first: int, outcome: Outcome) -> None:
+        """Many at a time, as they are written together; whoever comes meanwhile is told as well."""
+        ended = ev.PredecessorEnded(first, outcome)
+        while some := sorted(self._waiting.get(first, ()))[:_TOGETHER]:
+            for task in some:
+                self._leave(first, task)
+            await asyncio.gather(*(self._ledger.insist(task, ended) for task in some))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.spec import AfterOutcome, AfterSpec
 from hai_backend.domain.task import Outcome, Task, TaskState
+from hai_backend.tasks.events import Event
 from hai_backend.testing import a_spec
 from hai_backend.testing.world import World
 
@@ -86,6 +89,36 @@ async def test_the_next_server_tells_what_the_last_one_could_not(world: World) -
     assert again.ledger.unfinished()[later].awaited == (goes,)
     await end(again, goes)
     await freed(again, later)
+    await again.stop()
+
+
+async def test_many_are_written_together_and_ask_once_how_it_ended(world: World) -> None:
+    first = await submitted(world, "first")
+    many = {await submitted(world, f"t{i}", first) for i in range(300)}
+    world.successors.changed = lambda before, task: None  # type: ignore[method-assign]  # it dies
+    await end(world, first)
+    again = World(world.store, world.launcher)
+    asked, writes, most = Counter[int](), set[int](), 0
+    get, insist = again.ledger.get, again.ledger.insist
+
+    async def counted(task: int) -> Task:
+        asked[task] += 1
+        return await get(task)
+
+    async def written(task: int, event: Event) -> Task:
+        nonlocal most
+        writes.add(task)
+        most = max(most, len(writes))
+        try:
+            return await insist(task, event)
+        finally:
+            writes.remove(task)
+
+    again.ledger.get, again.ledger.insist = counted, written  # type: ignore[method-assign]
+    await again.start()
+    await again.until(lambda: not any(t.awaited for t in again.ledger.unfinished().values()))
+    assert (asked[first], set(again.ledger.unfinished())) == (1, many)
+    assert 1 < most < 300  # and others have their turn meanwhile
     await again.stop()
 
 
