@@ -32,7 +32,8 @@ class Progress:
     overhead_seconds: float = 0.0  # of those: starting and leaving
     lost_seconds: float = 0.0  # of those: work that no checkpoint kept
     losses: int = 0  # interruptions that kept nothing since the last checkpoint
-    queued_at: float | None = None  # end of the last run; None: there was none
+    # end of the last run, or of the last task that went first; None: there was none
+    queued_at: float | None = None
     suspensions: tuple[Suspension, ...] = ()  # of the last day, oldest first
 
     @property

@@ -18,8 +18,8 @@ def count(metrics: Metrics, before: Task | None, after: Task, now: float) -> Non
     if after.state is TaskState.FINISHED and before.state is not TaskState.FINISHED:
         metrics.finished(after)
     if before.waiting and after.state is TaskState.RUNNING:
-        since = before.run.ended_at if before.run else None
-        metrics.waited(after, now - (since or before.created_at))
+        since = before.progress.queued_at
+        metrics.waited(after, now - (before.created_at if since is None else since))
     if _suspending(after) and not _suspending(before):
         metrics.suspended("preempted" if after.run and after.run.suspended_for else "asked")
 
