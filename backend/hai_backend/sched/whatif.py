@@ -36,6 +36,7 @@ _NODES = frozenset(
 _QUOTA = frozenset({WaitReason.OUT_OF_QUOTA, WaitReason.QUOTA_EXCEEDED})
 _SHARE = frozenset({WaitReason.OUT_OF_SHARE, WaitReason.SHARE_EXCEEDED})
 _ASIDE = frozenset({WaitReason.HELD, WaitReason.BACKING_OFF})
+_TIMELESS = frozenset({WaitReason.HELD, WaitReason.AFTER})  # no moment that is known ends these
 
 
 class _Spent(Exception):
@@ -93,7 +94,7 @@ class _Search:
             yield from self._seen(Flip(Change.RESUME))
         if wait.why in _NODES:
             yield from chain(self._uncordon(), self._more_nodes())
-        if wait.why is not WaitReason.HELD:
+        if wait.why not in _TIMELESS:
             yield from self._time()
 
     def _look(self, flip: Flip) -> Look:

@@ -48,7 +48,8 @@ def _sentence(facts: Facts, trial: Trial) -> str:
                 f"has left; suspending costs {cost:.0f} node-seconds"
             )
         case Outcome.WAITS:
-            return f"would wait at place {trial.wait.place if trial.wait else 0}: {message}"
+            place = f" at place {trial.wait.place}" if trial.wait and trial.wait.place else ""
+            return f"would wait{place}: {message}"
         case Outcome.NEVER:
             return f"could never start: {message}"
 

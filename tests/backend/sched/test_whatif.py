@@ -205,6 +205,7 @@ def test_every_flip_works_and_is_minimal(
              Flip(Change.TIME, at=NOW + 30, cause=Cause.DELAY, starts=True)],
             id="put off",
         ),
+        pytest.param(snap(nodes(1), queued(1, awaited=(7,))), [], id="waits for another"),
         pytest.param(snap(nodes(1), queued(1)), [], id="starts anyway"),
         pytest.param(snap(nodes(1), leaving(9, "n00"), queued(1)), [], id="has its promise"),
         pytest.param(snap(nodes(1), queued(1, -1)), [], id="a bad row"),
@@ -333,3 +334,10 @@ def test_numbers_double_up_to_the_most() -> None:
     assert list(whatif._doubling(1)) == [1]
     assert list(whatif._doubling(3)) == [1, 3]
     assert list(whatif._doubling(10)) == [1, 3, 7, 10]
+
+
+def test_nothing_is_tried_for_who_waits_for_the_end_of_another() -> None:
+    state = snap(nodes(2), running(9, "n00"), queued(1, awaited=(9,)))
+    asked: list[None] = []
+    assert flips(state, 1, POLICY, lambda: not asked.append(None)) == ()  # type: ignore[func-returns-value]
+    assert asked == []

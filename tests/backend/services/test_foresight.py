@@ -200,6 +200,19 @@ async def test_a_dry_run_that_waits_says_what_would_help(platform: Any, make_spe
     ]
 
 
+async def test_a_dry_run_of_who_waits_for_another_names_no_place(
+    platform: Any, make_spec: Any
+) -> None:
+    loop, ada = given_to(platform), await platform.caller("ada")
+    await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("first")))
+    await passes(platform, loop)
+    spec = make_spec("t")
+    spec.options.after.add(task=1)
+    answer = await dry_run(ada, spec)
+    assert (answer.outcome, answer.waiting.reason) == ("WAITS", "AFTER")
+    assert answer.message == "would wait: waits for the end of task 1"
+
+
 async def test_before_the_first_pass_nobody_knows(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
