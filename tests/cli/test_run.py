@@ -54,6 +54,26 @@ def test_tasks_that_go_first_are_named_or_numbered(files: Path, hai, fake) -> No
     assert max(fake.world.tasks) == 5
 
 
+def test_whom_a_name_means_is_told_and_a_wrong_word_is_helped(files: Path, hai, fake) -> None:
+    hai("run", "a.yaml")
+    asyncio.run(fake.tasks.stop(4, TASK_OUTCOME_SUCCEEDED))
+    done = hai("run", "b.yaml", "--after", "a")
+    assert "after a: that is task 4, SUCCEEDED\n" in done.err
+    assert "that is" not in hai("run", "b.yaml", "--name", "c", "--after", "4").err
+    for word in ("a:success", "afterok:4", "4,5"):
+        done = hai("run", "b.yaml", "--name", "d", "--after", word)
+        assert (done.code, f"no task is named '{word}'" in done.err) == (3, True)
+        assert "write TASK, TASK:failed or TASK:ended, and --after again" in done.err
+
+
+def test_who_is_resumed_may_still_wait_for_others(files: Path, hai, fake) -> None:
+    hai("run", "a.yaml")
+    hai("run", "b.yaml", "--after", "a")
+    assert hai("suspend", "b", "--delay", "1h").out == "5  b  waits for the end of task 4\n"
+    assert hai("suspend", "b", "--hold").out == "5  b  held until `hai resume 5`\n"
+    assert hai("resume", "b").out == "5  b  waits for the end of task 4\n"
+
+
 def test_nothing_is_sent_when_one_file_is_bad(files: Path, hai, fake) -> None:
     done = hai("run", "a.yaml", "bad.yaml")
     assert (done.code, done.out) == (2, "")

@@ -12,6 +12,7 @@ import click
 from hai_tui.cli.after import After, First, put_after
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.complete import groups as complete_groups
+from hai_tui.cli.complete import tasks as complete_tasks
 from hai_tui.cli.human import Priority
 from hai_tui.cli.pushing import is_reference, push_workspaces
 from hai_tui.cli.session import call
@@ -54,6 +55,7 @@ _OPTIONS = (
     click.option(
         "--after",
         type=After(),
+        shell_complete=complete_tasks,
         multiple=True,
         help="Start when this task has succeeded; with :failed or :ended, when it has ended so. Repeatable.",
     ),
@@ -209,7 +211,7 @@ async def _check(
     from hai_tui.cli.dry_run import as_data, as_yaml, exit_code
 
     worst = 0
-    await put_after(client, specs, after)
+    await put_after(client, settings, specs, after)
     for number, spec in enumerate(specs):
         answer = await client.tasks.dry_run(spec)
         if settings.json:
@@ -234,7 +236,7 @@ async def _send(
     client: Client, settings: Settings, sweep: Sweep, after: Sequence[First]
 ) -> list[Task]:
     tasks: list[Task] = []
-    await put_after(client, sweep.specs, after)
+    await put_after(client, settings, sweep.specs, after)
     try:
         for place, spec in enumerate(sweep.specs):
             if 0 < sweep.at_most <= place:

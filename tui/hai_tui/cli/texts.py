@@ -109,6 +109,14 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.image": ("List, check and name images.", "查看、检查镜像，管理内置镜像。"),
     "cmd.admin": ("Look into a server: its scheduler's snapshot.", "查看服务内部：调度器快照。"),
     "submitted": ("submitted task {id} ({name})", "任务 {id}（{name}）已提交"),
+    "after.is": (
+        "after {name}: that is task {id}, {status}",
+        "在 {name} 之后：即任务 {id}，{status}",
+    ),
+    "after.hint": (
+        "write TASK, TASK:failed or TASK:ended, and --after again for each further one",
+        "请写 TASK、TASK:failed 或 TASK:ended；多个任务请重复 --after",
+    ),
     "submitted.next": (
         "see it: hai status {id}    its output: hai logs {id} -f    end it: hai stop {id}",
         "查看：hai status {id}    日志：hai logs {id} -f    停止：hai stop {id}",
@@ -243,6 +251,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.held": ("held until `hai resume {id}`", "已保持挂起，用 hai resume {id} 恢复"),
     "done.suspended": ("waits in the queue", "已回到队列"),
     "done.resumed": ("may start again", "可以重新调度"),
+    "done.after": ("waits for the end of task {tasks}", "等待任务 {tasks} 结束"),
     "done.priority": ("priority {priority}", "优先级 {priority}"),
     "done.moved": ("moved", "已调整顺序"),
     "done.tags": ("tags: {tags}", "标签：{tags}"),

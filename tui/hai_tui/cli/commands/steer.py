@@ -99,7 +99,13 @@ def suspend(
 def _suspended(task: Task) -> str:
     if status(task) in ("RUNNING", "SUSPENDING", "TERMINATING"):
         return text("done.suspending")
-    return text("done.held", id=task.id) if task.held else text("done.suspended")
+    return text("done.held", id=task.id) if task.held else _queued(task, "done.suspended")
+
+
+def _queued(task: Task, told: str) -> str:
+    """It may still wait for others, who go first."""
+    first = ", ".join(map(str, task.awaited))
+    return text("done.after", tasks=first) if first else text(told)
 
 
 @click.command("resume", cls=HaiCommand, help=_RESUME_HELP)
@@ -111,4 +117,4 @@ def resume(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
     async def do(client: Client, id: int) -> Task:
         return await client.tasks.resume(id)
 
-    return on_each(settings, tasks, kind, Action(do, lambda task: text("done.resumed")))
+    return on_each(settings, tasks, kind, Action(do, lambda task: _queued(task, "done.resumed")))
