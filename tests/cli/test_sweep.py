@@ -88,6 +88,20 @@ def test_all_have_a_tag_in_common_and_are_told_together(hai, fake) -> None:
 
 
 @pytest.mark.parametrize(
+    ("how", "count"),
+    [
+        pytest.param("-q", 60, id="names"),
+        pytest.param("-o name", 60, id="the same"),
+        pytest.param("-q -p 2", 10, id="a page"),
+        pytest.param("-q -ps 7", 7, id="a size"),
+    ],
+)
+def test_a_list_of_names_leaves_none_out(hai, fake, how: str, count: int) -> None:
+    hai("run", "fit.yaml", "--array", "1-60", "--tag", "mine")
+    assert len(hai.line(f"hai list --tag mine {how}").out.split()) == count
+
+
+@pytest.mark.parametrize(
     "argv",
     [
         pytest.param(("fit.yaml", "--array", "1-5%2"), id="as Slurm has it"),

@@ -62,17 +62,18 @@ Examples:
     default="",
     help="id, create_time, priority, name or state; add ' desc' to turn it round.",
 )
-@click.option("-p", "--page", type=click.IntRange(1), metavar="N", default=1, help="Which page.")
+@click.option("-p", "--page", type=click.IntRange(1), metavar="N", help="Which page.")
 @click.option(
-    "-ps",
-    "--page-size",
-    type=click.IntRange(1, 1000),
-    metavar="N",
-    default=50,
-    help="Tasks a page.",
+    "-ps", "--page-size", type=click.IntRange(1, 1000), metavar="N", help="Tasks a page; 50."
 )
 @click.option("--page-token", default="", help="Go on after a page of -o json.")
-@click.option("-a", "--all", "everything", is_flag=True, help="All pages at once.")
+@click.option(
+    "-a",
+    "--all",
+    "everything",
+    is_flag=True,
+    help="All pages at once; -q lists all unless a page is asked for.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Go on and show changes as they happen.")
 @click.pass_obj
 def listing(
@@ -88,7 +89,7 @@ def listing(
             from hai_tui.cli.live import watch_tasks
 
             return await watch_tasks(client, settings, " ".join(terms))
-        await _pages(client, settings, " ".join(terms), options)
+        await _pages(client, settings, " ".join(terms), _paged(settings, options))
         return 0
 
     return call(settings, work)
@@ -103,6 +104,18 @@ def _terms(options: Mapping[str, Any]) -> list[str]:
 
 def _values(value: str) -> str:
     return ",".join(v if v.endswith("*") else quoted(v.strip()) for v in value.split(","))
+
+
+def _paged(settings: Settings, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A page as asked for, else the first; names are for other commands, which must not miss any."""
+    asked = options["page"] or options["page_size"] or options["page_token"]
+    names = settings.output == "name" or (settings.quiet and settings.output in ("table", "wide"))
+    return {
+        **options,
+        "everything": options["everything"] or (names and not asked),
+        "page": options["page"] or 1,
+        "page_size": options["page_size"] or 50,
+    }
 
 
 async def _pages(
