@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 TASK = "version: 2\nname: fit\nspec: {entrypoint: t.py, parameters: [--lr, '{LR}', '{x}', '{HAI_ARRAY_INDEX}']}\n"
+MANY = ",".join(map(str, range(300)))
 ONE = "version: 2\nname: {name}\nspec: {{entrypoint: t.py}}\n"
 
 
@@ -137,6 +138,13 @@ def _new(fake) -> list:
         pytest.param(("--array", "0-999999999"), "at most 1000", id="far too many"),
         pytest.param(("--each", "A=1,2", "--array", "1"), "--array or --each", id="both"),
         pytest.param(("--each", "A"), "is not as LR=0.1,0.01", id="no values"),
+        pytest.param(("--each", "A=1,2", "--each", "A=3"), "--each A is there twice", id="twice"),
+        pytest.param(("--each", "HAI_ARRAY_INDEX=5"), "each task gets that", id="our own"),
+        pytest.param(
+            [word for name in "ABC" for word in ("--each", f"{name}={MANY}")],
+            "that is 27000000 tasks; at most 1000",
+            id="combinations that fill the memory",
+        ),
         pytest.param(("--array", "1-2", "-f"), "these are several", id="followed"),
     ],
 )
@@ -152,3 +160,18 @@ def test_a_program_of_the_command_line(hai, fake) -> None:
         ["--seed", "1"],
         ["--seed", "2"],
     ]
+
+
+def test_a_value_is_put_in_as_it_is(hai, fake) -> None:
+    hai("run", "fit.yaml", "--each", "LR={x},{HAI_ARRAY_SIZE}", "--each", "x=1")
+    assert [list(task.spec.spec.parameters)[1:3] for task in _new(fake)] == [
+        ["{x}", "1"],
+        ["{HAI_ARRAY_SIZE}", "1"],
+    ]
+
+
+def test_also_in_arguments_of_roles(hai, fake) -> None:
+    roles = "roles: [{name: master, count: 1, parameters: [--lr, '{LR}']}, {name: w, count: 1}]\n"
+    Path("roles.yaml").write_text(ONE.format(name="gang") + "resource: {node_count: 2}\n" + roles)
+    hai("run", "roles.yaml", "--each", "LR=1,2")
+    assert [task.spec.roles[0].parameters[1] for task in _new(fake)] == ["1", "2"]

@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 INDEX, SIZE = "HAI_ARRAY_INDEX", "HAI_ARRAY_SIZE"
 _MOST = 1000
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", re.ASCII)
+_BRACES = re.compile(r"\{(\w+)\}")
 _PLAIN = re.compile(r"[A-Za-z0-9._+-]{1,40}")
 
 
@@ -86,9 +88,8 @@ def swept(specs: Sequence[TaskSpec], options: Mapping[str, Any]) -> Sweep:
     at_most = options["at_most"] or (array.at_most if array else 0)
     if not array and not each:
         return Sweep(specs, at_most)
+    _check(array, each, len(specs))
     found = _elements(array, each)
-    if len(found) * len(specs) > _MOST:
-        raise click.UsageError(f"that is {len(found) * len(specs)} tasks; at most {_MOST} at once")
     tag = (
         f"{re.sub(r'[^A-Za-z0-9._-]', '-', specs[0].name)[:40].lstrip('_')}-{secrets.token_hex(2)}"
     )
@@ -100,9 +101,21 @@ def _numbers(found: re.Match[str]) -> range:
     return range(first, min(last, first + _MOST * step) + 1, step)
 
 
-def _elements(array: Array | None, each: Sequence[Each]) -> list[Element]:
+def _check(array: Array | None, each: Sequence[Each], files: int) -> None:
+    """Before elements are made of it, for they may be more than memory holds."""
     if array and each:
         raise click.UsageError("say --array or --each; with --each, elements are counted from 1")
+    names = [one.name for one in each]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise click.UsageError(f"--each {twice[0]} is there twice; say all its values in one")
+    if own := sorted({INDEX, SIZE} & set(names)):
+        raise click.UsageError(f"--each {own[0]}: each task gets that anyway; see --array")
+    count = files * (len(array.indexes) if array else prod(len(one.values) for one in each))
+    if count > _MOST:
+        raise click.UsageError(f"that is {count} tasks; at most {_MOST} at once")
+
+
+def _elements(array: Array | None, each: Sequence[Each]) -> list[Element]:
     if array:
         rows: list[tuple[int, dict[str, str]]] = [(index, {}) for index in array.indexes]
     else:
@@ -126,8 +139,7 @@ def _task(spec: TaskSpec, element: Element, tag: str) -> TaskSpec:
     made.name = f"{spec.name}-{element.label}"
     made.options.tags.append(tag)
     made.spec.environments.update(element.variables)
-    for place, word in enumerate(spec.spec.parameters):
-        for name, value in element.variables.items():
-            word = word.replace(f"{{{name}}}", value)
-        made.spec.parameters[place] = word
+    known = element.variables
+    for words in (made.spec.parameters, *(role.parameters for role in made.roles)):
+        words[:] = [_BRACES.sub(lambda found: known.get(found[1], found[0]), w) for w in words]
     return made
