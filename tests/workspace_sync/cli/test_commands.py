@@ -207,6 +207,18 @@ def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
     assert shell("sync")[0] == 0
 
 
+def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
+    older = {"pid": 7, "phase": "watching"}
+    monkeypatch.setattr("hai_sync.cli.watch.ask", lambda own, request, timeout: older)
+    code, out, err = shell("watch", "pause")
+    assert (code, out, "of an older version, which cannot pause" in err) == (1, "", True)
+    assert shell("watch", "start")[1] == "it runs already, as pid 7\n"
+    newer = older | {"phase": "paused", "paused": True}
+    monkeypatch.setattr("hai_sync.cli.watch.ask", lambda own, request, timeout: newer)
+    assert shell("watch", "pause")[0] == 0
+    assert "it is paused, `haiworkspace watch resume` goes on" in shell("watch", "start")[1]
+
+
 def test_what_needs_no_workspace_needs_no_directory(shell, tmp_path, monkeypatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

@@ -125,6 +125,19 @@ async def test_a_paused_daemon_syncs_only_when_it_is_asked(laptop) -> None:
         await until(lambda: laptop.there() == {"a": b"1", "b": b"2"})
 
 
+async def test_a_pause_in_the_middle_of_a_sync_is_for_the_next_one(laptop, held) -> None:
+    async with running(laptop) as daemon:
+        own = laptop.session.place.own
+        with held(laptop.session.place.state):
+            laptop.write("a", "1")
+            await until(lambda: daemon.state.phase == "syncing")
+            told = await asyncio.to_thread(ask, own, {"verb": "pause"})
+            assert (told["phase"], told["paused"]) == ("syncing", True)
+        await until(lambda: laptop.there() == {"a": b"1"} and daemon.state.phase != "syncing")
+        told = await asyncio.to_thread(ask, own, {"verb": "status"})
+        assert (told["phase"], told["paused"]) == ("paused", True)
+
+
 async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
     async with running(laptop):
         for number in range(200):

@@ -49,7 +49,8 @@ def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
     """Start the daemon of this workspace. Conflicts are left to you; everything else goes on."""
     place = find()
     if (running := ask(place.own, {"verb": "status"}, timeout=5)) is not None:
-        click.echo(f"it runs already, as pid {running['pid']}")
+        paused = "; it is paused, `haiworkspace watch resume` goes on" if _paused(running) else ""
+        click.echo(f"it runs already, as pid {running['pid']}{paused}")
         return 0
     claim_memory(place)
     if foreground:
@@ -137,10 +138,20 @@ def resume(**options: Any) -> int:
 
 
 def _turn(verb: str, words: str) -> int:
-    if ask(find().own, {"verb": verb}, timeout=5) is None:
+    answer = ask(find().own, {"verb": verb}, timeout=5)
+    if answer is None:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
+    if verb == "pause" and not _paused(answer):
+        raise HaiError(
+            "the daemon is of an older version, which cannot pause",
+            hint="`haiworkspace watch stop` and `haiworkspace watch start`",
+        )
     click.echo(words)
     return 0
+
+
+def _paused(answer: dict[str, Any]) -> bool:
+    return bool(answer.get("paused"))  # one of an older version does not say
 
 
 @watch.command()

@@ -136,8 +136,8 @@ class Daemon:
         waits = delays()
         while True:
             await self._wake.wait()
-            await self._going.wait()
             await asyncio.sleep(QUIET_SECONDS)
+            await self._going.wait()
             try:
                 await self.flush()
                 waits = delays()
@@ -215,13 +215,19 @@ class Daemon:
         return {
             "pid": os.getpid(),
             "mode": self.wish.rules.mode.value,
-            "phase": state.phase if self._going.is_set() else "paused",
+            "phase": self._phase(),
+            "paused": not self._going.is_set(),
             "error": state.error,
             "syncs": state.syncs,
             "synced": state.synced,
             "polling": self.events.why_polling,
             **state.report.as_dict(),
         }
+
+    def _phase(self) -> str:
+        """What was being synced is so to its end, also after a pause."""
+        goes_on = self._going.is_set() or self._syncing.locked()
+        return self.state.phase if goes_on else "paused"
 
 
 async def _asked(reader: asyncio.StreamReader) -> str | None:
