@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -256,7 +256,9 @@ def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
     with (find().own / "workspace.yml").open("a") as file:
         file.write("jobs: 2\ntoken: what-nobody-shall-know\n")
     (state / "daemon.log").write_text("".join(f"line {n}\n" for n in range(100)))
+    before = sorted(state.iterdir())
     code, out, _ = shell("bugreport", "--json")
+    assert sorted(state.iterdir()) == before
     facts = last(out)
     assert (code, facts["index"]["rows"]["seen"], facts["index"]["check"]) == (0, 1, "ok")
     assert (facts["server"]["revision"], facts["daemon"], len(facts["log"])) == (1, None, 30)
@@ -264,6 +266,9 @@ def test_what_to_tell_when_something_goes_wrong(shell, monkeypatch) -> None:
     assert facts["workspace"]["settings"] == {"jobs": "2"}
     for hidden in ("what nobody", "what-nobody", os.environ["HAI_TOKEN"], "secret.txt"):
         assert hidden not in out
+    with closing(sqlite3.connect(state / "index.sqlite")) as db, db:
+        db.execute("UPDATE facts SET value = x'ff' WHERE name = 'filter'")
+    assert last(shell("bugreport", "--json")[1])["index"]["filter"] == "b'\\xff'"
     (state / "index.sqlite").write_bytes(b"no database")
     monkeypatch.setenv("HAI_SERVER", "127.0.0.1:1")
     code, out, _ = shell("bugreport")

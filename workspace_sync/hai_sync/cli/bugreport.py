@@ -52,7 +52,10 @@ def bugreport(**options: Any) -> int:
         "log": _told(lambda: _log(place.state / "daemon.log")),
     }
     one_line = options["as_json"] or options["output"] == "json"
-    click.echo(json.dumps({"event": "bugreport", **report}, indent=None if one_line else 2))
+    text = json.dumps(
+        {"event": "bugreport", **report}, indent=None if one_line else 2, default=repr
+    )
+    click.echo(text)
     return 0
 
 
@@ -85,7 +88,9 @@ def _workspace(place: Place) -> Mapping[str, Any]:
 def _index(path: Path) -> Mapping[str, Any] | None:
     if not path.exists():
         return None
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+    used = path.with_name(f"{path.name}-wal").exists()  # else SQLite would make files beside it
+    how = "mode=ro" if used else "immutable=1"
+    with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True)) as db:
         counts = {t: db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in _TABLES}
         facts = dict(db.execute("SELECT name, value FROM facts"))
         check = db.execute("PRAGMA quick_check").fetchone()[0]
