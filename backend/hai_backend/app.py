@@ -26,7 +26,7 @@ from hai_backend.gateway import (
     way_of_browsers,
     way_to,
 )
-from hai_backend.home import HTTP_PORT, keep_port, leave_word, newest_trace, run_token_key
+from hai_backend.home import HTTP_PORT, keep_port, leave_word, run_token_key
 from hai_backend.launch.base import Launcher
 from hai_backend.leader.roles import Alone, Election, Following, Leading, Role
 from hai_backend.loops.clock import Clock, SystemClock
@@ -129,8 +129,7 @@ class App:
             await store.open()
             await store.close()
         certificates = certificates_of(self.settings)
-        trace = await asyncio.to_thread(newest_trace, self.settings.common)
-        self.tools = replace(self.tools, certificates=certificates, newest_trace=trace)
+        self.tools = replace(self.tools, certificates=certificates)
         self._listening = open_gateway(self.settings, certificates, self._switchboard)
         await self._listening.show_health(serving=False)
         await self._listening.start()

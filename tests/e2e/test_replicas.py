@@ -121,6 +121,20 @@ async def test_another_leads_soon(
         await asyncio.sleep(0.05)
 
 
+async def test_who_begins_to_lead_looks_for_files_of_tasks_that_nobody_knows(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    """Also one that has followed since before they were there."""
+    leader = await replicas.leader()
+    spec = counting(1, tmp_path / "witness")
+    before = await submit(replicas.profile(leader), spec)
+    (replicas.shared / "logs" / str(before.id + 5)).mkdir(parents=True)
+    await kill(leader)
+    task = await submit(replicas.profile(*others(replicas, leader)), counting(1, tmp_path / "w"))
+    assert task.id == before.id + 6
+    await asyncio.to_thread(leader.listen)
+
+
 async def test_a_storm_with_leaders_killed_loses_and_doubles_nothing(
     replicas: Replicas, tmp_path: Path
 ) -> None:

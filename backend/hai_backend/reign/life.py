@@ -6,7 +6,7 @@ import asyncio
 
 from hai_backend.auth import container_tokens
 from hai_backend.config import Settings
-from hai_backend.home import first_admin
+from hai_backend.home import first_admin, newest_trace
 from hai_backend.launch.base import Launcher
 from hai_backend.loops import learning
 from hai_backend.loops.insisting import insisted
@@ -27,6 +27,7 @@ class Reign(Rooms):
     async def load(self) -> None:
         """Open the store, and learn all that it and the launcher know."""
         await self.store.open()
+        traces = asyncio.create_task(asyncio.to_thread(newest_trace, self.settings.common))
         await self.directory.load()
         self.expiring.look()
         await self.cluster.load()
@@ -37,7 +38,7 @@ class Reign(Rooms):
             self.standings.changed(None, task)
         await self._listed(self.work.run(self.launching.run()))
         await first_admin(self.settings, self.directory, self.clock.now())
-        await self.store.skip_task_ids(max(self.launching.newest, self.tools.newest_trace))
+        await self.store.skip_task_ids(max(self.launching.newest, await traces))
         await self.environments.load()
 
     def govern(self) -> None:

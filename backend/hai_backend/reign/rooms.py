@@ -57,7 +57,6 @@ class Tools:
     fresh: Callable[[], bool]  # whether this server can know that it leads
     addresses: Addresses | None = None  # of services of tasks, for browsers; None: not served
     certificates: Certificates | None = None  # that browsers are shown
-    newest_trace: int = 0  # a task of which files were left when the process began
 
 
 class Rooms:
