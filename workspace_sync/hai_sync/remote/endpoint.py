@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hai.client.backoff import delays
 from hai.client.connection import Connection
 from hai.client.errors import HaiError, NotFound, Unreachable
 from hai.v1 import workspace_service_pb2 as wire_pb
@@ -22,6 +23,10 @@ from hai_sync.remote.wire import merge, require_tree, told_of
 if TYPE_CHECKING:
     from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceAsyncStub
 
+AWAY = {Unreachable.default_reason, "NO_LEADER", "DEPOSED", "STORAGE_BUSY"}
+"""A server that was lost, one that leaves, and one that begins to lead while the one before it leaves."""
+TRIES = 8
+"""At a server that went away in the middle of something: some 12 s."""
 RENEW_SECONDS = 5.0
 TAGS = 1000
 """As many as a workspace may have."""
@@ -36,6 +41,8 @@ class Remote:
         self.user = user
         self.pace = Pace()
         self.passed_over: dict[str, str] = {}  # what the last look found that is never synced: why
+        self.patient = True  # with a server that went away; else whoever asks has patience
+        self._met = False  # it was there
 
     @cached_property
     def stub(self) -> WorkspaceServiceAsyncStub:
@@ -45,7 +52,9 @@ class Remote:
     async def get(self) -> Workspace:
         """What the server says of it. Raises NotFound."""
         request = wire_pb.GetWorkspaceRequest(name=self.name, user=self.user)
-        return await self.connection.unary(self.stub.GetWorkspace, request, retry=True)
+        found = await self.connection.unary(self.stub.GetWorkspace, request, retry=True)
+        self._met = True
+        return found
 
     async def create(self) -> Workspace:
         """Make it, or take the one that is there."""
@@ -66,12 +75,11 @@ class Remote:
 
         Revision 0 is the newest one after a look at the files, which takes the server its time.
         """
-        tree = dict(known) if since else {}
         request = wire_pb.GetTreeRequest(
             name=self.name, user=self.user, since=since, revision=revision
         )
         try:
-            revision, changed = await self._merge(tree, request)
+            revision, tree, changed = await self._read(request, known if since else {})
         except NotFound as error:
             if error.reason != "REVISION_GONE":
                 raise
@@ -82,18 +90,33 @@ class Remote:
 
     async def written(self, task: int) -> dict[str, Entry]:
         """What the program of a task wrote into its own directory. Raises NotFound."""
-        tree: dict[str, Entry] = {}
         request = wire_pb.GetTreeRequest(name=self.name, user=self.user, task=task)
-        await self._merge(tree, request)
+        _, tree, _ = await self._read(request, {})
         await asyncio.to_thread(require_tree, tree)
         return tree
 
+    async def _read(
+        self, request: wire_pb.GetTreeRequest, known: Mapping[str, Entry]
+    ) -> tuple[int, dict[str, Entry], bool]:
+        """From its begin once more where the server goes away meanwhile; who never met it is told so at once."""
+        waits = delays()
+        for _ in range(TRIES - 1):
+            try:
+                return await self._merge(request, known)
+            except Unreachable as error:
+                self._met = self._met or error.reason in AWAY - {Unreachable.default_reason}
+                if not (self.patient and self._met and error.reason in AWAY):
+                    raise
+            await asyncio.sleep(next(waits))
+        return await self._merge(request, known)
+
     async def _merge(
-        self, tree: dict[str, Entry], request: wire_pb.GetTreeRequest
-    ) -> tuple[int, bool]:
-        revision, changed = request.since, False
+        self, request: wire_pb.GetTreeRequest, known: Mapping[str, Entry]
+    ) -> tuple[int, dict[str, Entry], bool]:
+        tree, revision, changed = dict(known), request.since, False
         passed_over: dict[str, str] = {}
         async for answer in self.connection.stream(self.stub.GetTree, request):
+            self._met = True
             if answer.revision < max(request.since, 0):
                 raise BadPeer(f"the server went back from revision {request.since}")
             revision, changed = answer.revision, changed or bool(answer.entries)
@@ -101,7 +124,7 @@ class Remote:
             passed_over |= told_of(answer)
         if request.revision == 0:
             self.passed_over = passed_over
-        return revision, changed
+        return revision, tree, changed
 
     @asynccontextmanager
     async def lease(

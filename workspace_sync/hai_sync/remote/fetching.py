@@ -20,10 +20,9 @@ from hai.v1.workspace_service_pb2 import FetchFilesRequest, FetchFilesResponse, 
 from hai_sync.core.entry import Entry
 from hai_sync.errors import BadPeer, Lost
 from hai_sync.remote.contents import unpacked
-from hai_sync.remote.endpoint import Remote
+from hai_sync.remote.endpoint import TRIES, Remote
 
 _PATHS = 4000  # of one request
-TRIES = 8
 Progress = Callable[[int, int], None]
 
 

@@ -22,7 +22,7 @@ from hai_sync.core.rules import Outcome
 from hai_sync.errors import Lost, Restless
 from hai_sync.index import Index, is_damage
 from hai_sync.place import TEMPORARY, Place
-from hai_sync.remote.endpoint import Remote
+from hai_sync.remote.endpoint import AWAY, TRIES, Remote
 from hai_sync.session.claiming import claim
 from hai_sync.session.deciding import decide, guard
 from hai_sync.session.lock import locked
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from hai_sync.remote.sending import Sent
 
 ATTEMPTS = 20
-_AWAY = {Unreachable.default_reason, "NO_LEADER", "DEPOSED", "STORAGE_BUSY"}
-"""A server that was lost, one that leaves, and one that begins to lead while the one before it leaves."""
-TRIES = 8  # at a server that went away in the middle of a push: some 12 s, as for a pull
 
 
 @dataclass(slots=True)
@@ -108,6 +105,7 @@ class Session:
         last: Exception | None = None
         self._broken, waits = 0, delays()
         for _ in range(ATTEMPTS):
+            self.remote.patient = not (wish.resident or self._broken)  # else we are
             try:
                 return await self._once(wish)
             except Conflict as error:
@@ -133,7 +131,7 @@ class Session:
     def _goes_on(self, error: Unreachable) -> bool:
         """Whether a push broke, and the server may be there again; who never met it is told so at once."""
         self._broken += bool(self._broken)
-        return error.reason in _AWAY and 0 < self._broken <= TRIES
+        return error.reason in AWAY and 0 < self._broken <= TRIES
 
     async def _once(self, wish: Wish) -> Report:
         """One attempt. Hints that come meanwhile are for the next one; those of a failed one stay."""

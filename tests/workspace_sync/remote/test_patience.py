@@ -1,0 +1,118 @@
+"""A server that goes away while it tells what it has: who only reads asks again, and starts anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hai.client.connection import Connection
+from hai.client.errors import Unreachable
+from hai_sync.cli import opening
+from hai_sync.cli.main import main
+from hai_sync.remote import endpoint
+from hai_sync.remote.endpoint import Remote
+from hai_sync.session.wish import Wish
+
+REFUSED, LEAVES = "UNREACHABLE", "NO_LEADER"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "delays", lambda: iter([0.0] * 99))
+
+
+class Breaking:
+    """Streams of a connection end so, each time after an answer; then they are whole."""
+
+    def __init__(self, connection: Connection, *reasons: str, before: bool = False) -> None:
+        self._whole, self._before = connection.stream, before
+        self.left, self.asked = list(reasons), 0
+        connection.stream = self.stream  # type: ignore[method-assign]
+
+    async def stream(self, call: Any, request: Any) -> AsyncIterator[Any]:
+        self.asked += 1
+        reason = self.left.pop(0) if self.left else None
+        if reason and self._before:
+            raise Unreachable("it is away", reason=reason)
+        async for answer in self._whole(call, request):
+            yield answer
+            if reason:
+                raise Unreachable("it is away", reason=reason)
+
+
+@pytest.mark.parametrize("reason", [REFUSED, LEAVES, "DEPOSED", "STORAGE_BUSY"])
+async def test_a_pull_goes_on(reason: str, laptop) -> None:
+    (laptop.cluster / "a").write_text("1")
+    breaking = Breaking(laptop.session.remote.connection, reason, reason, REFUSED)
+    assert (await laptop.pull()).in_sync
+    assert laptop.read() == {"a": b"1"}
+    assert not breaking.left
+
+
+async def test_what_was_heard_before_is_forgotten(laptop) -> None:
+    (laptop.cluster / "a").write_text("1")
+    (laptop.cluster / "b").write_text("1")
+    remote = laptop.session.remote
+    whole = remote.connection.stream
+
+    async def stream(call: Any, request: Any) -> AsyncIterator[Any]:
+        async for answer in whole(call, request):
+            yield answer
+        if (laptop.cluster / "a").exists():
+            (laptop.cluster / "a").unlink()
+            raise Unreachable("it is away")
+
+    remote.connection.stream = stream
+    assert list((await remote.tree({}, 0))[1]) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "asked"),
+    [
+        pytest.param([REFUSED], 1, id="never met"),
+        pytest.param([LEAVES, REFUSED], 3, id="met by its own words"),
+        pytest.param([LEAVES, "STORAGE_FAILS"], 2, id="waiting is of no use"),
+        pytest.param([LEAVES] * 99, endpoint.TRIES, id="not for ever"),
+    ],
+)
+async def test_how_often_it_is_asked(reasons: list[str], asked: int, laptop) -> None:
+    connection = laptop.session.remote.connection
+    remote = Remote(connection, laptop.session.remote.name)
+    breaking = Breaking(connection, *reasons, before=True)
+    if reasons == [LEAVES, REFUSED]:
+        await remote.tree({}, 0)
+    else:
+        with pytest.raises(Unreachable, match="it is away"):
+            await remote.tree({}, 0)
+    assert breaking.asked == asked
+
+
+async def test_a_daemon_has_patience_of_its_own(laptop) -> None:
+    (laptop.cluster / "a").write_text("1")
+    breaking = Breaking(laptop.session.remote.connection, LEAVES)
+    with pytest.raises(Unreachable):
+        await laptop.session.sync(Wish(resident=True))
+    assert breaking.asked == 1
+
+
+@pytest.mark.parametrize(
+    "argv", [("ls",), ("cat", "a"), ("download", "a", "--to", "got"), ("pull",)]
+)
+def test_so_does_every_command(argv, profile, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("HAI_SERVER", profile.server)
+    monkeypatch.setenv("HAI_TOKEN", profile.token)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", f"patience-{argv[0]}", "--json"]) == 0
+    (tmp_path / "a").write_text("1\n")
+    assert main(["push"]) == 0
+    made = Connection
+
+    def connection(*args: Any) -> Connection:
+        made_one = made(*args)
+        Breaking(made_one, LEAVES, REFUSED)
+        return made_one
+
+    monkeypatch.setattr(opening, "Connection", connection)
+    assert main([*argv, "--json"]) == 0
