@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from hai_backend.domain.workspace import EntryKind, joined
 from hai_backend.workspaces import laying
-from hai_backend.workspaces.contents import open_in, opened, rename_into_nothing
-from hai_backend.workspaces.files import Files, is_still, now_ns
+from hai_backend.workspaces.contents import rename_into_nothing
+from hai_backend.workspaces.files import Files, is_still_at, now_ns
 from hai_backend.workspaces.folders import Folders, give_named, set_aside
 from hai_backend.workspaces.stats import Stat, bears, look
 
@@ -112,9 +112,7 @@ def _remove_directory(step: _Step, folder: int) -> None:
 def _displace(files: Files, folder: int, step: _Step) -> None:
     """Keep what is here under its digest. A program's version that nobody knows gets another name in the tree."""
     assert step.digest_before is not None
-    with opened(open_in(folder, step.name)) as file:
-        as_known = is_still(file, step.seen, step.digest_before)
-    if as_known:
+    if is_still_at(folder, step.name, step.seen, step.digest_before):
         with suppress(FileExistsError):
             os.link(
                 step.name,
@@ -178,18 +176,24 @@ def _rename(files: Files, folder: int, step: _Step) -> None:
     if step.executable:
         os.chmod(source, 0o755, dir_fd=incoming)
     give_named(source, incoming, files.owner)
-    if not rename_into_nothing(source, incoming, step.name, folder):
+    if step.kind_before != _FILE or not _make_way(files, folder, step):
+        if rename_into_nothing(source, incoming, step.name, folder):
+            return
         _make_way(files, folder, step)
-        os.rename(source, step.name, src_dir_fd=incoming, dst_dir_fd=folder)
+    os.rename(source, step.name, src_dir_fd=incoming, dst_dir_fd=folder)
 
 
-def _make_way(files: Files, folder: int, step: _Step) -> None:
-    with suppress(FileNotFoundError):
+def _make_way(files: Files, folder: int, step: _Step) -> bool:
+    """False: nothing is there."""
+    try:
         mode = os.stat(step.name, dir_fd=folder, follow_symlinks=False).st_mode
         if step.kind_before == _FILE and S_ISREG(mode):
             _displace(files, folder, step)
         else:
             set_aside(step.name, folder)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _keep_stats(files: Files, placed: list[tuple[Any, ...] | None]) -> None:

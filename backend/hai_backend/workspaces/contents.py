@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,11 +57,14 @@ class Contents:
         """What is here was left by another process, perhaps in the middle of a write: `has` reads it first."""
         self._doubtful = {name for name in self.names() if "." not in name}
 
-    def has(self, name: str) -> bool:
-        """Whether it is here, and whole."""
-        try:
-            os.stat(name, dir_fd=self.folder, follow_symlinks=False)
-        except FileNotFoundError:
+    def has(self, name: str, listed: Collection[str] | None = None) -> bool:
+        """Whether it is here, and whole. Who asks for many has `listed` the names just now."""
+        if listed is None:
+            try:
+                os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
+        elif name not in listed:
             return False
         return name not in self._doubtful or self._is_whole(name)
 

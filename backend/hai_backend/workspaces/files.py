@@ -23,10 +23,10 @@ from stat import S_ISREG
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces import grown
-from hai_backend.workspaces.contents import Contents, digest_of, open_in
+from hai_backend.workspaces.contents import Contents, digest_of, open_in, opened
 from hai_backend.workspaces.folders import Folders, give
 from hai_backend.workspaces.index import Index
-from hai_backend.workspaces.stats import Stat, stat_of
+from hai_backend.workspaces.stats import Stat, look, stat_of
 
 _PASSABLE = 0o711
 _STAT = "s.size, s.mtime_ns, s.ino, s.ctime_ns, s.seen_ns"
@@ -174,6 +174,14 @@ def is_still(file: int, known: Stat | None, digest: bytes) -> bool:
     if known is not None and known.trusts(now):
         return True
     return digest_of(file) == digest and stat_of(os.fstat(file)) == now
+
+
+def is_still_at(folder: int, name: str, known: Stat | None, digest: bytes) -> bool:
+    """The same of what an open directory has; opened only where a stat does not settle it. Raises OSError."""
+    if known is not None and (now := look(name, folder)) is not None and known.trusts(now):
+        return True
+    with opened(open_in(folder, name)) as file:
+        return is_still(file, known, digest)
 
 
 def now_ns() -> int:

@@ -17,6 +17,7 @@ from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.assembling import Assembly
 from hai_backend.workspaces.contents import copy_whole, opened
 from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.folders import Folders
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.sources import part_of
 from hai_backend.workspaces.staging import Author
@@ -40,7 +41,8 @@ def carry_out(files: Files, author: Author, arrived: Arrived | None = None) -> R
         arrived.laid.settle()
     require_as_known(files)
     _complete(files, arrived.made if arrived is not None else {})
-    ready = prepare(files)
+    with files.folders() as tree:
+        ready = prepare(files, tree)
     few = len(ready) <= _FEW and (arrived is None or not arrived.laid.used)
     files.incoming.sync(ready if few else None)
     revision = staging.commit(files.index, author)
@@ -57,13 +59,14 @@ def _complete(files: Files, made: Mapping[bytes, Assembly]) -> None:
             chunks.complete(files, digest, size, made.get(digest))
 
 
-def prepare(files: Files) -> list[str]:
+def prepare(files: Files, tree: Folders) -> list[str]:
     """Give every staged file a content of its own in `incoming`; answers some of their names. Raises Conflict.
 
     A content is named by its digest; who shares it with others has a copy, and is told its name.
     """
     twice = """SELECT digest FROM staged WHERE kind = 1 AND laid IS NULL GROUP BY digest HAVING COUNT(*) > 1"""
     used = {row[0]: 0 for row in files.index.rows(twice)}
+    listed = set(files.incoming.names())
     lacking: list[str] = []
     ready: list[str] = []
     copies: list[tuple[str, str, str]] = []
@@ -74,7 +77,7 @@ def prepare(files: Files) -> list[str]:
             if used[digest] > 1:
                 source = f"{source}.{used[digest]}"
                 copies.append((source, folder, name))
-        if not _provide(files, digest, source):
+        if not files.incoming.has(source, listed) and not _provide(files, tree, digest, source):
             lacking.append(joined(folder, name))
         elif len(ready) <= _FEW:
             ready.append(source)
@@ -99,14 +102,12 @@ def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes]]:
         yield from rows
 
 
-def _provide(files: Files, digest: bytes, source: str) -> bool:
+def _provide(files: Files, tree: Folders, digest: bytes, source: str) -> bool:
     incoming = files.incoming
-    if incoming.has(source):
-        return True
     if digest == _EMPTY:
         incoming.put(source, memoryview(b""))
         return True
-    found = incoming.open(digest.hex()) if incoming.has(digest.hex()) else files.find(digest)
+    found = incoming.open(digest.hex()) if incoming.has(digest.hex()) else files.find(digest, tree)
     if found is None:
         return False
     target = os.open(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, folder_of
@@ -44,9 +45,17 @@ class Push:
         self._made: dict[bytes, Assembly] = {}  # large files
         self._growing: dict[bytes, None] = {}  # some of them; the one that grew last is the last
         self._sources = Sources(files)
-        self._from_nothing = not files.index.newest().number and not files.incoming.names()
         self.received_bytes = 0
         self.reused_chunks = 0
+
+    @cached_property
+    def _left(self) -> set[str]:
+        """What is in `incoming`: what others had left there, and what this push has added since."""
+        return set(self._files.incoming.names())
+
+    @cached_property
+    def _from_nothing(self) -> bool:
+        return not self._files.index.newest().number and not self._left
 
     def want(self, entries: Iterable[Entry]) -> list[bytes]:
         """Add changes; answers the digests that are missing and were not asked for yet. Raises Invalid."""
@@ -75,7 +84,8 @@ class Push:
             return list(wanted)
         known = self._known(list(wanted))
         incoming = self._files.incoming
-        return [d for d in wanted if d not in known and not incoming.has(d.hex())]
+        left = {d for d in wanted if d.hex() in self._left and incoming.has(d.hex())}
+        return [d for d in wanted if d not in known and d not in left]
 
     def _known(self, digests: list[bytes]) -> set[bytes]:
         """A program may have removed what was to become an object, so these are looked for."""
@@ -157,6 +167,7 @@ class Push:
         if digest in self._elsewhere or not all(lies):
             self._elsewhere.discard(digest)
             self._files.incoming.put(digest.hex(), content)
+            self._left.add(digest.hex())
 
     def commit(self, base: int, author: Author, *, allow_many_removals: bool) -> Revision:
         """Make it a revision. Raises Conflict or Invalid, and then nothing has changed."""

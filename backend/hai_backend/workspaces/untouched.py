@@ -8,8 +8,7 @@ from typing import Any
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import EntryKind, joined, target_problem
-from hai_backend.workspaces.contents import open_in, opened
-from hai_backend.workspaces.files import Files, is_still
+from hai_backend.workspaces.files import Files, is_still_at
 from hai_backend.workspaces.folders import Folders
 from hai_backend.workspaces.stats import Stat
 
@@ -87,13 +86,11 @@ def _is_link(folder: int, name: str, target: str) -> bool:
 
 
 def _is_known(folder: int, name: str, digest: bytes, seen: list[Any]) -> bool:
+    known = Stat(*seen) if seen[0] is not None else None
     try:
-        file = open_in(folder, name)
+        return is_still_at(folder, name, known, digest)
     except OSError:
         return False
-    known = Stat(*seen) if seen[0] is not None else None
-    with opened(file):
-        return is_still(file, known, digest)
 
 
 def _written(path: str) -> Conflict:

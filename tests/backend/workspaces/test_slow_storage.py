@@ -9,16 +9,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Entry, EntryKind, PassedOver
 from hai_backend.workspaces import applying, checkouts, hands, looking
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.hands import Hands
+from hai_backend.workspaces.pushing import Push
+from hai_backend.workspaces.receiving import Piece
 from hai_backend.workspaces.seeing import Part, Seen, Seer
 from hai_backend.workspaces.staging import Author
 
 FOLDERS, FILES = 6, 10
+MTIME = 1_600_000_000_000_000_000
 LONG_AGO = (1_500_000_000, 1_500_000_000)
 
 
@@ -199,6 +203,50 @@ def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: Files, monkeyp
     checkouts.make(files, 1, 1, 0)
     assert asked.count("large") == 2, "it and its copy"
     assert asked.count("files") == 1, "directories stay open"
+
+
+def change(files: Files, contents: dict[str, bytes]) -> Push:
+    """A push that has brought all of it."""
+    push = Push(files, 1)
+    told = {
+        blake3(data).digest(): (
+            Entry(path, EntryKind.FILE, False, len(data), MTIME, blake3(data).digest()),
+            data,
+        )
+        for path, data in contents.items()
+    }
+    for digest in push.want([entry for entry, _ in told.values()]):
+        data = told[digest][1]
+        push.receive([Piece([digest], [len(data)], data, False)])
+    return push
+
+
+@pytest.mark.usefixtures("quick_storage")
+def test_what_a_push_replaces_is_not_opened(files: Files, monkeypatch) -> None:
+    look(files)
+    asked = list[tuple[str, str]]()
+
+    def counted(call: str) -> None:
+        real = getattr(os, call)
+
+        def count(path, *args, **more):
+            asked.append((call, os.path.basename(path)))
+            return real(path, *args, **more)
+
+        monkeypatch.setattr(os, call, count)
+
+    for call in ("open", "stat"):
+        counted(call)
+    new = {f"pkg/d1/f{i}": b"new %d" % i for i in range(FILES)}
+    with closing(change(files, new)) as push:
+        digests = {blake3(data).hexdigest() for data in new.values()}
+        assert push.commit(1, Author("me", 2.0), allow_many_removals=False).number == 2
+    names = {name.rpartition("/")[2] for name in new}
+    assert not [name for call, name in asked if call == "open" and name in names]
+    assert not [name for call, name in asked if call == "stat" and name in digests]
+    assert {path: (files.tree / path).read_bytes() for path in new} == new
+    with closing(change(files, {})) as push:
+        assert not push.want([Entry("x", EntryKind.FILE, False, 8, 0, blake3(b"1 of 1").digest())])
 
 
 class Counter:
