@@ -138,6 +138,18 @@ async def test_a_task_may_wait_for_others(client: Client) -> None:
         await _reaches(client, number, lambda task: task.outcome == TASK_OUTCOME_CANCELED)
 
 
+async def test_a_cancelled_task_hands_on_what_it_waited_for(client: Client) -> None:
+    one, two = await client.tasks.create(spec("one")), await client.tasks.create(spec("two"))
+    both = [AfterSpec(task=one.id), AfterSpec(task=two.id)]
+    middle = await client.tasks.create(spec("middle", after=both))
+    behind = [AfterSpec(task=middle.id, outcome="ended")]
+    last = await client.tasks.create(spec("last", after=behind))
+    await client.tasks.stop(one.id)
+    await _reaches(client, last.id, lambda task: list(task.awaited) == [two.id])
+    await client.tasks.stop(two.id)
+    await _reaches(client, last.id, lambda task: not task.awaited)
+
+
 async def _reaches(client: Client, number: int, true: Callable[[Task], bool]) -> None:
     async with asyncio.timeout(20):
         while not true(await client.tasks.get(number)):  # noqa: ASYNC110 - as a user would

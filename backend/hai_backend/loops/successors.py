@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
@@ -29,25 +29,25 @@ class Successors:
 
     def load(self, tasks: Iterable[Task]) -> None:
         """What a server finds; some that go first may have ended unheard."""
-        firsts = {first for task in list(tasks) for first in self._enter(task)}
-        for first in sorted(firsts):
-            self._begin(self._look_up(first))
+        self._enter([(task.id, first) for task in tasks for first in task.awaited])
 
     def changed(self, before: Task | None, task: Task) -> None:
         """`before` is None when the task is new here."""
-        if before is None:
-            self.load([task])
-        if task.state is TaskState.FINISHED and task.outcome is not None:
-            for first in task.awaited:
-                self._leave(first, task.id)
-            if task.id in self._waiting:
-                self._begin(self._tell(task.id, task.outcome))
-
-    def _enter(self, task: Task) -> list[int]:
-        """Whom it waits for in vain: they have ended."""
+        if task.state is not TaskState.FINISHED:
+            known = before.awaited if before is not None else ()
+            self._enter([(task.id, first) for first in task.awaited if first not in known])
+            return
         for first in task.awaited:
-            self._waiting[first].add(task.id)
-        return [first for first in task.awaited if first not in self._ledger.unfinished()]
+            self._leave(first, task.id)
+        if task.id in self._waiting:
+            self._begin(self._tell(_end(task)))
+
+    def _enter(self, pairs: Collection[tuple[int, int]]) -> None:
+        """Who waits, and for whom; of some the end is known already."""
+        for task, first in pairs:
+            self._waiting[first].add(task)
+        for first in sorted({first for _, first in pairs} - self._ledger.unfinished().keys()):
+            self._begin(self._look_up(first))
 
     def _leave(self, first: int, task: int) -> None:
         if first in self._waiting:
@@ -57,16 +57,21 @@ class Successors:
 
     async def _look_up(self, first: int) -> None:
         try:
-            outcome = (await insisted(partial(self._ledger.get, first), "a look")).outcome
+            found = await insisted(partial(self._ledger.get, first), "a look")
         except NotFound:  # nobody can know any more
-            outcome = Outcome.CANCELED
-        if outcome is not None:
-            await self._tell(first, outcome)
+            await self._tell(ev.PredecessorEnded(first, Outcome.CANCELED))
+        else:
+            if found.outcome is not None:
+                await self._tell(_end(found))
 
-    async def _tell(self, first: int, outcome: Outcome) -> None:
+    async def _tell(self, ended: ev.PredecessorEnded) -> None:
         """Many at a time, as they are written together; whoever comes meanwhile is told as well."""
-        ended = ev.PredecessorEnded(first, outcome)
-        while some := sorted(self._waiting.get(first, ()))[:_TOGETHER]:
+        while some := sorted(self._waiting.get(ended.task, ()))[:_TOGETHER]:
             for task in some:
-                self._leave(first, task)
+                self._leave(ended.task, task)
             await asyncio.gather(*(self._ledger.insist(task, ended) for task in some))
+
+
+def _end(task: Task) -> ev.PredecessorEnded:
+    assert task.outcome is not None
+    return ev.PredecessorEnded(task.id, task.outcome, task.awaited)

@@ -41,10 +41,11 @@ class ResumeAsked:
 
 @dataclass(frozen=True, slots=True)
 class PredecessorEnded:
-    """A task that goes first has ended."""
+    """A task that goes first has ended. `awaited`: it was still waiting for these itself, and never ran."""
 
     task: int
     outcome: Outcome
+    awaited: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hai_backend.domain.spec import AfterOutcome, AfterSpec
 from hai_backend.domain.task import Outcome, Task
+from hai_backend.domain.words import listed
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.ending import finished
 from hai_backend.tasks.moves import Line, Move
@@ -23,16 +24,36 @@ def unmet(after: AfterSpec, outcome: Outcome) -> str:
     return f"task {after.task} was to have {after.outcome} first, and ended {outcome.value}"
 
 
+def _wanted(task: Task, first: int) -> AfterSpec:
+    """What was handed on may end as it likes."""
+    known = (after for after in task.spec.options.after if after.task == first)
+    return next(known, AfterSpec(first, AfterOutcome.ENDED))
+
+
 def ended(task: Task, event: ev.PredecessorEnded, now: float) -> Move:
-    """The task, less one that it waits for. Its own wait begins when it waits for none any more."""
+    """The task, less one that it waits for. Its own wait begins when it waits for none any more.
+
+    One that was cancelled while it waited hands on what it waited for, however that ends: who was to come behind it,
+    as a clean-up or the next in a lane, does not come before what was to come before it.
+    """
     if event.task not in task.awaited:
         return Move(task)
-    after = next(each for each in task.spec.options.after if each.task == event.task)
-    if not met(after, event.outcome):
-        reason = unmet(after, event.outcome)
-        line = Line("TaskFinished", f"{Outcome.CANCELED.value}: {reason}")
-        return Move(finished(task, Outcome.CANCELED, reason, now), (), (line,))
+    after = _wanted(task, event.task)
     left = tuple(other for other in task.awaited if other != event.task)
+    if not met(after, event.outcome):
+        return _never(replace(task, awaited=left), unmet(after, event.outcome), now)
+    line = Line(
+        "PredecessorEnded", f"task {event.task} has ended {event.outcome.value}{_more(event)}"
+    )
+    left += tuple(other for other in event.awaited if other not in left)
     progress = task.progress if left else replace(task.progress, queued_at=now)
-    line = Line("PredecessorEnded", f"task {event.task} has ended {event.outcome.value}")
     return Move(replace(task, awaited=left, progress=progress), (), (line,))
+
+
+def _never(task: Task, reason: str, now: float) -> Move:
+    line = Line("TaskFinished", f"{Outcome.CANCELED.value}: {reason}")
+    return Move(finished(task, Outcome.CANCELED, reason, now), (), (line,))
+
+
+def _more(event: ev.PredecessorEnded) -> str:
+    return f"; it still waited for the end of task {listed(event.awaited)}" if event.awaited else ""

@@ -234,11 +234,13 @@ def met(after: AfterSpec, first: Task) -> bool:
 
 def _go_on(world: World, task: Task, first: Task) -> None:
     """One less to wait for, or nothing to wait for any more."""
-    after = next(each for each in task.spec.options.after if each.task == first.id)
+    known = (each for each in task.spec.options.after if each.task == first.id)
+    after = next(known, AfterSpec(task=first.id, outcome="ended"))  # it was handed on
+    task.awaited.remove(first.id)
     if not met(after, first):
         finish(world, task, TASK_OUTCOME_CANCELED, f"task {first.id} has ended otherwise")
         return
-    task.awaited.remove(first.id)
+    task.awaited.extend(number for number in first.awaited if number not in task.awaited)
     if not task.awaited:
         task.waiting.reason, task.waiting.message = "NOT_ENOUGH_NODES", "0 nodes are free"
     world.changed(task, "PredecessorEnded")

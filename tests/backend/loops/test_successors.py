@@ -131,6 +131,32 @@ async def test_nothing_is_kept_of_tasks_that_have_ended(world: World) -> None:
     await world.until(lambda: not world.successors._waiting)
 
 
+async def test_a_clean_up_waits_for_all_that_the_evaluation_waited_for(world: World) -> None:
+    trainings = [await submitted(world, f"train{n}") for n in range(3)]
+    evaluation = await submitted(world, "evaluate", *trainings)
+    clean = await submitted(world, "clean", evaluation, outcome="ended")
+    await end(world, trainings[0], Outcome.FAILED)
+    await canceled(world, evaluation)
+    await world.until(lambda: world.ledger.unfinished()[clean].awaited == tuple(trainings[1:]))
+    await end(world, trainings[1], Outcome.FAILED)
+    again = World(world.store, world.launcher)
+    await again.start()
+    await again.until(lambda: again.ledger.unfinished()[clean].awaited == (trainings[2],))
+    await end(again, trainings[2])
+    await freed(again, clean)
+    await again.stop()
+
+
+async def test_who_is_stopped_in_a_lane_lets_nobody_come_too_early(world: World) -> None:
+    first = await submitted(world, "first")
+    second = await submitted(world, "second", first, outcome="ended")
+    third = await submitted(world, "third", second, outcome="ended")
+    await world.ledger.stop(second, "ada", None)
+    await world.until(lambda: world.ledger.unfinished()[third].awaited == (first,))
+    await end(world, first)
+    await freed(world, third)
+
+
 async def test_a_held_task_stays_held(world: World) -> None:
     first = await submitted(world, "first")
     second = await submitted(world, "second", first)

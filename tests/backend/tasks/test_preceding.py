@@ -57,6 +57,19 @@ def test_it_waits_for_all_of_them_and_for_itself_from_the_last_on() -> None:
     assert (task.awaited, task.progress.queued_at) == ((), NOW)
 
 
+def test_one_that_never_ran_hands_on_what_it_waited_for() -> None:
+    end = ev.PredecessorEnded(7, Outcome.CANCELED, (5, 8))
+    made = step(waiting(AfterSpec(7, ENDED), AfterSpec(8)), end, NOW)
+    assert made.task.awaited == (8, 5)
+    assert made.events[0].reason == (
+        "task 7 has ended CANCELED; it still waited for the end of task 5, 8"
+    )
+    assert ended(made.task, 5, Outcome.FAILED).awaited == (8,)
+    assert ended(made.task, 8, Outcome.FAILED).outcome is Outcome.CANCELED
+    never = step(waiting(AfterSpec(7), AfterSpec(8)), end, NOW).task
+    assert (never.outcome, never.awaited) == (Outcome.CANCELED, (8,))
+
+
 @pytest.mark.parametrize("first", [5, 7], ids=["nobody it knows", "told twice"])
 def test_what_says_nothing_new_changes_nothing(first: int) -> None:
     task = ended(waiting(AfterSpec(7)), 7, Outcome.SUCCEEDED)
