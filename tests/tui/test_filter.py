@@ -139,6 +139,8 @@ async def test_the_server_takes_what_it_is_asked(client) -> None:
         pytest.param("-ber", "-bert", False, id="a negated word grows"),
         pytest.param("1", "12", True, id="part of an id grows"),
         pytest.param("name:be", "name:ber", True, id="part of a name grows"),
+        pytest.param("name", "name:be", False, id="a word becomes a key"),
+        pytest.param("why", "why:after", False, id="a word becomes another key"),
         pytest.param("name:be", "name:ber,x", False, id="another name"),
         pytest.param("user:b", "user:bo", False, id="another user"),
         pytest.param("be*", "be*r", False, id="a star"),

@@ -77,4 +77,5 @@ def _signed(word: str, me: str) -> Term:
 
 def _grows(word: str, longer: str) -> bool:
     plain = _GROWS.fullmatch(word) and _GROWS.fullmatch(longer)
-    return bool(plain) and not word.startswith(_NEGATES) and longer.startswith(word)
+    same = (":" in word) is (":" in longer)  # `why` is a word in itself, before it is a key
+    return bool(plain) and same and not word.startswith(_NEGATES) and longer.startswith(word)
