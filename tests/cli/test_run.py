@@ -63,7 +63,7 @@ def test_whom_a_name_means_is_told_and_a_wrong_word_is_helped(files: Path, hai, 
     for word in ("a:success", "afterok:4", "4,5"):
         done = hai("run", "b.yaml", "--name", "d", "--after", word)
         assert (done.code, f"no task is named '{word}'" in done.err) == (3, True)
-        assert "write TASK, TASK:failed or TASK:ended, and --after again" in done.err
+        assert "write TASK, TASK:failed, TASK:ended or tag:TAG, and --after again" in done.err
 
 
 def test_who_is_resumed_may_still_wait_for_others(files: Path, hai, fake) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hai.v1.task_pb2 import TaskOutcome
+
 TASK = "version: 2\nname: fit\nspec: {entrypoint: t.py, parameters: [--lr, '{LR}', '{x}', '{HAI_ARRAY_INDEX}']}\n"
+FAILED = TaskOutcome.TASK_OUTCOME_FAILED
 MANY = ",".join(map(str, range(300)))
 ONE = "version: 2\nname: {name}\nspec: {{entrypoint: t.py}}\n"
 
@@ -119,6 +122,43 @@ def test_so_many_at_a_time(hai, fake, argv: tuple[str, ...]) -> None:
     ]
     first = (1, "")
     assert after == [[first], [first], *([first, (n, "ended")] for n in (4, 5, 6))]
+
+
+def first(task) -> list[tuple[int, str]]:
+    return [(each.task, each.outcome) for each in task.spec.options.after]
+
+
+def test_a_task_waits_for_all_of_a_sweep(hai, fake) -> None:
+    hai("run", "fit.yaml", "--array", "1-3", "--tag", "mine")
+    fake.world.tasks[5].user = "bob"
+    hai("run", "a.yaml", "--after", "tag:mine", "--after", "2:failed", "--after", "tag:mine")
+    assert first(fake.world.tasks[7]) == [(4, ""), (6, ""), (2, "failed")]
+
+
+def test_what_was_submitted_again_counts_instead_of_what_failed(hai, fake) -> None:
+    hai("run", "fit.yaml", "--array", "1-3", "--tag", "mine")
+    fake.start(5, ["n1"])
+    fake.finish(5, FAILED, "rank 0 exited with 1")
+    hai("run", "fit.yaml", "--array", "2", "--tag", "mine")
+    hai("run", "a.yaml", "--after", "tag:mine:ended")
+    assert first(fake.world.tasks[8]) == [(4, "ended"), (6, "ended"), (7, "ended")]
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "words"),
+    [
+        pytest.param("tag:mine", 2, "hai status --wait $(hai list -q --tag mine)", id="too many"),
+        pytest.param("tag:none", 3, "no task of yours has the tag 'none'", id="nobody"),
+        pytest.param("afterok:4:5", 3, "TASK:ended or tag:TAG", id="as Slurm has it"),
+    ],
+)
+def test_what_cannot_be_waited_for(
+    hai, fake, monkeypatch, after: str, code: int, words: str
+) -> None:
+    monkeypatch.setattr("hai_tui.cli.after._MOST", 10)
+    hai("run", "fit.yaml", "--array", "1-11", "--tag", "mine")
+    done = hai("run", "a.yaml", "--after", after)
+    assert (done.code, words in done.err, len(_new(fake))) == (code, True, 11)
 
 
 def test_files_go_one_after_the_other(hai, fake) -> None:

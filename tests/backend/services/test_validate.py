@@ -152,7 +152,7 @@ CASES = [
         "one of succeeded, failed, ended; did you mean succeeded?",
     ),
     ("options { after { task: 1 } after { task: 1 } }", "options.after", "names a task twice"),
-    ("options {" + "after { task: 1 }" * 101 + "}", "options.after", "at most 100"),
+    ("options {" + "after { task: 1 }" * 1001 + "}", "options.after", "at most 1000"),
     ("resource { is_spot: true }", "resource.is_spot", "dev containers"),
     ("resource { gpu: -1 }", "resource.gpu", "from 0"),
     ("resource { cpu: -1 }", "resource.cpu", "from 0"),

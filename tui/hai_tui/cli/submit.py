@@ -57,7 +57,7 @@ _OPTIONS = (
         type=After(),
         shell_complete=complete_tasks,
         multiple=True,
-        help="Start when this task has succeeded; with :failed or :ended, when it has ended so. Repeatable.",
+        help="Start when this task (tag:TAG: all of them) has succeeded; or :failed, :ended. Repeatable.",
     ),
     click.option(
         "--array",

@@ -114,8 +114,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "在 {name} 之后：即任务 {id}，{status}",
     ),
     "after.hint": (
-        "write TASK, TASK:failed or TASK:ended, and --after again for each further one",
-        "请写 TASK、TASK:failed 或 TASK:ended；多个任务请重复 --after",
+        "write TASK, TASK:failed, TASK:ended or tag:TAG, and --after again for each further one",
+        "请写 TASK、TASK:failed、TASK:ended 或 tag:TAG；多个任务请重复 --after",
     ),
     "submitted.next": (
         "see it: hai status {id}    its output: hai logs {id} -f    end it: hai stop {id}",
@@ -127,9 +127,9 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "submitted.array": (
         "all {count} of them: hai list --tag {tag}    their ends: hai status --wait $(hai list -q --tag {tag})"
-        "    stop them: hai stop $(hai list -q --tag {tag})",
+        "    stop them: hai stop $(hai list -q --tag {tag})    what comes after them: --after tag:{tag}",
         "共 {count} 个任务：hai list --tag {tag}    等待结束：hai status --wait $(hai list -q --tag {tag})"
-        "    全部停止：hai stop $(hai list -q --tag {tag})",
+        "    全部停止：hai stop $(hai list -q --tag {tag})    在其后运行：--after tag:{tag}",
     ),
     "submitted.unread": (
         "lines of {words} in {file} are not read: say the same after --, as in -n 2 --name fit",
