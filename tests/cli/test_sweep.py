@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -215,3 +217,33 @@ def test_also_in_arguments_of_roles(hai, fake) -> None:
     Path("roles.yaml").write_text(ONE.format(name="gang") + "resource: {node_count: 2}\n" + roles)
     hai("run", "roles.yaml", "--each", "LR=1,2")
     assert [task.spec.roles[0].parameters[1] for task in _new(fake)] == ["1", "2"]
+
+
+def test_a_sweep_that_is_refused_midway_says_what_is_there(hai, fake) -> None:
+    hai("run", "a.yaml", "--name", "fit-3")
+    done = hai("run", "fit.yaml", "--array", "1-5")
+    part, until, why = done.err.splitlines()[:3]
+    assert (done.code, list(submitted(fake))) == (1, ["fit-3", "fit-1", "fit-2"])
+    assert part.startswith("2 of them are there: hai list --tag fit-")
+    assert until == "it ends at task 3 of 5, fit-3:"
+    assert why.startswith("hai: ")
+    hai("stop", *hai("list", "-q", "--tag", part.split("--tag ")[1].split()[0]).out.split(), "3")
+    assert hai("run", "fit.yaml", "--array", "1-2").code == 0
+
+
+def test_ctrl_c_tells_also_of_the_task_that_was_under_way(hai, fake, monkeypatch) -> None:
+    create = fake.tasks.create
+
+    async def interrupted(spec, **more):
+        if spec.name == "fit-2":
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(0)
+        return await create(spec, **more)
+
+    monkeypatch.setattr(fake.tasks, "create", interrupted)
+    done = hai("run", "fit.yaml", "--array", "1-5", "-q")
+    assert (done.code, done.out.split(), list(submitted(fake))) == (
+        130,
+        ["4", "5"],
+        ["fit-1", "fit-2"],
+    )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hai.v1.task_pb2 import Task
     from hai.v1.task_spec_pb2 import TaskSpec
 
+_LAST_SECONDS = 2.0
 _TOP = ("spec.", "resource.", "options.", "policies.", "name", "priority", "task_type")
 
 _OPTIONS = (
@@ -241,15 +242,28 @@ async def _send(
         for place, spec in enumerate(sweep.specs):
             if 0 < sweep.at_most <= place:
                 spec.options.after.add(task=tasks[place - sweep.at_most].id, outcome="ended")
-            task = await client.tasks.create(spec)
-            tasks.append(task)
+            await _make(client, spec, tasks)
             if settings.sentences:
-                _tell(settings, task, spec, alone=not sweep.tag)
+                _tell(settings, tasks[-1], spec, alone=not sweep.tag)
     finally:  # what the server has is told, also where it refuses a later one
-        _show(settings, sweep.specs, tasks)
         if sweep.tag and tasks:
-            note(settings, text("submitted.array", count=len(tasks), tag=sweep.tag))
+            told = "submitted.array" if len(tasks) == len(sweep.specs) else "submitted.part"
+            note(settings, text(told, count=len(tasks), tag=sweep.tag))
+        _show(settings, sweep.specs, tasks)
     return tasks
+
+
+async def _make(client: Client, spec: TaskSpec, tasks: list[Task]) -> None:
+    """Ctrl-C waits a moment for the one that is under way: the server may have it."""
+    import asyncio
+
+    making = asyncio.ensure_future(client.tasks.create(spec))
+    try:
+        tasks.append(await asyncio.shield(making))
+    except asyncio.CancelledError:
+        done, _ = await asyncio.wait([making], timeout=_LAST_SECONDS)
+        tasks.extend(each.result() for each in done)
+        raise
 
 
 def _tell(settings: Settings, task: Task, spec: TaskSpec, *, alone: bool) -> None:

@@ -131,6 +131,12 @@ TEXTS: dict[str, tuple[str, str]] = {
         "共 {count} 个任务：hai list --tag {tag}    等待结束：hai status --wait $(hai list -q --tag {tag})"
         "    全部停止：hai stop $(hai list -q --tag {tag})    在其后运行：--after tag:{tag}",
     ),
+    "submitted.part": (
+        "{count} of them are there: hai list --tag {tag}"
+        "    stop these, to submit all again: hai stop $(hai list -q --tag {tag})",
+        "已有 {count} 个任务：hai list --tag {tag}"
+        "    停止它们后可重新提交全部：hai stop $(hai list -q --tag {tag})",
+    ),
     "submitted.unread": (
         "lines of {words} in {file} are not read: say the same after --, as in -n 2 --name fit",
         "{file} 中的 {words} 行不会被读取：请写在 -- 之后，例如 -n 2 --name fit",
