@@ -74,6 +74,22 @@ def test_who_is_resumed_may_still_wait_for_others(files: Path, hai, fake) -> Non
     assert hai("resume", "b").out == "5  b  waits for the end of task 4\n"
 
 
+def test_several_are_described_and_submitted_again(hai, fake, monkeypatch) -> None:
+    described = hai("describe", "3", "1").out
+    assert described.split("---\n") == [hai("describe", id).out for id in "31"]
+    fake.finish(1, TASK_OUTCOME_FAILED, "rank 0 exited with 1")
+    monkeypatch.setattr("sys.stdin", io.StringIO(described + "---\n"))
+    assert hai("run", "-", "-q").out.split() == ["4", "5"]
+    assert [fake.world.tasks[id].name for id in (4, 5)] == ["bad", "train"]
+
+
+def test_what_a_dry_run_prints_of_several_can_be_submitted(hai, fake, tmp_path) -> None:
+    (tmp_path / "e.yaml").write_text("version: 2\nname: e\nspec: {entrypoint: t.py}\n")
+    printed = hai("run", str(tmp_path / "e.yaml"), "--array", "1-3", "--dry-run").out
+    (tmp_path / "all.yaml").write_text(printed)
+    assert hai("run", str(tmp_path / "all.yaml"), "-q").out.split() == ["4", "5", "6"]
+
+
 def test_nothing_is_sent_when_one_file_is_bad(files: Path, hai, fake) -> None:
     done = hai("run", "a.yaml", "bad.yaml")
     assert (done.code, done.out) == (2, "")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hai.client import fields
 from hai.client.errors import Invalid, UsageError
-from hai.client.spec import apply_option, read_spec, to_yaml
+from hai.client.spec import apply_option, read_spec, read_specs, to_yaml
 from hai.client.tree import MAX_BYTES
 from hai.v1.task_spec_pb2 import TaskSpec
 
@@ -177,6 +177,17 @@ def test_violations_have_path_line_and_column(text: str, expected: tuple[Any, ..
     [violation] = caught.value.violations
     assert (violation.field, violation.line, violation.column) == expected[:3]
     assert expected[3] in violation.message
+
+
+def test_several_documents_are_read_and_told_by_line() -> None:
+    one = "version: 2\nname: {}\nspec: {{entrypoint: t.py}}\n"
+    several = f"---\n{one.format('a')}--- # empty\n---\n{one.format('b')}---\n"
+    assert [spec.name for spec in read_specs(io.StringIO(several))] == ["a", "b"]
+    with pytest.raises(Invalid) as caught:
+        read_specs(io.StringIO(f"{one.format('a')}---\n{one.format('b')}nope: 1\n"))
+    assert [(v.field, v.line) for v in caught.value.violations] == [("nope", 8)]
+    with pytest.raises(Invalid, match="name"):
+        read_specs(io.StringIO(""))
 
 
 def test_every_violation_is_told_at_once() -> None:

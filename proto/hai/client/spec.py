@@ -5,7 +5,7 @@ text ─yaml_reader─> tree (positions) ─spec_reader─> TaskSpec ─spec_wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -18,10 +18,10 @@ from hai.client.schema import json_schema
 from hai.client.spec_reader import SpecReader, unknown
 from hai.client.spec_writer import to_yaml
 from hai.client.tree import MAX_BYTES, Entry, Malformed, Mark, Scalar, Table, Tree, from_python
-from hai.client.yaml_reader import parse
+from hai.client.yaml_reader import parse, parse_all
 from hai.v1.task_spec_pb2 import TaskSpec
 
-__all__ = ["Source", "apply_option", "json_schema", "read_spec", "to_yaml"]
+__all__ = ["Source", "apply_option", "json_schema", "read_spec", "read_specs", "to_yaml"]
 
 _OPTION = "the option"
 
@@ -33,17 +33,27 @@ def read_spec(source: Source) -> TaskSpec:
 
     A Path is a file; a str is yaml text, or a file's name when it is one line ending in .yml or .yaml.
     """
-    name = _name(source)
-    reader = SpecReader()
-    spec = TaskSpec()
+    return _read(source, lambda: [_tree(source)])[0]
+
+
+def read_specs(source: Path | IO[str] | IO[bytes]) -> Sequence[TaskSpec]:
+    """The same of several documents, with `---` between them; of an empty file one that is empty."""
+    return _read(source, lambda: parse_all(_text(source)) or [Table(())])
+
+
+def _read(source: Source, trees: Callable[[], Sequence[Tree]]) -> Sequence[TaskSpec]:
+    name, reader = _name(source), SpecReader()
+    specs: list[TaskSpec] = []
     try:
-        reader.message(spec, _tree(source), "")
+        for tree in trees():
+            specs.append(TaskSpec())
+            reader.message(specs[-1], tree, "")
     except Malformed as error:
         place = Violation("", error.message, error.mark.line, error.mark.column)
         raise _invalid(name, [place]) from error
     if reader.violations:
         raise _invalid(name, reader.violations)
-    return spec
+    return specs
 
 
 def apply_option(spec: TaskSpec, assignment: str) -> None:
@@ -123,11 +133,13 @@ def _is_file(source: Source) -> bool:
 
 
 def _tree(source: Source) -> Tree:
-    if isinstance(source, Mapping):
-        return from_python(source)
+    return from_python(source) if isinstance(source, Mapping) else parse(_text(source))
+
+
+def _text(source: Path | str | IO[str] | IO[bytes]) -> str:
     if isinstance(source, str | Path):
-        return parse(_read_file(Path(source)) if _is_file(source) else str(source))
-    return parse(_decoded(source.read(MAX_BYTES + 1)))
+        return _read_file(Path(source)) if _is_file(source) else str(source)
+    return _decoded(source.read(MAX_BYTES + 1))
 
 
 def _read_file(path: Path) -> str:

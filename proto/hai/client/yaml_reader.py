@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -21,6 +22,8 @@ from hai.client.tree import (
     Tree,
 )
 
+Composed = TypeVar("Composed")
+
 _CORE = "tag:yaml.org,2002:"
 _KINDS: dict[str, Kind] = {
     "str": "text",
@@ -36,18 +39,27 @@ _KINDS: dict[str, Kind] = {
 
 def parse(text: str) -> Tree:
     """The tree of one yaml document. Raises Malformed."""
+    node = _composed(text, lambda: yaml.compose(text, Loader=yaml.SafeLoader))
+    return Table(()) if node is None else _Builder().tree(node, 0)
+
+
+def parse_all(text: str) -> Sequence[Tree]:
+    """The trees of all documents, but of empty ones. Raises Malformed."""
+    nodes = _composed(text, lambda: list(yaml.compose_all(text, Loader=yaml.SafeLoader)))
+    trees = [_Builder().tree(node, 0) for node in nodes]
+    return [tree for tree in trees if not (isinstance(tree, Scalar) and tree.value is None)]
+
+
+def _composed(text: str, compose: Callable[[], Composed]) -> Composed:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise Malformed(f"the document is larger than {MAX_BYTES // 1024} KiB")
     try:
         _check_depth(text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        return compose()
     except yaml.MarkedYAMLError as error:
         raise Malformed(_sentence(error), _mark(error.problem_mark)) from error
     except yaml.reader.ReaderError as error:
         raise Malformed(_bad_character(error), _position(text, error.position)) from error
-    if node is None:
-        return Table(())
-    return _Builder().tree(node, 0)
 
 
 def _check_depth(text: str) -> None:

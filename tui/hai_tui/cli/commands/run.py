@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +32,16 @@ _FILES = click.argument(
 
 _RUN_HELP = """Submit tasks that are written in yaml (schema version 2); - reads standard input.
 
-All files are read and checked before the first is sent. Options replace what the files say. A
-workspace such as . is meant from the current directory. A task that names no environment gets the
-active one (--no-inherit: none).
+A file may hold several, with --- between them. All files are read and checked before the first is
+sent. Options replace what the files say. A workspace such as . is meant from the current directory.
+A task that names no environment gets the active one (--no-inherit: none).
 
 \b
 Examples:
   hai run train.yaml
   hai run train.yaml -n 4 -p HIGH -e LR=0.1 -f
   hai describe 12 | hai run - --name again
+  hai describe $(hai list -q --tag sweep --outcome failed) | hai run -
   hai run a.yaml b.yaml --dry-run
 """
 
@@ -58,7 +60,7 @@ Examples:
 @click.pass_obj
 def run(settings: Settings, /, files: tuple[str, ...], **options: Any) -> int:
     """The function behind the command."""
-    specs = [override(settings, _read(file), options) for file in files]
+    specs = [override(settings, spec, options) for file in files for spec in _read(file)]
     for spec in specs:
         _settle(spec)
     return submit(settings, specs, options)
@@ -92,12 +94,13 @@ def _check(settings: Settings, file: str) -> int:
     from hai_tui.cli.failures import exit_code, tell
 
     try:
-        spec = _read(file)
+        specs = _read(file)
     except (HaiError, click.UsageError) as error:
         tell(error, as_json=settings.json)  # it names the file
         return exit_code(error)
     note(settings, text("schema.valid", source=file))
-    tell_without_effect(settings, spec)
+    for spec in specs:
+        tell_without_effect(settings, spec)
     return 0
 
 
@@ -105,14 +108,14 @@ def _worst(codes: list[int]) -> int:
     return next((code for code in codes if code), 0)
 
 
-def _read(file: str) -> TaskSpec:
-    from hai.client.spec import read_spec
+def _read(file: str) -> Sequence[TaskSpec]:
+    from hai.client.spec import read_specs
 
     if file == "-":
-        return read_spec(getattr(sys.stdin, "buffer", sys.stdin))
+        return read_specs(getattr(sys.stdin, "buffer", sys.stdin))
     path = Path(file)
     if path.is_dir():
         raise click.UsageError(f"{file!r} is a directory, not a task file; nothing was sent")
     if not path.exists():  # a pipe, as of <(…), is as good as a file
         raise click.UsageError(f"there is no file {file!r}; nothing was sent")
-    return read_spec(path)
+    return read_specs(path)

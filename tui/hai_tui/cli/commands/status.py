@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ from hai_tui.cli.command import HaiCommand, TableCommand
 from hai_tui.cli.follow import task_exit_code
 from hai_tui.cli.goodput_view import sentences
 from hai_tui.cli.human import Span
-from hai_tui.cli.reference import many_tasks, one_task
+from hai_tui.cli.reference import many_tasks
 from hai_tui.cli.session import call, told_when_lost
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, show, show_one
@@ -20,6 +21,7 @@ from hai_tui.cli.task_view import RANKS, TASKS
 if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.task_pb2 import Task
+    from hai.v1.task_spec_pb2 import TaskSpec
 
 _STATES = ("finished", "running", "suspended")
 
@@ -39,11 +41,12 @@ Examples:
   hai status $(hai list -q --tag sweep) --wait
 """
 
-_DESCRIBE_HELP = """Print what a task was submitted with, as yaml that `hai run` takes back.
+_DESCRIBE_HELP = """Print what tasks were submitted with, as yaml that `hai run` takes back.
 
 \b
 Examples:
   hai describe 12 > again.yaml && hai run again.yaml
+  hai describe $(hai list -q --tag sweep --outcome failed) | hai run -
 """
 
 
@@ -125,21 +128,26 @@ def _exit_code(task: Task, wait: str | None) -> int:
 
 
 @click.command("describe", cls=HaiCommand, help=_DESCRIBE_HELP)
-@one_task
+@many_tasks
 @click.pass_obj
-def describe(settings: Settings, task: str, kind: Any) -> int:
+def describe(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
     """The function behind the command."""
 
-    async def work(client: Client) -> int:
-        found = await client.tasks.get(await client.tasks.resolve(task, kind))
-        if settings.json:
-            from hai_tui.cli.messages import to_dict
+    async def work(client: Client) -> Sequence[Task]:
+        ids = [await client.tasks.resolve(task, kind) for task in tasks]
+        return [await client.tasks.get(id) for id in ids]
 
-            dump(settings, to_dict(found.spec))
-        else:
-            from hai.client.spec import to_yaml
+    for number, found in enumerate(call(settings, work)):
+        _describe(settings, found.spec, first=not number)
+    return 0
 
-            click.echo(to_yaml(found.spec), nl=False)
-        return 0
 
-    return call(settings, work)
+def _describe(settings: Settings, spec: TaskSpec, *, first: bool) -> None:
+    if settings.json:
+        from hai_tui.cli.messages import to_dict
+
+        dump(settings, to_dict(spec))
+    else:
+        from hai.client.spec import to_yaml
+
+        click.echo(("" if first else "---\n") + to_yaml(spec), nl=False)
