@@ -11,6 +11,7 @@ from hai_backend.workspaces import checkouts, task_trees
 from hai_backend.workspaces.files import Files, now_ns
 
 LEFT_SECONDS = 2 * 24 * 3600.0  # how long what a broken push brought waits for the next try
+_NAMES_OF_NOTHING = "DELETE FROM tags WHERE revision NOT IN (SELECT number FROM revisions)"
 _OLD_REVISIONS = """DELETE FROM revisions
     WHERE number < ? AND number NOT IN (SELECT revision FROM tags)"""
 _OLD_ENTRIES = """DELETE FROM entries WHERE gone != 0 AND gone <= ?
@@ -36,6 +37,9 @@ def collect(
     """
     floor = _floor(files, pinned, before, least)
     with files.index.transaction() as db:
+        db.execute(
+            _NAMES_OF_NOTHING
+        )  # a server of an older version, which knows no names, was here
         db.execute(_OLD_REVISIONS, (floor,))
         db.execute(_OLD_ENTRIES, (floor,))
     _drop_objects(files)

@@ -153,6 +153,19 @@ async def test_a_task_may_name_a_tag_and_keeps_the_revision_that_it_meant(here) 
         await here.client.tasks.create(spec)
 
 
+def test_a_name_goes_with_a_revision_that_an_older_server_let_go(tmp_path) -> None:
+    make(tmp_path / "w", 0)
+    with closing(Files(tmp_path / "w", 0)) as files:
+        push(files, {"a": b"x"}, {}, 0)
+        push(files, {"a": b"y"}, {"a": b"x"}, 1)
+        tags.tag(files, "best", 1, force=False)
+        with files.index.transaction() as db:
+            db.execute("DELETE FROM revisions WHERE number < 2")  # as it does
+        collecting.collect(files, pinned=(), running=(), before=1e9)
+        assert files.index.rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
+        assert tags.tag(files, "best", 2, force=False).tags == ("best",)
+
+
 def test_nobody_looks_through_all_names(tmp_path) -> None:
     make(tmp_path / "w", 0)
     with closing(Files(tmp_path / "w", 0)) as files:

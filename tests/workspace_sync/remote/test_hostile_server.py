@@ -14,7 +14,7 @@ from hai.client.connection import Connection
 from hai.client.errors import Conflict, ServerError
 from hai.client.profile import Profile
 from hai.v1 import workspace_service_pb2 as pb
-from hai.v1.workspace_pb2 import Workspace, WorkspaceEntry, WorkspaceLease
+from hai.v1.workspace_pb2 import Workspace, WorkspaceEntry, WorkspaceLease, WorkspaceRevision
 from hai.v1.workspace_service_pb2_grpc import (
     WorkspaceServiceServicer,
     add_WorkspaceServiceServicer_to_server,
@@ -53,6 +53,9 @@ class Liar(WorkspaceServiceServicer):
 
     async def GetTree(self, request, context):
         yield pb.GetTreeResponse(revision=1, entries=self.entries)
+
+    async def ListRevisions(self, request, context):
+        return pb.ListRevisionsResponse(revisions=[WorkspaceRevision(number=1)])
 
     async def LeaseWorkspace(self, request, context):
         return WorkspaceLease(token="t")
@@ -227,3 +230,9 @@ async def test_pushes_that_are_answered_wrongly(pushed, liar, root: Path) -> Non
     with pytest.raises((BadPeer, ServerError)):  # gRPC may notice first
         await pull(root, liar[1], Mode.PUSH)
     assert as_before(root)
+
+
+async def test_a_server_that_knows_no_tags_has_none(liar) -> None:
+    remote = Remote(liar[1], "w")
+    assert [each.number for each in await remote.revisions(9)] == [1]
+    assert await remote.revisions(9, tagged=True) == []

@@ -160,7 +160,7 @@ class Remote:
             name=self.name, user=self.user, page_size=count, tagged=tagged
         )
         answer = await self.connection.unary(self.stub.ListRevisions, request, retry=True)
-        return answer.revisions
+        return [each for each in answer.revisions if each.tags or not tagged]  # older servers: all
 
     async def number_of(self, revision: str) -> int:
         """Of a number or a tag. Raises NotFound."""
