@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from contextlib import closing
@@ -11,8 +12,10 @@ import pytest
 
 from hai_sync import ahead, slow
 from hai_sync.ahead import Ahead
+from hai_sync.core.rules import Mode, Rules
 from hai_sync.quick.same import edited
 from hai_sync.scan import Filter, Known, scan
+from hai_sync.session.wish import Wish
 from hai_sync.slow import is_slow
 
 
@@ -105,3 +108,24 @@ def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("slow_storage")
 def test_a_quick_push_leaves_slow_storage_to_the_whole_program(tmp_path: Path) -> None:
     assert edited(str(tmp_path), {}, set(), 0) is None
+
+
+async def test_who_gives_up_does_not_wait_for_the_end_of_the_walk(laptop, monkeypatch) -> None:
+    tree(laptop.root)
+    began, goes_on, read = threading.Event(), threading.Event(), []
+    real = ahead.listed
+
+    def listed(folder: str) -> ahead.Items:
+        read.append(folder)
+        began.set()
+        goes_on.wait(20)
+        return real(folder)
+
+    monkeypatch.setattr(ahead, "listed", listed)
+    syncing = asyncio.create_task(laptop.session.sync(Wish(Rules(Mode.PUSH))))
+    await asyncio.to_thread(began.wait, 20)
+    syncing.cancel()
+    await asyncio.wait({syncing})
+    goes_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert len(read) == 1

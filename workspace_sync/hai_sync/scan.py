@@ -25,6 +25,10 @@ from hai_sync.signatures import Signature, racy, signature
 _REGULAR, _LINK, _FOLDER = stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR
 
 
+class GivenUp(Exception):
+    """A scan was not finished."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """What the caller wants left out, or not."""
@@ -47,6 +51,7 @@ class Known:
     looked_ns: int = 0
     same_filter: bool = True  # what was seen then was not left out, and need not be asked again
     verify: bool = False  # look into every file again
+    given_up: Callable[[], bool] = lambda: False  # nobody waits for the scan any more
 
 
 @dataclass(slots=True)
@@ -88,7 +93,7 @@ def ignore_of(filter: Filter, levels: Mapping[str, RuleSet]) -> Ignore:
 
 
 def scan(root: Path, known: Known, filter: Filter) -> Scan:
-    """Everything below a root that is not left out. Raises OSError when the root cannot be read."""
+    """Everything below a root that is not left out. Raises OSError when the root cannot be read, GivenUp."""
     walker = Walker(root, known, filter)
     walker.walk("", known.same_filter)
     found = walker.found
@@ -138,6 +143,8 @@ class Walker:
         with closing(Ahead()) as ahead:
             todo = deque([(top, trusted)])
             while todo:
+                if self.known.given_up():
+                    raise GivenUp
                 folder, trusted = todo.popleft()
                 try:
                     self.read(folder, trusted, todo, ahead)

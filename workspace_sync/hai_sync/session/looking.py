@@ -6,8 +6,9 @@ It keeps what both were like, so that a daemon's next look costs what has change
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hai_sync.core.entry import Entry, Tree
 from hai_sync.core.reconcile import differing
@@ -39,10 +40,11 @@ class Looking:
 
     async def look(self, wish: Wish, hints: set[str] | None) -> Sides | Report:
         """Both sides, or that there is nothing to push. `hints`: only these may have changed here; None: unknown."""
-        asking = asyncio.create_task(self._ask(wish, hints))
+        asking, given_up = asyncio.create_task(self._ask(wish, hints)), threading.Event()
         try:
-            found, known = await asyncio.to_thread(self._scan, wish, hints)
+            found, known = await asyncio.to_thread(self._scan, wish, hints, given_up)
         except BaseException:
+            given_up.set()  # the program ends no sooner than its threads
             asking.cancel()
             raise
         revision = await asking
@@ -83,12 +85,14 @@ class Looking:
             and (self.sides is not None or not wish.resident)
         )
 
-    def _scan(self, wish: Wish, hints: set[str] | None) -> tuple[Scan, Known]:
+    def _scan(
+        self, wish: Wish, hints: set[str] | None, given_up: threading.Event
+    ) -> tuple[Scan, Known]:
         if self.sides is not None and hints is not None and not wish.verify:
             again = rescan(self.sides.scan, hints, wish.filter)
             if again is not None:
                 return again, Known(again.signatures, lambda: again.tree)
-        known = self._known(wish)
+        known = replace(self._known(wish), given_up=given_up.is_set)
         return scan(self.place.root, known, wish.filter), known
 
     def _known(self, wish: Wish) -> Known:
