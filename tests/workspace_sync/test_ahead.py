@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -82,6 +84,23 @@ def test_what_is_found_is_the_same(tmp_path: Path, request) -> None:
 
 
 @pytest.mark.usefixtures("slow_storage")
+def test_parts_of_a_large_directory_too(tmp_path: Path, monkeypatch) -> None:
+    for number in range(8 * ahead.PART):
+        (tmp_path / str(number)).touch()
+    together = threading.Barrier(5, timeout=20)
+    real, numbers = ahead.look, itertools.count(1)
+
+    def look(items: ahead.Items) -> None:
+        if 1 < next(numbers) < 7:  # by the first one storage was found to be slow
+            together.wait()
+        real(items)
+
+    monkeypatch.setattr(ahead, "look", look)
+    found = scan(tmp_path, Known(), Filter())
+    assert (len(found.signatures), next(numbers)) == (8 * ahead.PART, 9)
+
+
+@pytest.mark.usefixtures("slow_storage")
 def test_what_cannot_be_read_is_told_of(tmp_path: Path, monkeypatch) -> None:
     tree(tmp_path)
     real = ahead.listed
@@ -106,8 +125,14 @@ def test_what_went_away_meanwhile_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("slow_storage")
-def test_a_quick_push_leaves_slow_storage_to_the_whole_program(tmp_path: Path) -> None:
-    assert edited(str(tmp_path), {}, set(), 0) is None
+def test_a_quick_push_leaves_slow_storage_to_the_whole_program(tmp_path: Path, monkeypatch) -> None:
+    for number in range(64):
+        (tmp_path / str(number)).touch()
+    seen = scan(tmp_path, Known(), Filter()).signatures
+    later = time.time_ns() + 60 * 10**9  # nothing is too fresh to be believed
+    assert edited(str(tmp_path), seen, set(), later) is None
+    monkeypatch.setattr(slow, "TRIAL_SECONDS", 60.0)
+    assert edited(str(tmp_path), seen, set(), later) == {}
 
 
 async def test_who_gives_up_does_not_wait_for_the_end_of_the_walk(laptop, monkeypatch) -> None:

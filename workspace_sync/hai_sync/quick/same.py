@@ -32,8 +32,6 @@ def edited(
     found: dict[str, bytes] = {}
     todo, left, began = [""], len(seen), time.monotonic()
     while todo:
-        if is_slow(time.monotonic() - began, len(seen) - left):
-            return None  # the whole program reads many directories at a time
         prefix = todo.pop()
         folder = os.open(f"{root}/{prefix}", _WALK)
         try:
@@ -46,6 +44,8 @@ def edited(
                             return None
                         continue
                     left -= 1
+                    if not left % 64 and is_slow(time.monotonic() - began, len(seen) - left):
+                        return None  # the whole program looks at many files at a time
                     if before == DIRECTORY_SIGNATURE:
                         if not item.is_dir(follow_symlinks=False):
                             return None
