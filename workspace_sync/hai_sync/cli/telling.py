@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -31,8 +31,10 @@ def event(kind: str, /, **facts: Any) -> None:
 class Progress:
     """Files, bytes, speed and time left, on one line of a terminal; or events."""
 
-    def __init__(self, as_json: bool, quiet: bool) -> None:
-        self._json, self._quiet = as_json, quiet
+    def __init__(
+        self, as_json: bool, quiet: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._json, self._quiet, self._clock = as_json, quiet, clock
         self._bar = sys.stderr.isatty() and not quiet and not as_json
         self._name, self._files, self._size = "", 0, 0
         self._done_files = self._done = 0
@@ -50,7 +52,7 @@ class Progress:
         """A part of the work begins."""
         self._name, self._files, self._size = name, files, size
         self._done_files = self._done = 0
-        self._began = self._shown = time.monotonic()
+        self._began = self._shown = self._clock()
         if self._json:
             event("stage", name=name, files=files, bytes=size)
         elif name == "wait" and not self._quiet:
@@ -60,25 +62,24 @@ class Progress:
         """So much more is done."""
         self._done_files += files
         self._done += size
-        now = time.monotonic()
+        now = self._clock()
         if now - self._shown < _SHOWN_EVERY:
             return
         self._shown = now
-        speed = self._done / max(now - self._began, 0.001)
-        left = max(0, self._size - self._done) / max(speed, 1.0)
+        speed = self._done / (now - self._began)
+        eta = round(max(0, self._size - self._done) / speed) if speed else None
         if self._json:
             facts = {"files": self._done_files, "bytes": self._done, "of_bytes": self._size}
-            event(
-                "progress", name=self._name, **facts, bytes_per_second=round(speed), eta=round(left)
-            )
+            event("progress", name=self._name, **facts, bytes_per_second=round(speed), eta=eta)
         elif self._bar:
-            click.echo(f"\r\x1b[K{self._line(speed, left)}", err=True, nl=False)
+            click.echo(f"\r\x1b[K{self._line(speed, eta)}", err=True, nl=False)
 
-    def _line(self, speed: float, left: float) -> str:
+    def _line(self, speed: float, eta: int | None) -> str:
+        """Before the first byte nobody knows how long it takes."""
         return (
             f"{self._name}: {self._done_files}/{self._files} files, "
-            f"{size_of(self._done)} of {size_of(self._size)}, {size_of(speed)}/s, "
-            f"{left:.0f} s left"
+            f"{size_of(self._done)} of {size_of(self._size)}, {size_of(speed)}/s"
+            + ("" if eta is None else f", {eta} s left")
         )
 
     def end(self) -> None:
