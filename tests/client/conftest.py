@@ -53,10 +53,10 @@ class Scripted:
         await server.start()
         self._server = server
 
-    async def stop(self) -> None:
-        """Die at once: streams and calls break."""
+    async def stop(self, grace: float | None = None) -> None:
+        """Die at once: streams and calls break. With grace, those that there are may end."""
         if self._server is not None:
-            await self._server.stop(None)
+            await self._server.stop(grace)
             self._server = None
 
     async def answer(self, method: str, request: Any, context: aio.ServicerContext) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from grpc import StatusCode
 
-from hai.client import errors, profile
+from hai.client import connection, errors, profile, roving
 from hai.client.client import Client
 from hai.client.profile import Profile
 from hai.v1.server_service_pb2 import ServerInfo
@@ -46,6 +47,53 @@ async def test_when_the_server_dies_the_next_one_is_asked(two: Any) -> None:
         await two[0].stop()
         assert (await client.server.info()).version == "1"
         assert (await client.server.info()).version == "1"
+
+
+async def test_a_server_that_is_back_is_asked_at_once(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC would wait, ever longer, before it tries again."""
+    slow = {**dict(connection._OPTIONS), "grpc.initial_reconnect_backoff_ms": 60_000}
+    slow["grpc.max_reconnect_backoff_ms"] = 60_000
+    monkeypatch.setattr(connection, "_OPTIONS", tuple(slow.items()))
+    scripted.unary["SuspendTask"] = answering(Task(id=7))
+    async with Client(scripted.profile) as client:
+        for fresh in (99.0, 0.0):
+            monkeypatch.setattr(roving, "FRESH_SECONDS", fresh)
+            await scripted.stop()
+            with pytest.raises(errors.Unreachable):
+                await client.tasks.suspend(7)
+            await scripted.start()
+            if fresh:  # a moment ago it was not there
+                with pytest.raises(errors.Unreachable):
+                    await client.tasks.suspend(7)
+            else:
+                assert (await client.tasks.suspend(7)).id == 7
+
+
+async def test_a_stream_goes_on_while_its_server_leaves_and_others_are_refused(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roving, "FRESH_SECONDS", 0.0)
+    end = asyncio.Event()
+
+    async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield WatchTasksResponse(version=1)
+        await end.wait()
+        yield WatchTasksResponse(version=2)
+
+    scripted.streams["WatchTasks"] = watch
+    async with Client(scripted.profile) as client:
+        watching = client.tasks.watch()
+        assert (await anext(watching)).version == 1
+        leaving = asyncio.create_task(scripted.stop(grace=20))
+        for _ in range(3):
+            with pytest.raises(errors.Unreachable):
+                await client.tasks.suspend(7)
+        end.set()
+        assert (await anext(watching)).version == 2
+        await watching.aclose()
+        await leaving
 
 
 async def test_one_that_cannot_work_is_left_for_the_next(two: Any, refuse: Any) -> None:
