@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from hai_backend.workspaces import laying
 from hai_backend.workspaces.contents import rename_into_nothing
 from hai_backend.workspaces.files import Files, is_still_at, now_ns
 from hai_backend.workspaces.folders import Folders, give_named, set_aside
+from hai_backend.workspaces.hands import FILE_SECONDS, PART, Hands, parts
 from hai_backend.workspaces.stats import Stat, bears, look
 
 _FILE, _DIRECTORY, _LINK = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.SYMLINK
@@ -61,9 +64,9 @@ def apply(files: Files) -> None:
         for steps in _steps(files, _CLEARING, (_LAST, _LAST)):
             for step in steps:
                 _clear(files, folders, step)
-        for steps in _steps(files, _MAKING, ("", "")):
-            placed = [_make(files, folders, step) for step in steps]
-            _keep_stats(files, placed)
+        with Hands(partial(_Placer, files), FILE_SECONDS) as hands:
+            for steps in _steps(files, _MAKING, ("", "")):
+                _make(files, folders, hands, steps)
     with files.index.transaction() as db:
         db.execute("""DELETE FROM stats WHERE (folder, name) IN
             (SELECT folder, name FROM pending WHERE kind != 1)""")
@@ -128,15 +131,32 @@ def _displace(files: Files, folder: int, step: _Step) -> None:
             db.execute("DELETE FROM objects WHERE digest = ?", (step.digest_before,))
 
 
-def _make(files: Files, folders: Folders, step: _Step) -> tuple[Any, ...] | None:
-    if step.kind == _DIRECTORY:
-        _make_directory(files, folders, step)
-        return None
-    folder = folders.make(step.folder)
-    if step.kind == _LINK:
-        _link(files, folder, step)
-        return None
-    return _place(files, folder, step)
+def _make(files: Files, folders: Folders, hands: Hands[_Placer], steps: list[_Step]) -> None:
+    """Directories before what is in them; files are in nobody's way."""
+    for step in steps:
+        if step.kind == _DIRECTORY:
+            _make_directory(files, folders, step)
+        elif step.kind == _LINK:
+            _link(files, folders.make(step.folder), step)
+    new = (step for step in steps if step.kind == _FILE)
+    _keep_stats(files, list(chain.from_iterable(hands.each(_Placer.place, parts(new, PART)))))
+
+
+class _Placer:
+    """Puts files where they belong. One thread at a time."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._folders = files.folders()
+        self.done = 0
+
+    def close(self) -> None:
+        self._folders.close()
+
+    def place(self, steps: list[_Step]) -> list[tuple[Any, ...] | None]:
+        """Answers rows of stats."""
+        self.done += len(steps)
+        return [_place(self._files, self._folders.make(step.folder), step) for step in steps]
 
 
 def _make_directory(files: Files, folders: Folders, step: _Step) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 
@@ -25,14 +26,12 @@ from hai_backend.domain.workspace import (
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.folders import Folders, give
-from hai_backend.workspaces.hands import Hands
+from hai_backend.workspaces.hands import FILE_BYTES, FILE_SECONDS, PART, Hands, parts
 from hai_backend.workspaces.reading import lost
 from hai_backend.workspaces.stats import bears
 
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = 500
-_PART = 20  # entries that one thread makes before it takes others
-_FILE_SECONDS, _FILE_BYTES = 1e-3, 64 << 10  # a disk of this machine takes 1.5e-4
 _ANEW = "push it as it was, or submit anew what is there now"
 
 
@@ -43,8 +42,9 @@ def make(files: Files, task: int, revision: int, owner: int) -> None:
         return
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    with Hands(partial(_Copier, files, fresh, owner), _FILE_SECONDS) as hands:
-        size = sum(hands.each(_Copier.put, _parts(files, revision)))
+    entries = chain.from_iterable(files.index.tree(revision))
+    with Hands(partial(_Copier, files, fresh, owner), FILE_SECONDS) as hands:
+        size = sum(hands.each(_Copier.put, parts(entries, PART)))
     with Folders(fresh) as folders:
         give(folders.root, owner)
         os.utime(folders.root)
@@ -53,13 +53,6 @@ def make(files: Files, task: int, revision: int, owner: int) -> None:
         row = (task, revision, size, made_ns)
         db.execute("INSERT OR REPLACE INTO checkouts VALUES (?, ?, ?, ?)", row)
     os.rename(fresh, path)
-
-
-def _parts(files: Files, revision: int) -> Iterator[list[Entry]]:
-    """Some neighbours at a time."""
-    for page in files.index.tree(revision):
-        for first in range(0, len(page), _PART):
-            yield page[first : first + _PART]
 
 
 class _Copier:
@@ -84,7 +77,7 @@ class _Copier:
             else:
                 self._put(entry, self._made.make(folder_of(entry.path)))
         size = sum(entry.size for entry in entries)
-        self.done += len(entries) + size // _FILE_BYTES
+        self.done += len(entries) + size // FILE_BYTES
         return size
 
     def _put(self, entry: Entry, folder: int) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any
+from typing import Any, NamedTuple
 
 from hai_backend.domain.workspace import Entry, folder_of, folders_above
 from hai_backend.workspaces.contents import (
@@ -24,6 +26,7 @@ from hai_backend.workspaces.contents import (
 )
 from hai_backend.workspaces.files import Files, now_ns
 from hai_backend.workspaces.folders import DIRECTORY, Folders, give, set_aside
+from hai_backend.workspaces.hands import FILE_BYTES, FILE_SECONDS, PART, Hands, parts
 
 _KEEP = "INSERT OR REPLACE INTO laid VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _IS_THERE = "SELECT 1 FROM entries WHERE folder = ? AND name = ? AND gone = 0"
@@ -32,44 +35,59 @@ _STRAYS = """SELECT l.folder, l.name FROM laid l LEFT JOIN staged s USING (folde
 _TAKEN = (FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
-class Laid:
-    """What one push has laid out. One thread at a time."""
+class Content(NamedTuple):
+    """What arrived. Its places in new directories, and whether it is wanted elsewhere, too."""
+
+    digest: bytes
+    data: memoryview
+    places: Sequence[Entry]
+    elsewhere: bool
+
+
+class Stored(NamedTuple):
+    """A content that is here now: rows of `laid`, and whether it is in `incoming`."""
+
+    digest: bytes
+    rows: list[tuple[Any, ...]]
+    incoming: bool
+
+
+class Layer:
+    """Stores contents, each at its places, what has none in `incoming`. One thread at a time."""
 
     def __init__(self, files: Files, push: int) -> None:
         self._files = files
         self._push = push
         self._root = files.laid / str(push)
-        self._tops: dict[str, str] = {}
-        self._rows: list[tuple[Any, ...]] = []
         self._folders: Folders | None = None
         self._open = ("", -1)
+        self.done = 0
 
-    @property
-    def used(self) -> bool:
-        """Whether anything was laid out."""
-        return self._folders is not None
+    def close(self) -> None:
+        if self._folders is not None:
+            self._folders.close()
 
-    def top(self, folder: str) -> str:
-        """The outermost directory on the way to this one that the newest revision lacks; empty: it has all."""
-        found = self._tops.get(folder)
-        if found is None:
-            found = self._tops[folder] = self._outermost(folder)
-        return found
+    def store(self, contents: Sequence[Content]) -> list[Stored]:
+        """All of them. Raises OSError."""
+        return [self._store(each) for each in contents]
 
-    def _outermost(self, folder: str) -> str:
-        for path in (*folders_above(folder), folder) if folder else ():
-            if not self._files.index.rows(_IS_THERE, (folder_of(path), path.rpartition("/")[2])):
-                return path
-        return ""
+    def _store(self, content: Content) -> Stored:
+        digest, data, places, elsewhere = content
+        rows = [row for entry in places if (row := self._put(entry, data)) is not None]
+        incoming = elsewhere or len(rows) < len(places)
+        if incoming:
+            self._files.incoming.put(digest.hex(), data)
+        self.done += (len(rows) + incoming) * (1 + len(data) // FILE_BYTES)
+        return Stored(digest, rows, incoming)
 
-    def put(self, entry: Entry, content: memoryview) -> bool:
-        """A file at its place, as it will be; False: something else lies there."""
+    def _put(self, entry: Entry, content: memoryview) -> tuple[Any, ...] | None:
+        """A file at its place, as it will be; None: something else lies there."""
         folder, _, name = entry.path.rpartition("/")
         try:
             at = self._folder(folder)
             file = os.open(name, CREATE | os.O_TRUNC, 0o644, dir_fd=at)
         except _TAKEN:
-            return False
+            return None
         try:
             write_all(file, content)
             found = self._finish(file, entry)
@@ -79,8 +97,7 @@ class Laid:
         finally:
             os.close(file)
         stat = (found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns, now_ns())
-        self._rows.append((self._push, folder, name, entry.digest, entry.executable, *stat))
-        return True
+        return (self._push, folder, name, entry.digest, entry.executable, *stat)
 
     def _folder(self, folder: str) -> int:
         if self._open[0] != folder:
@@ -103,6 +120,44 @@ class Laid:
         os.utime(file, ns=(entry.mtime_ns, entry.mtime_ns))
         return os.fstat(file)
 
+
+class Laid:
+    """What one push has brought and laid out. One thread at a time."""
+
+    def __init__(self, files: Files, push: int) -> None:
+        self._files = files
+        self._push = push
+        self._root = files.laid / str(push)
+        self._tops: dict[str, str] = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._hands = Hands(partial(Layer, files, push), FILE_SECONDS)
+        self.used = False  # whether anything was to be laid out
+
+    def top(self, folder: str) -> str:
+        """The outermost directory on the way to this one that the newest revision lacks; empty: it has all."""
+        found = self._tops.get(folder)
+        if found is None:
+            found = self._tops[folder] = self._outermost(folder)
+        return found
+
+    def _outermost(self, folder: str) -> str:
+        for path in (*folders_above(folder), folder) if folder else ():
+            if not self._files.index.rows(_IS_THERE, (folder_of(path), path.rpartition("/")[2])):
+                return path
+        return ""
+
+    def store(self, contents: Iterable[Content]) -> Iterator[Stored]:
+        """Each at its places, no two at the same one. Raises OSError."""
+        for some in self._hands.each(Layer.store, parts(self._counted(contents), PART)):
+            for stored in some:
+                self._rows += stored.rows
+                yield stored
+
+    def _counted(self, contents: Iterable[Content]) -> Iterator[Content]:
+        for each in contents:
+            self.used = self.used or bool(each.places)
+            yield each
+
     def note(self) -> None:
         """The index knows what was put since the last call."""
         with self._files.index.transaction() as db:
@@ -123,9 +178,9 @@ class Laid:
 
     def close(self) -> None:
         """The push is over, and what of it was committed is in its place; if not, whoever applies it needs the rest."""
-        if self._folders is None:
+        self._hands.close()
+        if not self.used:
             return
-        self._folders.close()
         if self._files.index.rows("SELECT 1 FROM pending LIMIT 1"):
             return
         gather(self._files, self._root)

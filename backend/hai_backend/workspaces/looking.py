@@ -24,7 +24,7 @@ from hai_backend.domain.workspace import (
 )
 from hai_backend.workspaces import applying, staging
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.hands import Hands
+from hai_backend.workspaces.hands import NAME_SECONDS, NAMES, Hands, parts
 from hai_backend.workspaces.index import FIELDS
 from hai_backend.workspaces.seeing import Fresh, Part, Seen, Seer
 from hai_backend.workspaces.staging import Author
@@ -35,14 +35,12 @@ _KNOWN = """SELECT e.name, kind, executable, e.size, e.mtime_ns, digest, target,
     WHERE e.folder = ? AND gone = 0"""
 _BELOW = f"""SELECT folder, name, {FIELDS} FROM entries
     WHERE gone = 0 AND (folder = :path OR (folder > :path || '/' AND folder < :path || '0'))"""
-_NAME_SECONDS = 50e-6  # looked at; a disk of this machine takes 3e-6
-_MOST = 100  # names that one thread looks at before it takes others
 
 
 def look(files: Files, author: Author, passed_over: PassedOver | None = None) -> Revision:
     """The newest revision, after what is on storage now has become part of it; `passed_over` takes what cannot."""
     applying.apply(files)
-    with Hands(partial(Seer, files), _NAME_SECONDS) as hands:
+    with Hands(partial(Seer, files), NAME_SECONDS) as hands:
         walk = _Walk(files, hands, passed_over or PassedOver())
         staging.stage(files.index, walk.changes())
     changed = staging.settle(files.index)
@@ -70,7 +68,7 @@ class _Walk:
 
     def _begin(self, folder: str) -> tuple[Part, Future[Seen]]:
         known = {row[0]: row for row in self._files.index.rows(_KNOWN, (folder,))}
-        part = Part(folder, known, _MOST if self._hands.ahead > 1 else sys.maxsize)
+        part = Part(folder, known, NAMES if self._hands.ahead > 1 else sys.maxsize)
         return part, self._hands.begin(Seer.look, part)
 
     def keep_stats(self) -> None:
@@ -99,8 +97,8 @@ class _Walk:
     def _all(self, part: Part, first: Future[Seen]) -> Iterator[Seen]:
         seen = first.result()
         yield seen
-        rest = [seen.rest[at : at + _MOST] for at in range(0, len(seen.rest), _MOST)]
-        yield from self._hands.each(Seer.look, (part._replace(names=names) for names in rest))
+        rest = (part._replace(names=names) for names in parts(seen.rest, NAMES))
+        yield from self._hands.each(Seer.look, rest)
 
     def _changed(self, folder: str, fresh: Fresh) -> Iterator[Entry]:
         row, known, entry = fresh

@@ -7,7 +7,7 @@ looked for in this workspace alone: what others have can be neither probed nor r
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, fold
 from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.assembling import Assembly
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.laying import Laid
+from hai_backend.workspaces.laying import Content, Laid
 from hai_backend.workspaces.preparing import Arrived, carry_out
 from hai_backend.workspaces.receiving import Piece, bad_contents, cut, verify
 from hai_backend.workspaces.sources import Sources, part_of
@@ -127,8 +127,9 @@ class Push:
             places = [each for each in places if each.file in self._made]
             hashed = chunks.hashed(places, self._made) - self._missing.keys()
             verify(each for each in contents if each[0] not in hashed)
-            for digest, content in contents:
-                self._take(digest, content)
+            for stored in self._laid.store(self._taken(contents)):
+                if stored.incoming:
+                    self._left.add(stored.digest.hex())
             known = dict(contents)
             for file, wanted in chunks.by_file(places):
                 self._work_at(file)
@@ -152,22 +153,25 @@ class Push:
         if before // early != self.received_bytes // early:
             self._files.incoming.sync_early(list(map(part_of, self._growing)))
 
-    def _take(self, digest: bytes, content: memoryview) -> None:
-        size = self._missing.get(digest)
-        if size is None or size > WHOLE_BYTES:
-            return
-        if size != len(content):
-            raise bad_contents(f"{digest.hex()} has {len(content)} bytes, its entry says {size}")
-        self._store(digest, content)
-        del self._missing[digest]
-
-    def _store(self, digest: bytes, content: memoryview) -> None:
-        places = self._places.pop(digest, ())
-        lies = [self._laid.put(entry, content) for entry in places]
-        if digest in self._elsewhere or not all(lies):
+    def _taken(self, contents: Iterable[tuple[bytes, memoryview]]) -> Iterator[Content]:
+        """Those that are wanted. Of two for one place one goes elsewhere: they may be stored at the same time."""
+        taken = set[str]()
+        for digest, content in contents:
+            size = self._missing.get(digest)
+            if size is None or size > WHOLE_BYTES:
+                continue
+            if size != len(content):
+                raise bad_contents(
+                    f"{digest.hex()} has {len(content)} bytes, its entry says {size}"
+                )
+            places = {entry.path: entry for entry in self._places.pop(digest, ())}
+            free = [entry for path, entry in places.items() if path not in taken]
+            taken.update(places)
+            yield Content(
+                digest, content, free, digest in self._elsewhere or len(free) < len(places)
+            )
             self._elsewhere.discard(digest)
-            self._files.incoming.put(digest.hex(), content)
-            self._left.add(digest.hex())
+            del self._missing[digest]
 
     def commit(self, base: int, author: Author, *, allow_many_removals: bool) -> Revision:
         """Make it a revision. Raises Conflict or Invalid, and then nothing has changed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any
 
@@ -10,34 +11,54 @@ from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import EntryKind, joined, target_problem
 from hai_backend.workspaces.files import Files, is_still_at
 from hai_backend.workspaces.folders import Folders
+from hai_backend.workspaces.hands import NAME_SECONDS, NAMES, Hands, parts
 from hai_backend.workspaces.stats import Stat
 
 
 def require_as_known(files: Files) -> None:
     """Raises Conflict when programs changed what is to be replaced: that must become a revision first."""
-    with files.folders() as folders:
-        _require_as_known(files, folders, "(s.laid IS NULL OR s.kind = 2)")
+    with files.folders() as folders, Hands(partial(_Checker, files), NAME_SECONDS) as hands:
+        _require_as_known(files, hands, "(s.laid IS NULL OR s.kind = 2)")
         laid = files.index.rows("SELECT folder, name FROM staged WHERE kind = 2 AND laid NOT NULL")
         if any(_is_folder(files, folders, joined(*top)) for top in laid):
-            _require_as_known(files, folders, "s.laid NOT NULL")
+            _require_as_known(files, hands, "s.laid NOT NULL")
 
 
-def _require_as_known(files: Files, folders: Folders, which: str) -> None:
+def _require_as_known(files: Files, hands: Hands[_Checker], which: str) -> None:
     query = f"""SELECT s.folder, s.name, s.kind, e.kind, e.digest, e.target,
           t.size, t.mtime_ns, t.ino, t.ctime_ns, t.seen_ns
         FROM staged s LEFT JOIN entries e ON e.folder = s.folder AND e.name = s.name AND e.gone = 0
         LEFT JOIN stats t ON t.folder = s.folder AND t.name = s.name
         WHERE (e.kind IN (1, 3) OR e.kind IS NULL) AND {which} AND (s.folder, s.name) > (?, ?)
         ORDER BY s.folder, s.name LIMIT 2000"""
-    after, absent = ("", ""), None
+    after = ("", "")
     while rows := files.index.rows(query, after):
         after = (rows[-1][0], rows[-1][1])
+        for _ in hands.each(_Checker.require, parts(rows, NAMES)):
+            pass
+
+
+class _Checker:
+    """Compares the tree with rows. One thread at a time."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._folders = files.folders()
+        self.done = 0
+
+    def close(self) -> None:
+        self._folders.close()
+
+    def require(self, rows: list[Any]) -> None:
+        """Raises Conflict."""
+        self.done += len(rows)
+        absent = None
         for folder, name, kind, *known in rows:
             if folder == absent:
                 continue
-            if not _is_folder(files, folders, folder):
+            if not _is_folder(self._files, self._folders, folder):
                 absent = folder
-            elif not _is_as_known(folders.at(folder), name, kind, known):
+            elif not _is_as_known(self._folders.at(folder), name, kind, known):
                 raise _written(joined(folder, name))
 
 

@@ -24,7 +24,6 @@ from hai_backend.workspaces import (
     applying,
     checkouts,
     collecting,
-    hands,
     looking,
     pushing,
     reading,
@@ -190,19 +189,19 @@ def memory() -> Iterator[Path]:
         yield Path(directory)
 
 
-@pytest.fixture(params=[0, 16], ids=["new directories are laid out", "all is incoming"])
+@pytest.fixture(params=["new directories are laid out", "all is incoming", "by many threads"])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways in which a small file gets to its place; with few files there is one of them."""
-    monkeypatch.setattr(pushing, "FEW", request.param)
+    monkeypatch.setattr(pushing, "FEW", 16 if request.param == "all is incoming" else 0)
+    if request.param == "by many threads":
+        request.getfixturevalue("slow_storage")
 
 
-@pytest.fixture(params=[60.0, 0.0], ids=["one thread", "many threads"])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["one thread", "many threads"])
+def threads(request: pytest.FixtureRequest) -> None:
     """Quick storage and slow storage."""
-    monkeypatch.setattr(hands, "TRIAL_SECONDS", request.param)
-    monkeypatch.setattr(looking, "_NAME_SECONDS", 0.0)
-    monkeypatch.setattr(checkouts, "_FILE_SECONDS", 0.0)
-    monkeypatch.setattr(checkouts, "_PART", 2)
+    if request.param == "many threads":
+        request.getfixturevalue("slow_storage")
 
 
 def begin(place: Path) -> None:

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Entry, EntryKind, PassedOver
-from hai_backend.workspaces import applying, checkouts, hands, looking
+from hai_backend.workspaces import applying, checkouts, hands, laying, looking, untouched
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.hands import Hands
 from hai_backend.workspaces.pushing import Push
@@ -24,21 +25,6 @@ from hai_backend.workspaces.staging import Author
 FOLDERS, FILES = 6, 10
 MTIME = 1_600_000_000_000_000_000
 LONG_AGO = (1_500_000_000, 1_500_000_000)
-
-
-@pytest.fixture
-def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands, "TRIAL_SECONDS", 0.0)
-    monkeypatch.setattr(looking, "_NAME_SECONDS", 0.0)
-    monkeypatch.setattr(looking, "_MOST", 4)
-    monkeypatch.setattr(checkouts, "_FILE_SECONDS", 0.0)
-    monkeypatch.setattr(checkouts, "_PART", 4)
-
-
-@pytest.fixture
-def quick_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands, "TRIAL_SECONDS", 60.0)
-    monkeypatch.setattr(hands, "ThreadPoolExecutor", None)
 
 
 @pytest.fixture
@@ -205,19 +191,66 @@ def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: Files, monkeyp
     assert asked.count("files") == 1, "directories stay open"
 
 
+@pytest.mark.usefixtures("slow_storage")
+@pytest.mark.parametrize(
+    ("room", "hand", "verb"),
+    [
+        pytest.param(laying, "Layer", "store", id="what arrives is stored"),
+        pytest.param(untouched, "_Checker", "require", id="what is replaced is looked at"),
+        pytest.param(applying, "_Placer", "place", id="files get to their places"),
+    ],
+)
+def test_a_push_does_many_things_at_a_time(
+    files: Files, room: ModuleType, hand: str, verb: str, monkeypatch
+) -> None:
+    look(files)
+    meet, worker, begun = together(2), getattr(room, hand), []
+    real = getattr(worker, verb)
+
+    def met(self, some):
+        begun.append(some)
+        if 1 < len(begun) < 4:
+            meet()
+        return real(self, some)
+
+    monkeypatch.setattr(worker, verb, met)
+    new = {f"pkg/d{i}/f{j}": b"new %d %d" % (i, j) for i in range(FOLDERS) for j in range(FILES)}
+    with closing(change(files, new)) as push:
+        assert push.commit(1, Author("me", 2.0), allow_many_removals=False).changed == len(new)
+    assert {path: (files.tree / path).read_bytes() for path in new} == new
+    assert sum(map(len, begun)) >= len(new)
+
+
+@pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
+def test_two_contents_for_one_place_are_not_mixed(files: Files, how: str, request) -> None:
+    """A client that says two things of a path means the last one."""
+    look(files)
+    request.getfixturevalue(how)
+    contents = {f"new/f{number}": b"%d" % number * 1000 for number in range(40)}
+    told = [entry_of(path, data) for path, data in contents.items()]
+    told += [entry_of(f"new/f{number}", b"again %d" % number) for number in range(40)]
+    pieces = {blake3(data).digest(): data for data in contents.values()}
+    pieces |= {blake3(data).digest(): data for data in (b"again %d" % i for i in range(40))}
+    with closing(Push(files, 1)) as push:
+        missing = push.want(told)
+        some = [pieces[digest] for digest in missing]
+        push.receive([Piece(missing, [len(data) for data in some], b"".join(some), False)])
+        push.commit(1, Author("me", 2.0), allow_many_removals=False)
+    for number in range(40):
+        assert (files.tree / f"new/f{number}").read_bytes() == b"again %d" % number
+
+
+def entry_of(path: str, data: bytes) -> Entry:
+    return Entry(path, EntryKind.FILE, False, len(data), MTIME, blake3(data).digest())
+
+
 def change(files: Files, contents: dict[str, bytes]) -> Push:
     """A push that has brought all of it."""
     push = Push(files, 1)
-    told = {
-        blake3(data).digest(): (
-            Entry(path, EntryKind.FILE, False, len(data), MTIME, blake3(data).digest()),
-            data,
-        )
-        for path, data in contents.items()
-    }
-    for digest in push.want([entry for entry, _ in told.values()]):
-        data = told[digest][1]
-        push.receive([Piece([digest], [len(data)], data, False)])
+    known = {blake3(data).digest(): data for data in contents.values()}
+    missing = push.want([entry_of(path, data) for path, data in contents.items()])
+    some = [known[digest] for digest in missing]
+    push.receive([Piece(missing, [len(data) for data in some], b"".join(some), False)])
     return push
 
 
@@ -286,9 +319,9 @@ def test_what_is_slow(seconds: float, slow: bool, monkeypatch) -> None:
         assert (some.ahead > 1) is slow
 
 
-@pytest.mark.parametrize("trial", [0.0, 60.0])
-def test_answers_come_in_order_and_a_failure_ends_it(trial: float, monkeypatch) -> None:
-    monkeypatch.setattr(hands, "TRIAL_SECONDS", trial)
+@pytest.mark.parametrize("slow", [True, False])
+def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) -> None:
+    monkeypatch.setattr(hands, "is_slow", lambda took, usual: slow)
     with Hands(Counter, 0.0) as some:
         assert list(some.each(Counter.add, range(200))) == list(range(200))
     begun: list[int] = []
