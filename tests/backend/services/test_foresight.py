@@ -213,6 +213,35 @@ async def test_a_dry_run_of_who_waits_for_another_names_no_place(
     assert answer.message == "would wait: waits for the end of task 1"
 
 
+async def test_why_says_of_each_that_goes_first_how_it_has_to_end(
+    platform: Any, make_spec: Any
+) -> None:
+    loop, ada = given_to(platform), await platform.caller("ada")
+    await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("runs", node_count=4)))
+    await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("waits", node_count=4)))
+    await passes(platform, loop)
+    spec = make_spec("t")
+    spec.options.after.add(task=1)
+    spec.options.after.add(task=2, outcome="ended")
+    await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=spec))
+    await passes(platform, loop)
+    answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=3))
+    assert list(answer.constraints[:3]) == [
+        "waits for the end of task 1, 2",
+        "task 1 has to have succeeded first; it runs",
+        "task 2 has to have ended first; it waits",
+    ]
+    assert (answer.waiting.queue_place, list(answer.flips)) == (0, [])
+    assert "submit it again without" in answer.suggestions[0]
+    await platform.ledger.suspend(3, "ada", hold=True, delay=0.0)
+    await passes(platform, loop)
+    answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=3))
+    assert (answer.waiting.reason, answer.constraints[2]) == (
+        "HELD",
+        "task 2 has to have ended first; it waits",
+    )
+
+
 async def test_before_the_first_pass_nobody_knows(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:
