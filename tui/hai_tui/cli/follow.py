@@ -43,11 +43,14 @@ class Lines:
     grep: re.Pattern[str] | None = None
     timestamps: bool = False
     output: str = "table"  # or json, or yaml: a list that grows
+    task: str = ""  # its name, among lines of several
 
-    @property
-    def labelled(self) -> bool:
-        """True when lines of several ranks are mixed."""
-        return len(self.ranks) != 1
+    def label(self, rank: int) -> str:
+        """Whose line it is, when lines of several ranks or tasks are mixed."""
+        words = [self.task] if self.task else []
+        if len(self.ranks) != 1:
+            words.append(str(rank))
+        return f"[{' '.join(words)}] " if words else ""
 
 
 def follow(settings: Settings, id: int, lines: Lines) -> int:
@@ -117,22 +120,23 @@ def _exit_codes(task: Task) -> Sequence[int]:
     return [rank.exit_code for rank in task.run.ranks if rank.HasField("exit_code")]
 
 
-def _structured(line: LogLine, output: str) -> str:
+def _structured(line: LogLine, lines: Lines) -> str:
     from hai_tui.cli.messages import to_dict
 
-    if output == "json":
+    found = ({"task": lines.task} if lines.task else {}) | to_dict(line)
+    if lines.output == "json":
         import json
 
-        return json.dumps(to_dict(line), ensure_ascii=False) + "\n"
+        return json.dumps(found, ensure_ascii=False) + "\n"
     import yaml
 
-    return str(yaml.safe_dump([to_dict(line)], sort_keys=False, allow_unicode=True))
+    return str(yaml.safe_dump([found], sort_keys=False, allow_unicode=True))
 
 
 def _shown(line: LogLine, lines: Lines) -> str:
     if lines.output in ("json", "yaml"):
-        return _structured(line, lines.output)
-    label = f"[{line.rank}] " if lines.labelled else ""
+        return _structured(line, lines)
+    label = lines.label(line.rank)
     time = f"{line.time.ToJsonString()} " if lines.timestamps else ""
     if not sys.stdout.isatty():
         return f"{time}{label}{line.text}\n"

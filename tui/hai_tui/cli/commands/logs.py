@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,14 +11,16 @@ import click
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.follow import Lines, follow, print_lines, tell_why_it_waits
 from hai_tui.cli.human import before_now, ranks
-from hai_tui.cli.reference import one_task
+from hai_tui.cli.reference import many_tasks
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
+from hai_tui.cli.table import printable
 
 if TYPE_CHECKING:
     from hai.client.client import Client
 
-_HELP = """Print what a task's programs have printed, over all its runs.
+_HELP = """Print what a task's programs have printed, over all its runs; of several tasks one after the other,
+the name before each line.
 
 With -f it goes on until the task ends, through suspensions and server restarts, and exits with the
 task's exit code. Ctrl-C stops following; the task runs on.
@@ -28,6 +31,7 @@ Examples:
   hai logs train -r all --tail 20  the last lines of every rank
   hai logs 12 -r 0-3,7 --since 10m --grep 'loss|error'
   hai logs 12 --previous           the run before this one
+  hai logs $(hai list -q --tag sweep) --grep loss
 """
 
 
@@ -43,7 +47,7 @@ def _pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> A
 
 
 @click.command("logs", cls=HaiCommand, help=_HELP)
-@one_task
+@many_tasks
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on until the task ends.")
 @click.option(
     "-r",
@@ -64,13 +68,21 @@ def _pattern(ctx: click.Context, param: click.Parameter, value: str | None) -> A
 @click.option("--previous", is_flag=True, help="Only the run before the current one.")
 @click.pass_obj
 def logs(
-    settings: Settings, /, task: str, kind: Any, following: bool, previous: bool, **options: Any
+    settings: Settings,
+    /,
+    tasks: tuple[str, ...],
+    kind: Any,
+    following: bool,
+    previous: bool,
+    **options: Any,
 ) -> int:
     """The function behind the command."""
     if previous and (following or options["run"]):
         raise click.UsageError("--previous goes with neither -f nor --run")
+    if following and len(tasks) > 1:
+        raise click.UsageError("-f follows one task, and these are several")
 
-    async def resolve(client: Client) -> tuple[int, Lines]:
+    async def resolve(client: Client, task: str = tasks[0]) -> tuple[int, Lines]:
         id = await client.tasks.resolve(task, kind)
         run = await _previous(client, id) if previous else options["run"] or 0
         if following:
@@ -80,9 +92,12 @@ def logs(
         return id, _lines(settings, run, options)
 
     async def once(client: Client) -> int:
-        id, lines = await resolve(client)
-        if not await print_lines(client, id, lines, follow=False):
-            await tell_why_it_waits(client, id, settings)
+        for task in tasks:
+            id, lines = await resolve(client, task)
+            if len(tasks) > 1:
+                lines = replace(lines, task=printable((await client.tasks.get(id)).name))
+            if not await print_lines(client, id, lines, follow=False):
+                await tell_why_it_waits(client, id, settings)
         return 0
 
     if not following:
