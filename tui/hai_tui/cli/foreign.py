@@ -13,6 +13,7 @@ SAID_HERE = {
     "scancel": "hai stop TASK",
     "sacct": "hai list --state finished -o wide",
     "sstat": "hai usage TASK",
+    "seff": "hai usage TASK",
     "sreport": "hai usage",
     "sinfo": "hai nodes",
     "scontrol": "hai describe TASK",
@@ -47,6 +48,7 @@ SAID_HERE = {
 
 _TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
 _AFTER = "--after TASK"
+_HELD = "`hai suspend TASK --hold` as soon as it is submitted"
 _TOLD = "`hai status TASK... --wait`, then what tells you"
 
 OPTIONS_HERE = {
@@ -71,6 +73,17 @@ OPTIONS_HERE = {
     "-a": "--array 1-10",
     "-d": _AFTER,
     "--dependency": _AFTER,
+    "-C": "-g GROUP#ZONE",
+    "--constraint": "-g GROUP#ZONE",
+    "-H": _HELD,
+    "--hold": _HELD,
+    "-W": "-f",
+    "--wait": "-f",
+    "--wrap": "`hai exec PROGRAM ARG... --`",
+    "--comment": "--tag LABEL",
+    "--parsable": "-q",
+    "--test-only": "--dry-run",
+    "--requeue": "always so; leave it out",
     "--mail-type": _TOLD,
     "--mail-user": _TOLD,
     # SkyPilot, torchrun
