@@ -207,6 +207,28 @@ def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
     assert shell("sync")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("mode", "command", "done"),
+    [
+        pytest.param("pull", "push", "1 paths up", id="one that pulls pushes nothing"),
+        pytest.param("push", "sync", "1 paths down", id="one that pushes pulls nothing"),
+        pytest.param("push", "push", "(daemon)", id="one that pushes does that"),
+    ],
+)
+def test_what_a_daemon_does_not_do_is_done_beside_it(shell, mode, command, done) -> None:
+    Path("here").touch()
+    shell("push")
+    there = Path(last(shell("status", "--json")[1])["remote"]) / "there"
+    start = [sys.executable, "-m", "hai_sync.cli.main", "watch", "start", "--mode", mode]
+    subprocess.run(start, check=True, capture_output=True)
+    try:
+        (there if command == "sync" else Path("here")).write_text("x")
+        code, out, _ = shell(command)
+        assert (code, done in out) == (0, True), out
+    finally:
+        shell("watch", "stop")
+
+
 def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
     older = {"pid": 7, "phase": "watching"}
     monkeypatch.setattr("hai_sync.cli.watch.ask", lambda own, request, timeout: older)

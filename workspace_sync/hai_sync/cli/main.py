@@ -44,8 +44,9 @@ def _run(arguments: tuple[str, ...]) -> int:
     root = _root() if arguments in _QUICK else ""
     as_json = "--json" in arguments
     if root and (answer := _ask_daemon(root)) is not None:
-        return _tell(answer, arguments[0], as_json)
-    if root and arguments in _PUSH and (facts := _push(root, as_json)) is not None:
+        if arguments[0] in ("watch", *_does(answer)):
+            return _tell(answer, arguments[0], as_json)
+    elif root and arguments in _PUSH and (facts := _push(root, as_json)) is not None:
         return _tell_push(facts, as_json)
     from hai_sync.cli.failures import run
 
@@ -80,6 +81,12 @@ def _ask_daemon(root: str) -> dict[str, object] | None:
 
     answer: dict[str, object] | None = ask(own, {"verb": "flush"})
     return answer
+
+
+def _does(answer: dict[str, object]) -> set[object]:
+    """What a daemon has done of what could be asked; one of an older version does not say."""
+    mode = answer.get("mode", "sync")
+    return {"push", "sync"} if mode == "sync" else {mode}
 
 
 def _push(root: str, as_json: bool) -> Mapping[str, int] | None:

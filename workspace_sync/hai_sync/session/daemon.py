@@ -207,14 +207,14 @@ class Daemon:
         except _FAILURES as error:
             self._fail(error)
             reason = error.reason if isinstance(error, HaiError) else "SYSTEM"
-            return {"error": self.state.error, "reason": reason}
-        return dict(report.as_dict())
+            return {"error": self.state.error, "reason": reason, "mode": self._mode}
+        return {**report.as_dict(), "mode": self._mode}
 
     def _status(self) -> dict[str, Any]:
         state = self.state
         return {
             "pid": os.getpid(),
-            "mode": self.wish.rules.mode.value,
+            "mode": self._mode,
             "phase": self._phase(),
             "paused": not self._going.is_set(),
             "error": state.error,
@@ -223,6 +223,10 @@ class Daemon:
             "polling": self.events.why_polling,
             **state.report.as_dict(),
         }
+
+    @property
+    def _mode(self) -> str:
+        return self.wish.rules.mode.value
 
     def _phase(self) -> str:
         """What was being synced is so to its end, also after a pause."""
