@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 import pytest
@@ -24,14 +24,17 @@ OK = (StatusCode.OK, "")
 class Calls(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """A server that reads nothing of what it is sent."""
 
+    quiet: ClassVar[asyncio.Event]  # the client says nothing more
+
     def __init__(self, channel: aio.Channel | None = None) -> None:
         if channel is not None:
             self.refuse = channel.stream_stream("/test/refuse")
             self.answer = channel.stream_stream("/test/answer")
+            self.refuse_quiet = channel.stream_stream("/test/refuse_quiet")
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        behaviour = _refuse if details.method.endswith("refuse") else _answer
-        return grpc.stream_stream_rpc_method_handler(behaviour)
+        behaviour = {"refuse": _refuse, "answer": _answer, "refuse_quiet": _refuse_quiet}
+        return grpc.stream_stream_rpc_method_handler(behaviour[details.method.rpartition("/")[2]])
 
 
 async def _refuse(requests: AsyncIterator[bytes], context: aio.ServicerContext[Any, Any]) -> None:
@@ -43,8 +46,16 @@ async def _answer(requests: AsyncIterator[bytes], context: aio.ServicerContext[A
     await context.write(b"and that")
 
 
+async def _refuse_quiet(
+    requests: AsyncIterator[bytes], context: aio.ServicerContext[Any, Any]
+) -> None:
+    await Calls.quiet.wait()
+    await _refuse(requests, context)
+
+
 @pytest.fixture
 async def connection() -> AsyncIterator[Connection]:
+    Calls.quiet = asyncio.Event()
     server = aio.server()
     server.add_generic_rpc_handlers((Calls(),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -72,6 +83,30 @@ async def test_who_is_answered_while_it_still_says_much_hears_all(connection: Co
     for _ in range(20):
         heard = [answer async for answer in connection.duplex(stub.answer, much())]
         assert heard == [b"this", b"and that"]
+
+
+async def test_nothing_waits_to_be_said_to_a_call_that_has_ended(connection: Connection) -> None:
+    """As in a tunnel, whose user says nothing for a while."""
+    requests = _one_and_then()
+    with pytest.raises(Denied):
+        await anext(connection.duplex(connection.stub(Calls).refuse_quiet, requests))
+    assert requests.ag_frame is None
+
+
+async def _one_and_then() -> AsyncGenerator[bytes, None]:
+    yield b""
+    Calls.quiet.set()
+    await asyncio.Event().wait()
+
+
+async def test_who_cannot_say_it_all_hears_why(connection: Connection) -> None:
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        await anext(connection.duplex(connection.stub(Calls).refuse_quiet, _lacking()))
+
+
+async def _lacking() -> AsyncGenerator[bytes, None]:
+    yield b""
+    raise FileNotFoundError("no such file")
 
 
 class Scripted:

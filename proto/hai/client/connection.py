@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -136,24 +137,26 @@ class Connection:
         requests: AsyncIterator[Request],
     ) -> AsyncGenerator[Answer, None]:
         """Requests one way, answers the other, without a deadline; cancelled when its consumer leaves."""
-        return self._answers(lambda: call(requests, metadata=self._metadata))
+        return self._answers(lambda: call(metadata=self._metadata), requests)
 
     async def _answers(
         self,
         begin: Callable[[], aio.UnaryStreamCall[Any, Answer] | aio.StreamStreamCall[Any, Answer]],
+        requests: AsyncIterator[Any] | None = None,
     ) -> AsyncGenerator[Answer, None]:
         await self._channel.connect()
         opened = begin()
         ending = Ending(opened)
-        try:
-            async for answer in opened:
-                yield answer
-        except aio.AioRpcError as error:
-            told = await ending.status()
-            if told.code() is not grpc.StatusCode.OK:  # it was, and we still wrote
-                raise self._error(told) from error
-        finally:
-            opened.cancel()
+        async with _written(opened, requests):
+            try:
+                async for answer in opened:
+                    yield answer
+            except aio.AioRpcError as error:
+                told = await ending.status()
+                if told.code() is not grpc.StatusCode.OK:  # it was, and we still wrote
+                    raise self._error(told) from error
+            finally:
+                opened.cancel()
 
     async def close(self) -> None:
         """End the connection if one was opened."""
@@ -167,6 +170,37 @@ class Connection:
         if isinstance(failure, Unreachable | TimedOut):
             self._channel.move_on()
         return failure
+
+
+@asynccontextmanager
+async def _written(call: Any, requests: AsyncIterator[Any] | None) -> AsyncGenerator[None, None]:
+    """Write to a call while this lasts. Raises what the requests raise, which ends the call.
+
+    grpc would do it, but waits for ever for the next request of a call that has ended.
+    """
+    if requests is None:
+        yield
+        return
+    writing = asyncio.create_task(_write(call, requests))
+    try:
+        yield
+    finally:
+        writing.cancel()
+        await asyncio.wait([writing])
+        if not writing.cancelled() and (error := writing.exception()) is not None:
+            raise error
+
+
+async def _write(call: aio.StreamStreamCall[Any, Any], requests: AsyncIterator[Any]) -> None:
+    try:
+        async for request in requests:
+            await call.write(request)
+        await call.done_writing()
+    except (aio.AioRpcError, asyncio.InvalidStateError):
+        return  # who reads hears why
+    except Exception:
+        call.cancel()
+        raise
 
 
 def open_channel(profile: Profile) -> aio.Channel:
