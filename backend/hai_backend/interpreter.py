@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+_FILES = 16_384
 _SWITCH_SECONDS = 0.0005
 _THRESHOLDS = (50_000, 20, 100)
 _TRIM, _MMAP = -1, -3  # names of mallopt(3)
@@ -32,6 +34,16 @@ def keep_memory() -> None:
     if mallopt is not None:
         mallopt(_MMAP, _KEPT_BYTES)
         mallopt(_TRIM, _KEPT_BYTES)
+
+
+def open_many() -> None:
+    """Threads that work on slow storage keep hundreds of directories open; most systems begin with 1024 files.
+
+    Not as many as the system allows: programs inherit it, and some look at each number that a file could have.
+    """
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # what is told may not be what is allowed
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, _FILES)), most))
 
 
 def collect_rarely() -> None:

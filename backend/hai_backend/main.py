@@ -151,6 +151,7 @@ async def _serve(settings: Settings, open_store: OpenStore) -> None:
     _hear_signals(app, stop)
     interpreter.share_quickly()
     interpreter.keep_memory()
+    interpreter.open_many()
     if await _started(app, stop):
         interpreter.collect_rarely()
         await app.until(stop)

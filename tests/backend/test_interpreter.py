@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import resource
 import subprocess
 import sys
 
 import pytest
 
+from hai_backend import interpreter
 from hai_backend.interpreter import built_to_stay
 
 _FAULTS = """
@@ -53,3 +55,13 @@ def test_memory_of_one_message_serves_the_next() -> None:
         [sys.executable, "-c", _FAULTS], check=True, capture_output=True, text=True
     )
     assert int(done.stdout) < 5000  # 50 messages of 1024 pages each, twice
+
+
+def test_many_files_may_be_open() -> None:
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, most), most))
+    try:
+        interpreter.open_many()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(16_384, most), most)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))

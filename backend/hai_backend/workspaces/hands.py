@@ -54,7 +54,7 @@ class Hands(Generic[Hand]):
     def __init__(self, hand: Callable[[], Hand], seconds: float) -> None:
         self._hand = hand
         self._free = deque([hand()])
-        self._all = list(self._free)
+        self.all = list(self._free)
         self._seconds = seconds
         self._took = 0.0
         self._threads: ThreadPoolExecutor | None = None
@@ -68,12 +68,11 @@ class Hands(Generic[Hand]):
         """Do it, now or in a thread."""
         if self._threads is not None:
             return self._threads.submit(self._by_any, do, work)
-        done, began = Future[Answer](), time.monotonic()
+        done = Future[Answer]()
         try:
-            done.set_result(self._by_any(do, work))
+            done.set_result(self._now(do, work))
         except Exception as error:
             done.set_exception(error)
-        self._learn(time.monotonic() - began)
         return done
 
     def each(
@@ -82,27 +81,33 @@ class Hands(Generic[Hand]):
         """What comes of each, in order. Not all are begun at once."""
         begun = deque[Future[Answer]]()
         for work in all_work:
+            if self._threads is None:
+                yield self._now(do, work)
+                continue
             begun.append(self.begin(do, work))
             if len(begun) >= self.ahead:
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
 
+    def _now(self, do: Callable[[Hand, Work], Answer], work: Work) -> Answer:
+        began = time.monotonic()
+        answer = self._by_any(do, work)
+        self._took += time.monotonic() - began
+        if is_slow(self._took, self._seconds * self.all[0].done):
+            self._threads = ThreadPoolExecutor(THREADS, "storage")
+        return answer
+
     def _by_any(self, do: Callable[[Hand, Work], Answer], work: Work) -> Answer:
         try:
             hand = self._free.pop()
         except IndexError:
             hand = self._hand()
-            self._all.append(hand)
+            self.all.append(hand)
         try:
             return do(hand, work)
         finally:
             self._free.append(hand)
-
-    def _learn(self, took: float) -> None:
-        self._took += took
-        if is_slow(self._took, self._seconds * self._all[0].done):
-            self._threads = ThreadPoolExecutor(THREADS, "storage")
 
     def __enter__(self) -> Self:
         return self
@@ -119,5 +124,5 @@ class Hands(Generic[Hand]):
         """What has begun is done, and the rest is not."""
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
-        for hand in self._all:
+        for hand in self.all:
             hand.close()

@@ -45,11 +45,10 @@ class Content(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A content that is here now: rows of `laid`, and whether it is in `incoming`."""
+    """What became of some contents: rows of `laid`, and names of those that are in `incoming`."""
 
-    digest: bytes
     rows: list[tuple[Any, ...]]
-    incoming: bool
+    incoming: list[str]
 
 
 class Layer:
@@ -63,22 +62,30 @@ class Layer:
         self._open = ("", -1)
         self.done = 0
 
+    @property
+    def used(self) -> bool:
+        """Whether it has made the root of what is laid out."""
+        return self._folders is not None
+
     def close(self) -> None:
         if self._folders is not None:
             self._folders.close()
 
-    def store(self, contents: Sequence[Content]) -> list[Stored]:
+    def store(self, contents: Sequence[Content]) -> Stored:
         """All of them. Raises OSError."""
-        return [self._store(each) for each in contents]
-
-    def _store(self, content: Content) -> Stored:
-        digest, data, places, elsewhere = content
-        rows = [row for entry in places if (row := self._put(entry, data)) is not None]
-        incoming = elsewhere or len(rows) < len(places)
-        if incoming:
-            self._files.incoming.put(digest.hex(), data)
-        self.done += (len(rows) + incoming) * (1 + len(data) // FILE_BYTES)
-        return Stored(digest, rows, incoming)
+        stored = Stored([], [])
+        for digest, data, places, elsewhere in contents:
+            for entry in places:
+                row = self._put(entry, data)
+                if row is None:
+                    elsewhere = True
+                else:
+                    stored.rows.append(row)
+            if elsewhere:
+                self._files.incoming.put(digest.hex(), data)
+                stored.incoming.append(digest.hex())
+            self.done += 1 + len(data) // FILE_BYTES
+        return stored
 
     def _put(self, entry: Entry, content: memoryview) -> tuple[Any, ...] | None:
         """A file at its place, as it will be; None: something else lies there."""
@@ -131,7 +138,11 @@ class Laid:
         self._tops: dict[str, str] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._hands = Hands(partial(Layer, files, push), FILE_SECONDS)
-        self.used = False  # whether anything was to be laid out
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was laid out."""
+        return any(layer.used for layer in self._hands.all)
 
     def top(self, folder: str) -> str:
         """The outermost directory on the way to this one that the newest revision lacks; empty: it has all."""
@@ -146,17 +157,11 @@ class Laid:
                 return path
         return ""
 
-    def store(self, contents: Iterable[Content]) -> Iterator[Stored]:
-        """Each at its places, no two at the same one. Raises OSError."""
-        for some in self._hands.each(Layer.store, parts(self._counted(contents), PART)):
-            for stored in some:
-                self._rows += stored.rows
-                yield stored
-
-    def _counted(self, contents: Iterable[Content]) -> Iterator[Content]:
-        for each in contents:
-            self.used = self.used or bool(each.places)
-            yield each
+    def store(self, contents: Iterable[Content]) -> Iterator[str]:
+        """Each at its places, no two at the same one; answers names of what is in `incoming`. Raises OSError."""
+        for stored in self._hands.each(Layer.store, parts(contents, PART)):
+            self._rows += stored.rows
+            yield from stored.incoming
 
     def note(self) -> None:
         """The index knows what was put since the last call."""

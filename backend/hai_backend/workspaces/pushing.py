@@ -127,9 +127,7 @@ class Push:
             places = [each for each in places if each.file in self._made]
             hashed = chunks.hashed(places, self._made) - self._missing.keys()
             verify(each for each in contents if each[0] not in hashed)
-            for stored in self._laid.store(self._taken(contents)):
-                if stored.incoming:
-                    self._left.add(stored.digest.hex())
+            self._left.update(self._laid.store(self._taken(contents)))
             known = dict(contents)
             for file, wanted in chunks.by_file(places):
                 self._work_at(file)
@@ -164,12 +162,14 @@ class Push:
                 raise bad_contents(
                     f"{digest.hex()} has {len(content)} bytes, its entry says {size}"
                 )
-            places = {entry.path: entry for entry in self._places.pop(digest, ())}
-            free = [entry for path, entry in places.items() if path not in taken]
-            taken.update(places)
-            yield Content(
-                digest, content, free, digest in self._elsewhere or len(free) < len(places)
-            )
+            free: list[Entry] = []
+            for entry in self._places.pop(digest, ()):
+                if entry.path in taken:
+                    self._elsewhere.add(digest)
+                else:
+                    taken.add(entry.path)
+                    free.append(entry)
+            yield Content(digest, content, free, digest in self._elsewhere)
             self._elsewhere.discard(digest)
             del self._missing[digest]
 
