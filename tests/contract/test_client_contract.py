@@ -146,6 +146,7 @@ async def test_a_cancelled_task_hands_on_what_it_waited_for(client: Client) -> N
     last = await client.tasks.create(spec("last", after=behind))
     await client.tasks.stop(one.id)
     await _reaches(client, last.id, lambda task: list(task.awaited) == [two.id])
+    assert (await client.tasks.explain(last.id)).waiting.reason in ("AFTER", "")
     await client.tasks.stop(two.id)
     await _reaches(client, last.id, lambda task: not task.awaited)
 

@@ -11,6 +11,7 @@ from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Suspension
 from hai_backend.domain.snapshot import QuotaRow
+from hai_backend.domain.spec import AfterOutcome
 from hai_backend.domain.task import Task, TaskEvent
 from hai_backend.domain.words import counted, utc
 from hai_backend.sched.flip import Change
@@ -28,6 +29,7 @@ from hai_backend.services.foresight import Insight
 from hai_backend.services.holding import held_by, nodes_held
 
 _MOST = 20  # tasks, nodes or groups named in one answer
+_FIRSTS = 20  # tasks that have to end first
 _NAMED = 5  # in one sentence
 
 
@@ -99,10 +101,11 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
 def _predecessors(facts: Facts) -> Iterator[str]:
     """Those that have to end first, and how they are."""
     wanted = {after.task: after.outcome for after in facts.task.spec.options.after}
-    for number in facts.task.awaited:
+    for number in facts.task.awaited[:_FIRSTS]:
         task = facts.unfinished.get(number)
         now = "" if task is None else "; it waits" if task.waiting else "; it runs"
-        yield f"task {number} has to have {wanted[number]} first{now}"
+        outcome = wanted.get(number, AfterOutcome.ENDED)  # one that was handed on
+        yield f"task {number} has to have {outcome} first{now}"
 
 
 def protection(numbers: NodeNumbers) -> Iterator[str]:

@@ -178,7 +178,8 @@ def _facts(task: Task, now: float) -> Iterable[tuple[str, str]]:
     yield "held", span(held_seconds(task, now))
     yield "runs", text("fact.runs.text", **numbers)
     yield "life", str(task.whole_life_state or "")
-    yield "after", ", ".join(map(str, task.awaited))
+    more = " …" if len(task.awaited) > _FIRSTS else ""
+    yield "after", ", ".join(map(str, task.awaited[:_FIRSTS])) + more
     yield "tags", ", ".join(task.tags)
 
 
@@ -220,6 +221,7 @@ def _list(key: str, lines: Sequence[str], style: Style | None = None) -> list[Re
     return [_card(text(key), *(Text(f"• {printable(line)}", style or "") for line in lines))]
 
 
+_FIRSTS = 20  # tasks that go first
 _KINDS = (
     ("free", "good"), ("leaving", "busy"), ("takeable", "waits"), ("protected", "held"),
     ("firm", "plain"), ("cordoned", "quiet"), ("not_ready", "bad"),
