@@ -29,6 +29,7 @@ def test_every_line_has_a_name() -> None:
         pytest.param("options.mount_code", "3", "mount_code: 3", id="mounts"),
         pytest.param("resource.is_spot", "yes", "is_spot: true", id="yes"),
         pytest.param("spec.environments", ["A=b = c", "SEED=7"], "SEED: '7'", id="variables"),
+        pytest.param("options.after", ["12", "13:ended"], "- task: 12", id="tasks before"),
         pytest.param("services", ["jupyter", "board http 80"], "port: 80", id="services"),
     ],
 )
@@ -48,6 +49,18 @@ def test_what_can_not_be_read_is_said_of_its_line_and_changes_nothing() -> None:
     after = drafts.change(before, "resource.node_count", "many")
     assert [v.field for v in after.violations] == ["resource.node_count"]
     assert after.text == before.text
+
+
+def test_which_tasks_go_first_is_read_a_line_each() -> None:
+    spec = TaskSpec()
+    assert parts.put(spec, "options.after", ["", " 12 : failed ", "7"]) == ()
+    assert parts.rows(spec, "options.after") == ["12:failed", "7"]
+    wrong = parts.put(spec, "options.after", ["1", "fit", "2:fail"])
+    assert [v.field for v in wrong] == ["options.after[1]", "options.after[2]"]
+    assert parts.rows(spec, "options.after") == ["12:failed", "7"]
+    assert parts.paths("options.after", ["", "7"]) == ["", "options.after[0]"]
+    unknown = Violation("task.options.after[1].task", "there is no task 99")
+    assert drafts.field_of(unknown) == "options.after[1]"
 
 
 def test_wrong_yaml_has_lines() -> None:

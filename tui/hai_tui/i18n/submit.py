@@ -57,6 +57,15 @@ TEXTS: dict[str, tuple[str, str]] = {
         "例如 board http 6006 tensorboard --logdir runs",
     ),
     "submit.options.tags": ("tags", "标签"),
+    "submit.options.after": ("after tasks", "在任务之后"),
+    "submit.options.after.example": (
+        "such as 12, 12:failed or 12:ended",
+        "例如 12、12:failed 或 12:ended",
+    ),
+    "submit.unread.after": (
+        "is no number of a task, alone or with :failed or :ended",
+        "不是任务编号（可加 :failed 或 :ended）",
+    ),
     "submit.options.time_limit": ("time limit", "时间上限"),
     "submit.options.max_retries": ("retries", "重试次数"),
     "submit.options.whole_life_state": ("whole-life state", "全程状态值"),

@@ -31,6 +31,7 @@ FIELDS: tuple[str, ...] = (
     "options.mount_code",
     parts.SERVICES,
     "options.tags",
+    parts.AFTER,
     "options.time_limit",
     "options.max_retries",
     "options.whole_life_state",
@@ -44,7 +45,7 @@ Value = str | Sequence[str]
 """What stands in a line, or in the lines of a list."""
 
 _YES = {"yes": "true", "no": "false"}
-_PARTS = re.compile(r"services\[\d+\]|spec\.environments\[[^\]]*\]")
+_PARTS = re.compile(r"(?:services|options\.after)\[\d+\]|spec\.environments\[[^\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Lists of a spec as lines of a form, a part a line: `SEED=7`, `board http 6006 tensorboard --logdir runs`. Pure."""
+"""Lists of a spec as lines of a form, a part a line: `SEED=7`, `board http 6006 tensorboard`, `12:ended`. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterator, Sequence
 
 from hai.client.errors import Violation
-from hai.v1.task_spec_pb2 import ServiceSpec, TaskSpec
+from hai.v1.task_spec_pb2 import AfterSpec, ServiceSpec, TaskSpec
+from hai_tui.i18n import text
 
-VARIABLES, SERVICES = "spec.environments", "services"
-LISTS = (VARIABLES, SERVICES)
+VARIABLES, SERVICES, AFTER = "spec.environments", "services", "options.after"
+LISTS = (VARIABLES, SERVICES, AFTER)
 """Paths whose parts have a line each."""
 
+_FIRST = re.compile(
+    r"\s*(?P<task>\d{1,18})\s*(?::\s*(?P<outcome>succeeded|failed|ended)\s*)?", re.ASCII
+)
 _SERVICE = re.compile(
     r"""\s* (?P<name>\S+)
     (?: \s+ (?P<type>http|tcp|local) (?=\s|$) )?
@@ -28,6 +32,8 @@ def rows(spec: TaskSpec, path: str) -> list[str]:
     """What stands in the lines of a list."""
     if path == VARIABLES:
         return [f"{name}={value}" for name, value in sorted(spec.spec.environments.items())]
+    if path == AFTER:
+        return [f"{a.task}:{a.outcome}" if a.outcome else str(a.task) for a in spec.options.after]
     return [_shown(service) for service in spec.services]
 
 
@@ -38,10 +44,23 @@ def put(spec: TaskSpec, path: str, lines: Sequence[str]) -> tuple[Violation, ...
         del spec.services[:]
         spec.services.extend(_service(line) for line in filled)
         return ()
+    if path == AFTER:
+        return _put_after(spec, filled)
     pairs = [_variable(line) for line in filled]
     spec.spec.environments.clear()
     spec.spec.environments.update(pairs)
     return tuple(_twice([name for name, _ in pairs]))
+
+
+def _put_after(spec: TaskSpec, filled: Sequence[str]) -> tuple[Violation, ...]:
+    found = [_FIRST.fullmatch(line) for line in filled]
+    if not all(found):
+        unread = (i for i, match in enumerate(found) if not match)
+        return tuple(Violation(f"{AFTER}[{i}]", text("submit.unread.after")) for i in unread)
+    firsts = [AfterSpec(task=int(m["task"]), outcome=m["outcome"] or "") for m in found if m]
+    del spec.options.after[:]
+    spec.options.after.extend(firsts)
+    return ()
 
 
 def paths(path: str, lines: Sequence[str]) -> list[str]:
