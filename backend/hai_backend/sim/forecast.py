@@ -54,13 +54,14 @@ def forecast(
 ) -> Mapping[int, Forecast]:
     """An answer for each wanted task of the group. The same arguments give the same answers unless time runs out."""
     past = past_of(snapshot, policy, group)
-    if reason := _thin(past):
-        return {number: Forecast(reason=reason) for number in wanted}
     found = {t.id: t for t in past.snapshot.tasks if _competes(t, snapshot)}
     able = [number for number in wanted if number in found]
-    starts = _starts(past, able, effort)
-    given = {number: _given(past, found[number], starts[number]) for number in able}
     absent = Forecast(reason="the task does not wait for nodes")
+    if reason := _thin(past):
+        given = dict.fromkeys(able, Forecast(reason=reason))
+    else:
+        starts = _starts(past, able, effort)
+        given = {number: _given(past, found[number], starts[number]) for number in able}
     return {number: given.get(number, absent) for number in wanted}
 
 

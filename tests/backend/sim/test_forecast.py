@@ -101,6 +101,11 @@ def test_one_set_of_futures_answers_for_all() -> None:
             id="held",
         ),
         pytest.param(
+            replace(BUSY, endings=(), tasks=(BUSY.tasks[0], task(2, awaited=(1,)))),
+            "the task does not wait for nodes",
+            id="after another, and without history",
+        ),
+        pytest.param(
             replace(BUSY, inactive_users=frozenset({"ada"})),
             "the task does not wait for nodes",
             id="its user is not active",
