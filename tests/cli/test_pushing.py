@@ -47,6 +47,14 @@ def test_the_task_names_the_revision_and_the_folder(hai, fake, workspace, monkey
     assert asked == [workspace]
 
 
+def test_what_names_no_task_is_said_before_a_push(hai, workspace, monkeypatch) -> None:
+    asked = answer(monkeypatch, DONE)
+    assert hai("python", "train.py", "--", "--after", "nobody").code == 3
+    assert asked == []
+    assert hai("python", "train.py", "--", "--after", "1:ended").code == 0
+    assert asked == [workspace]
+
+
 def test_it_can_be_left(hai, fake, workspace, monkeypatch) -> None:
     asked = answer(monkeypatch, DONE)
     done = hai("python", "train.py", "--", "--no-push")

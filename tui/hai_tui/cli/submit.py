@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hai_tui.cli.after import After, First, put_after
+from hai_tui.cli.after import After, put_after
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import tasks as complete_tasks
@@ -192,13 +192,15 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
     """Send the specs in order; say that a task is submitted only once the server has it."""
     sweep = swept(specs, options)
     specs = sweep.specs
-    if options["dry_run"]:
-        return call(settings, lambda client: _check(client, settings, specs, options["after"]))
-    if options["follow"] and len(specs) > 1:
+    if options["follow"] and len(specs) > 1 and not options["dry_run"]:
         raise click.UsageError("-f follows one task, and these are several")
+    if options["after"]:  # before a push, which may take long
+        call(settings, lambda client: put_after(client, settings, specs, options["after"]))
+    if options["dry_run"]:
+        return call(settings, lambda client: _check(client, settings, specs))
     if not options["no_push"]:
         push_workspaces(settings, specs)
-    tasks = call(settings, lambda client: _send(client, settings, sweep, options["after"]))
+    tasks = call(settings, lambda client: _send(client, settings, sweep))
     if not options["follow"]:
         return 0
     from hai_tui.cli.follow import Lines, follow
@@ -206,13 +208,10 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
     return follow(settings, tasks[0].id, Lines(ranks=(0,)))
 
 
-async def _check(
-    client: Client, settings: Settings, specs: Sequence[TaskSpec], after: Sequence[First]
-) -> int:
+async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:
     from hai_tui.cli.dry_run import as_data, as_yaml, exit_code
 
     worst = 0
-    await put_after(client, settings, specs, after)
     for number, spec in enumerate(specs):
         answer = await client.tasks.dry_run(spec)
         if settings.json:
@@ -233,11 +232,8 @@ def tell_without_effect(settings: Settings, spec: TaskSpec) -> None:
         note(settings, text("schema.no_effect", fields=", ".join(paths)))
 
 
-async def _send(
-    client: Client, settings: Settings, sweep: Sweep, after: Sequence[First]
-) -> list[Task]:
+async def _send(client: Client, settings: Settings, sweep: Sweep) -> list[Task]:
     tasks: list[Task] = []
-    await put_after(client, settings, sweep.specs, after)
     try:
         for place, spec in enumerate(sweep.specs):
             if 0 < sweep.at_most <= place:
