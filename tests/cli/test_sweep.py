@@ -247,3 +247,16 @@ def test_ctrl_c_tells_also_of_the_task_that_was_under_way(hai, fake, monkeypatch
         ["4", "5"],
         ["fit-1", "fit-2"],
     )
+
+
+def test_a_sweep_that_is_stopped_starts_nothing_more(hai, fake, monkeypatch) -> None:
+    stopped, stop = [], fake.tasks.stop
+
+    async def noted(id, *how):
+        stopped.append(id)
+        return await stop(id, *how)
+
+    monkeypatch.setattr(fake.tasks, "stop", noted)
+    hai("run", "fit.yaml", "--array", "1-3", "--at-most", "1")
+    assert hai("stop", "fit-2", "fit-1", "fit-3").code == 0
+    assert stopped == [6, 5, 4]

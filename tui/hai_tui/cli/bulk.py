@@ -35,6 +35,7 @@ class Action:
     done: Callable[[Task], str]
     verb: str = ""  # key of the question's verb; empty: never ask
     yes: bool = False
+    newest_first: bool = False
 
 
 @dataclass(slots=True)
@@ -52,7 +53,7 @@ def on_each(settings: Settings, refs: Sequence[str], kind: Kind, action: Action)
         if ids and not await _agreed(client, ids, action):
             note(settings, text("confirm.no"))
             return 1
-        for ref, id in ids.items():
+        for ref, id in _in_turn(ids, action):
             await _one(client, settings, ref, id, action, result)
         if not settings.sentences:
             show(settings, TASKS, result.tasks)
@@ -71,6 +72,10 @@ async def _resolve(
         except HaiError as error:
             _failed(settings, ref, error, result)
     return ids
+
+
+def _in_turn(ids: dict[str, int], action: Action) -> Sequence[tuple[str, int]]:
+    return sorted(ids.items(), key=lambda named: -named[1] if action.newest_first else 0)
 
 
 async def _one(

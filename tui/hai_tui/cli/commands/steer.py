@@ -69,7 +69,8 @@ def stop(
     async def do(client: Client, id: int) -> Task:
         return await client.tasks.stop(id, outcome)
 
-    return on_each(settings, tasks, kind, Action(do, _stopped, "stop", yes))
+    action = Action(do, _stopped, "stop", yes, newest_first=True)
+    return on_each(settings, tasks, kind, action)  # the end of one lets those behind it start
 
 
 def _stopped(task: Task) -> str:
