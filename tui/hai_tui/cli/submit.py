@@ -238,9 +238,11 @@ async def _send(client: Client, settings: Settings, sweep: Sweep) -> list[Task]:
         for place, spec in enumerate(sweep.specs):
             if 0 < sweep.at_most <= place:
                 spec.options.after.add(task=tasks[place - sweep.at_most].id, outcome="ended")
-            await _make(client, spec, tasks)
-            if settings.sentences:
-                _tell(settings, tasks[-1], spec, alone=not sweep.tag)
+            try:
+                await _make(client, spec, tasks)
+            finally:
+                if settings.sentences and len(tasks) > place:
+                    _tell(settings, tasks[-1], spec, alone=not sweep.tag)
     finally:  # what the server has is told, also where it refuses a later one
         if sweep.tag and tasks:
             told = "submitted.array" if len(tasks) == len(sweep.specs) else "submitted.part"
