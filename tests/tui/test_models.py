@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hai.v1.task_pb2 import TASK_STATE_RUNNING, Task, Waiting
 from hai.v1.task_service_pb2 import WatchTasksResponse
-from hai_tui.changes import move
+from hai_tui.changes import move, stop
 from hai_tui.feed.facts import Facts
 from hai_tui.feed.shown import Shown
 from hai_tui.feed.task_model import TaskModel
@@ -116,6 +116,11 @@ def test_a_change_of_what_is_not_known_yet_changes_nothing() -> None:
     kept.sort_by(things, lambda thing: thing.value, False)
     assert kept.look_at(things, {1, 7}) == [1]  # the queue may name a task before the watch does
     assert kept.choose({}, above(0)) == []
+
+
+def test_of_tasks_that_may_wait_for_one_another_the_newest_are_stopped_first() -> None:
+    change = stop([Task(id=id) for id in (2, 9, 5)], "plain")
+    assert [id for id, _ in change.verbs] == [9, 5, 2]
 
 
 names = st.text("ab", max_size=3)

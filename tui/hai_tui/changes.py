@@ -42,12 +42,13 @@ class Change:
 
 
 def stop(tasks: Sequence[Task], how: str) -> Change:
-    """End them: plain, or counted as succeeded or failed."""
+    """End them, plain or counted as succeeded or failed; the newest first: they may wait for older ones."""
     from hai.v1.task_pb2 import TaskOutcome
 
     outcome = "UNSPECIFIED" if how == "plain" else how.upper()
     wanted = TaskOutcome.Value(f"TASK_OUTCOME_{outcome}")
-    return _same("stop", tasks, lambda client, id: client.tasks.stop(id, wanted))
+    newest_first = sorted(tasks, key=lambda task: -task.id)
+    return _same("stop", newest_first, lambda client, id: client.tasks.stop(id, wanted))
 
 
 def suspend(tasks: Sequence[Task], *, hold: bool, delay: float) -> Change:
