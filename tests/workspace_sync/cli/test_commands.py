@@ -139,6 +139,9 @@ def test_revisions_are_compared(shell) -> None:
         ("train.py", "modify"),
     ]
     assert shell("diff", "-r", "1", "-r", "2", "-r", "1")[0] == 2
+    for filter in ("--exclude=new", "--include=new", "--no-ignore", "--no_checksum"):
+        code, _, err = shell("diff", "-r", "1", filter)
+        assert (code, "revisions are compared as a whole" in err) == (2, True)
     code, _, err = shell("diff", "nothing", "-r", "first")
     assert (code, "neither revision 1/nothing nor revision 2/nothing is there" in err) == (3, True)
 

@@ -21,6 +21,7 @@ from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
 from hai_sync.core.entry import DIRECTORY, Tree
 from hai_sync.core.rules import Mode, Rules
+from hai_sync.scan import Filter
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 
@@ -48,6 +49,8 @@ def diff(path: str, stat: bool, between: Sequence[str], **options: Any) -> int:
     note_unused(options)
     if len(between) > 2:
         raise click.UsageError("say -r once or twice")
+    if between and (options["no_checksum"] or filter_of(options) != Filter()):
+        raise click.UsageError("revisions are compared as a whole: say a PATH, and no filter")
 
     async def work(session: Session) -> tuple[Sequence[Change], str]:
         name = relative(session.place, path) if path else ""
