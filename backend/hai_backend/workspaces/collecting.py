@@ -11,11 +11,13 @@ from hai_backend.workspaces import checkouts, task_trees
 from hai_backend.workspaces.files import Files, now_ns
 
 LEFT_SECONDS = 2 * 24 * 3600.0  # how long what a broken push brought waits for the next try
+# A server of an older version lets go of what has a name, too
 _NAMES_OF_NOTHING = "DELETE FROM tags WHERE revision NOT IN (SELECT number FROM revisions)"
-_OLD_REVISIONS = """DELETE FROM revisions
-    WHERE number < ? AND number NOT IN (SELECT revision FROM tags)"""
-_OLD_ENTRIES = """DELETE FROM entries WHERE gone != 0 AND gone <= ?
-    AND NOT EXISTS (SELECT 1 FROM tags WHERE revision >= born AND revision < gone)"""
+_OLD_REVISIONS = """DELETE FROM revisions WHERE number < :floor
+    AND number NOT IN (SELECT revision FROM tags UNION ALL SELECT value FROM json_each(:pinned))"""
+_OLD_ENTRIES = """DELETE FROM entries WHERE gone != 0 AND gone <= :floor
+    AND NOT EXISTS (SELECT 1 FROM tags WHERE revision >= born AND revision < gone)
+    AND NOT EXISTS (SELECT 1 FROM json_each(:pinned) WHERE value >= born AND value < gone)"""
 _DEAD = """SELECT digest FROM objects o WHERE NOT EXISTS (
     SELECT 1 FROM entries e WHERE e.kind = 1 AND e.digest = o.digest)"""
 _DEAD_CHUNKS = """DELETE FROM chunks WHERE file NOT IN (SELECT digest FROM entries WHERE kind = 1)
@@ -30,18 +32,16 @@ def collect(
     before: float,
     least: int = 1,
 ) -> None:
-    """Forget revisions from before a moment, unless a task pins one of them or an older one; tagged ones stay, and
-    of the newest so many, at `least` one: a clock may be wrong.
+    """Forget revisions from before a moment, unless a task pins one or a tag names it; of the newest so many stay, at
+    `least` one: a clock may be wrong.
 
     `running`: tasks that have not ended; directories of others are tidied. Nobody may push meanwhile.
     """
-    floor = _floor(files, pinned, before, least)
+    known = {"floor": _floor(files, before, least), "pinned": json.dumps(sorted(pinned))}
     with files.index.transaction() as db:
-        db.execute(
-            _NAMES_OF_NOTHING
-        )  # a server of an older version, which knows no names, was here
-        db.execute(_OLD_REVISIONS, (floor,))
-        db.execute(_OLD_ENTRIES, (floor,))
+        db.execute(_NAMES_OF_NOTHING)
+        db.execute(_OLD_REVISIONS, known)
+        db.execute(_OLD_ENTRIES, known)
     _drop_objects(files)
     _drop_left(files)
     task_trees.drop_hidden(files)
@@ -50,11 +50,11 @@ def collect(
             checkouts.tidy(files, task)
 
 
-def _floor(files: Files, pinned: Collection[int], before: float, least: int) -> int:
+def _floor(files: Files, before: float, least: int) -> int:
     """The oldest revision that is kept: what the workspace was at `before`, so all since can be restored."""
     query = "SELECT COALESCE(MAX(number), 0) FROM revisions WHERE created_at <= ?"
     old = int(files.index.rows(query, (before,))[0][0])
-    return min([old, files.index.newest().number - least + 1, *pinned])
+    return min(old, files.index.newest().number - least + 1)
 
 
 def _drop_objects(files: Files) -> None:

@@ -37,7 +37,9 @@ def digests(index: Index, number: int) -> dict[str, bytes]:
 
 @settings(max_examples=60, deadline=None)
 @given(trees=st.lists(TREES, min_size=2, max_size=7), data=st.data())
-def test_collecting_keeps_what_has_a_tag_and_nothing_else_that_is_old(trees, data) -> None:
+def test_collecting_keeps_what_has_a_tag_or_a_task_and_nothing_else_that_is_old(
+    trees, data
+) -> None:
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as place:
         make(Path(place) / "w", 0)
@@ -50,12 +52,12 @@ def test_collecting_keeps_what_has_a_tag_and_nothing_else_that_is_old(trees, dat
             tagged = data.draw(st.sets(st.sampled_from(sorted(held))))
             for number in tagged:
                 tags.tag(files, f"t{number}", number, force=False)
-            before = data.draw(st.integers(0, len(trees) + 1)) + 0.5
-            collecting.collect(files, pinned=(), running=(), before=before)
+            pinned = data.draw(st.sets(st.sampled_from(sorted(held))))
+            before = data.draw(st.integers(0, len(trees) + 1))
+            collecting.collect(files, pinned=pinned, running=(), before=before + 0.5)
             kept = [each.number for each in files.index.revisions(limit=99)]
             newest = max(held)
-            assert tagged <= set(kept)
-            assert newest in kept
+            assert set(kept) == tagged | pinned | {n for n in held if n >= min(before, newest)}
             assert {number: of_revision(files, number) for number in kept} == {
                 number: held[number] for number in kept
             }
@@ -72,6 +74,16 @@ def test_collecting_keeps_what_has_a_tag_and_nothing_else_that_is_old(trees, dat
             assert files.index.rows("SELECT count(*) FROM entries WHERE gone != 0") == [(0,)]
             alive = {digest.hex() for digest in digests(files.index, newest).values()}
             assert set(files.objects.names()) <= alive
+
+
+def test_a_task_on_an_old_revision_keeps_that_one_only(tmp_path) -> None:
+    make(tmp_path / "w", 0)
+    with closing(Files(tmp_path / "w", 0)) as files:
+        for number in range(4):
+            push(files, {"a": b"%d" % number}, {"a": b""} if number else {}, number)
+        collecting.collect(files, pinned={1}, running=(), before=1e9)
+        assert [each.number for each in files.index.revisions(limit=9)] == [4, 1]
+        assert of_revision(files, 1) == {"a": b"0"}
 
 
 async def test_a_revision_has_the_names_that_it_was_given(here) -> None:
@@ -169,8 +181,9 @@ def test_a_name_goes_with_a_revision_that_an_older_server_let_go(tmp_path) -> No
 def test_nobody_looks_through_all_names(tmp_path) -> None:
     make(tmp_path / "w", 0)
     with closing(Files(tmp_path / "w", 0)) as files:
-        for query in (index._REVISION, collecting._OLD_ENTRIES.replace("?", "1")):
-            plan = files.index.rows(f"EXPLAIN QUERY PLAN {query}")
+        for query in (index._REVISION, collecting._OLD_ENTRIES):
+            known = {"floor": 1, "pinned": "[]"}
+            plan = files.index.rows(f"EXPLAIN QUERY PLAN {query}", known)
             assert [row[3] for row in plan if "SCAN tags" in row[3]] == []
 
 
