@@ -17,6 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from hai.client import Client
 from hai.client.profile import Profile
@@ -206,6 +207,8 @@ def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
     )
     assert shell("sync", "--conflict", "local")[0] == 0
     assert shell("list")[0] == 0
+    completing = ShellComplete(group(), {}, "haiworkspace", "_HAIWORKSPACE_COMPLETE")
+    assert [each.value for each in completing.get_completions(["push"], "--con")] == ["--conflict"]
     assert shell("config", "unset", "conflict")[0] == 0
     assert shell("sync")[0] == 0
 

@@ -41,8 +41,9 @@ class LazyGroup(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """With what the workspace says that options are."""
-        return super().make_context(info_name, args, parent, default_map=_defaults(), **extra)
+        """With what the workspace says that options are; a shell that completes a line need not know."""
+        said = {} if extra.get("resilient_parsing") else _defaults()
+        return super().make_context(info_name, args, parent, default_map=said, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
