@@ -99,6 +99,7 @@ def test_revisions_have_names(shell) -> None:
     assert shell("snapshots", "-n", "1")[1].rstrip().endswith("[v2]")
     assert shell("cat", "train.py", "-r", "best")[1] == "one\n"
     assert "new" not in shell("ls", "-r", "best")[1]
+    assert "nothing in revision best is called 'new'" in shell("cat", "new", "-r", "best")[2]
     assert shell("download", "train.py", "-r", "best", "--to", "../old")[0] == 0
     assert Path("../old/train.py").read_text() == "one\n"
     assert shell("restore", "-r", "best", "train.py")[:2] == (

@@ -52,7 +52,8 @@ class There:
 
     def nothing(self, what: str) -> NotFound:
         """An error for paths that are not there."""
-        where = f"that task {self.task} wrote" if self.task else "on the cluster"
+        then = f"in revision {self.revision}" if self.revision else "on the cluster"
+        where = f"that task {self.task} wrote" if self.task else then
         return NotFound(f"nothing {where} is called {what}")
 
 
