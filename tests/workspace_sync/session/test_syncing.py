@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from hai.client.errors import HaiError, Unreachable
+from hai_sync.core.chunks import digest_of
 from hai_sync.core.diff import Change
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.kept import Kept
 from hai_sync.scan import Filter
 from hai_sync.session.arriving import Arrival
-from hai_sync.session.wish import Refused, Wish
+from hai_sync.session.wish import Refused, Silent, Wish
 from hai_sync.transition import flushing
 
 DATA = random.Random(3).randbytes(5 << 20)
@@ -230,7 +231,7 @@ async def test_a_full_disk_loses_no_version_that_is_about_to_be_kept(laptop, mon
 
     monkeypatch.setattr(laptop.session.remote.pace, "turn", full)
     with pytest.raises(HaiError, match="No space left"):
-        await arrival.fetch(laptop.session.remote, lambda files, size: None)
+        await arrival.fetch(laptop.session.remote, Silent())
     assert [path.name for path in arrival.folder.iterdir()] == ["held-1-1"]
 
 
@@ -475,6 +476,41 @@ async def test_nothing_is_left_of_what_arrived(laptop) -> None:
     (own / "tmp" / f"{'0' * 64}.part").write_text("of a broken download")
     assert (await laptop.pull()).in_sync
     assert not (own / "tmp").exists()
+
+
+async def test_what_a_pull_says_will_come_is_what_comes(laptops) -> None:
+    """Else the time that is left is wrong: contents that are here already do not come."""
+    one, two = await laptops("one"), await laptops("two")
+    two.write("here", "1" * 1000)
+    await two.push()
+    await one.pull()
+    half = random.Random(1).randbytes(500_000)
+    for path, content in (("half", half), ("twin", half), ("new", "2" * 70), ("copy", "1" * 1000)):
+        one.write(path, content)
+    await one.push()
+    part = two.session.place.own / "tmp" / f"{digest_of(half).hex()}.part"
+    part.parent.mkdir(exist_ok=True)
+    part.write_bytes(half[:400_000])
+    two.session.listener = told = Told()
+    assert (await two.session.sync(Wish(Rules(Mode.PULL)))).in_sync
+    assert told.stages["download"] == told.came["download"] == (2, 100_070)
+
+
+class Told:
+    """Stages: what is said will come, and what came."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, tuple[int, int]] = {}
+        self.came: dict[str, tuple[int, int]] = {}
+        self._name = ""
+
+    def stage(self, name: str, files: int, size: int) -> None:
+        self._name = name
+        self.stages[name], self.came[name] = (files, size), (0, 0)
+
+    def progress(self, files: int, size: int) -> None:
+        before = self.came[self._name]
+        self.came[self._name] = before[0] + files, before[1] + size
 
 
 async def test_a_push_that_keeps_both_copies_ours_once(laptops) -> None:

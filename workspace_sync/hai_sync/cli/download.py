@@ -20,7 +20,7 @@ from hai_sync.core.diff import only_mode
 from hai_sync.core.entry import Kind, Tree
 from hai_sync.core.ignore import Ignore, default_rules
 from hai_sync.place import TEMPORARY
-from hai_sync.remote.fetching import Download, fetch
+from hai_sync.remote.fetching import Download, due, fetch
 from hai_sync.session.downloading import landing
 from hai_sync.session.lock import locked
 from hai_sync.session.session import Session
@@ -109,7 +109,7 @@ async def _download(
 
 
 async def _fetch(session: Session, contents: Download, progress: Progress) -> None:
-    progress.stage("download", len(contents.files), _size(contents.files))
+    progress.stage("download", *due(contents))
     await fetch(session.remote, contents, progress.progress)
 
 

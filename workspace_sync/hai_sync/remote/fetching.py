@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,17 @@ class Download:
     def place(self, digest: bytes) -> Path:
         """Where a content lies once it is whole."""
         return self.folder / digest.hex()
+
+
+def due(download: Download) -> tuple[int, int]:
+    """Contents that have still to come, and their bytes: each once, without what an earlier stream has left."""
+    here: dict[str, int] = {}
+    with suppress(FileNotFoundError):
+        here = {item.name: item.stat().st_size for item in os.scandir(download.folder)}
+    sizes = {entry.digest.hex(): entry.size for entry in download.files.values()}
+    lacking = {name: size for name, size in sizes.items() if name not in here}
+    parts = ((here.get(f"{name}.part", 0), size) for name, size in lacking.items())
+    return len(lacking), sum(lacking.values()) - sum(part for part, size in parts if part <= size)
 
 
 async def fetch(remote: Remote, download: Download, progress: Progress) -> None:

@@ -22,7 +22,8 @@ from hai_sync.hashing import open_file
 from hai_sync.kept import Kept
 from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import Remote
-from hai_sync.remote.fetching import Download, Progress, fetch
+from hai_sync.remote.fetching import Download, due, fetch
+from hai_sync.session.wish import Listener
 from hai_sync.signatures import Signature
 from hai_sync.transition.applying import Transition
 from hai_sync.transition.flushing import flush
@@ -50,13 +51,14 @@ class Arrival:
         """Where contents wait; on the same file system as the tree."""
         return self.place.own / TEMPORARY
 
-    async def fetch(self, remote: Remote, progress: Progress) -> None:
+    async def fetch(self, remote: Remote, listener: Listener) -> None:
         """Have every content at hand. Raises HaiError; a full disk leaves nothing behind."""
         self.folder.mkdir(exist_ok=True)
         lacking = self._take_local_copies()
         download = Download(self.revision, lacking, self.folder, self.compressed)
+        listener.stage("download", *due(download))
         try:
-            await fetch(remote, download, progress)
+            await fetch(remote, download, listener.progress)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 self._clear()

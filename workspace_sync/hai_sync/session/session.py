@@ -189,8 +189,6 @@ class Session:
             return Result()
         from hai_sync.session.arriving import Arrival
 
-        files, size = sizes(outcome.to_local)
-        self.listener.stage("download", files, size)
         arrival = Arrival(
             self.place,
             outcome.to_local,
@@ -200,7 +198,7 @@ class Session:
             self._compress,
             self.fault,
         )
-        await arrival.fetch(self.remote, self.listener.progress)
+        await arrival.fetch(self.remote, self.listener)
         return await asyncio.to_thread(arrival.apply)
 
     async def _send(
