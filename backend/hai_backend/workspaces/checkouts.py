@@ -23,6 +23,7 @@ from hai_backend.domain.workspace import (
     joined,
     path_problem,
 )
+from hai_backend.workspaces.clearing import Inside, clear
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.folders import Folders, give
@@ -131,18 +132,15 @@ def opened_file(files: Files, task: int, path: str) -> int:
 
 def tidy(files: Files, task: int) -> None:
     """After the end of a task: keep what its program wrote, and nothing else."""
-    try:
-        with _directory(files, task) as folders:
-            left = _clear(files, task, folders, "")
-    except NotFound:
-        left = 0
+    path = files.tasks / str(task)
+    left = _Given(files, task).clear() if path.exists() else 0
     with files.index.transaction() as db:
         if left:
             db.execute("UPDATE checkouts SET size_bytes = ? WHERE task = ?", (left, task))
         else:
             db.execute("DELETE FROM checkouts WHERE task = ?", (task,))
     if not left:
-        shutil.rmtree(files.tasks / str(task), ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _directory(files: Files, task: int) -> Folders:
@@ -225,32 +223,39 @@ def _is_untouched(now: os.stat_result, known: Entry, made_ns: int) -> bool:
     )
 
 
-def _clear(files: Files, task: int, folders: Folders, folder: str) -> int:
-    """Remove what is as it was given, below a directory; answers the bytes that stay, at least 1 when anything does."""
-    known, made_ns = _known(files, task, folder)
-    left = 0
-    for name in os.listdir(folders.at(folder)):
-        descriptor = folders.at(folder)
-        now = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-        entry = known.get(name)
-        if S_ISDIR(now.st_mode):
-            left += _clear_directory(files, task, folders, joined(folder, name), entry)
-        elif entry is not None and _is_given(descriptor, name, now, entry, made_ns):
-            os.unlink(name, dir_fd=descriptor)
-        else:
-            left += now.st_size + 1
-    return left
+class _Given:
+    """What a task was given; that goes as far as it still is so."""
 
+    def __init__(self, files: Files, task: int) -> None:
+        self._files = files
+        self._task = task
+        self._last: tuple[str, dict[str, Entry], int] = "", *_known(files, task, "")
 
-def _clear_directory(
-    files: Files, task: int, folders: Folders, path: str, entry: Entry | None
-) -> int:
-    left = _clear(files, task, folders, path)
-    if left == 0 and entry is not None:
-        above, _, name = path.rpartition("/")
-        os.rmdir(name, dir_fd=folders.at(above))
-        return 0
-    return left + 1
+    def clear(self) -> int:
+        """Answers the bytes that stay, at least 1 when anything does. Raises OSError."""
+        return clear(self._files.tasks / str(self._task), self._remove, self._is_directory)
+
+    def _in(self, folder: str) -> tuple[dict[str, Entry], int]:
+        """Neighbours are asked for one after the other, mostly."""
+        last = self._last
+        if last[0] != folder:
+            last = self._last = folder, *_known(self._files, self._task, folder)
+        return last[1:]
+
+    def _is_directory(self, path: str) -> bool:
+        return path.rpartition("/")[2] in self._in(folder_of(path))[0]
+
+    def _remove(self, folder: int, inside: Inside) -> int:
+        known, made_ns = self._in(inside.folder)
+        left = 0
+        for name in inside.names:
+            now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            entry = known.get(name)
+            if entry is not None and _is_given(folder, name, now, entry, made_ns):
+                os.unlink(name, dir_fd=folder)
+            else:
+                left += now.st_size + 1
+        return left
 
 
 def _is_given(folder: int, name: str, now: os.stat_result, entry: Entry, made_ns: int) -> bool:

@@ -18,7 +18,7 @@ THREADS = 16
 PART, NAMES = 10, 100  # files that one thread makes before it takes others; names that it looks at
 TRIAL_SECONDS = 0.05  # too little to say anything
 # A small file that is made, and bytes that take about as long; a disk of this machine takes 1.5e-4 for it.
-FILE_SECONDS, FILE_BYTES = 1e-3, 64 << 10
+FILE_SECONDS, FILE_BYTES = 5e-4, 16 << 10
 NAME_SECONDS = 50e-6  # a name that is looked at; such a disk takes 3e-6
 
 

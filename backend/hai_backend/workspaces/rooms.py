@@ -19,6 +19,7 @@ from typing import ParamSpec, TypeVar
 from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.workspace import Revision, Workspace
 from hai_backend.workspaces import applying, failures
+from hai_backend.workspaces.clearing import remove_tree
 from hai_backend.workspaces.files import Files, make
 
 Given = ParamSpec("Given")
@@ -203,7 +204,7 @@ class Rooms:
             await self._emptied(room)
             await self._shut(room)
             gone = await self.work(self.path(key), self._hide, key)
-        await self.work(gone, shutil.rmtree, gone, ignore_errors=True)
+        await self.work(gone, remove_tree, gone)
 
     async def _emptied(self, room: Room) -> None:
         room.gone = True

@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Entry, EntryKind, PassedOver
-from hai_backend.workspaces import applying, checkouts, hands, laying, looking, untouched
+from hai_backend.workspaces import applying, checkouts, clearing, hands, laying, looking, untouched
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.hands import Hands
 from hai_backend.workspaces.pushing import Push
@@ -160,6 +160,48 @@ def test_a_directory_of_a_task_is_the_same(files: Files, how: str, request) -> N
     assert {entry.kind for entry in told} == {EntryKind.DIRECTORY}, "the rest is as it was given"
     checkouts.tidy(files, 1)
     assert not (files.tasks / "1").exists()
+
+
+@pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
+def test_what_a_task_wrote_stays_and_nothing_else(files: Files, how: str, request) -> None:
+    look(files)
+    request.getfixturevalue(how)
+    checkouts.make(files, 1, 1, 0)
+    task = files.tasks / "1"
+    (task / "pkg/d1/f1").write_bytes(b"written")
+    (task / "pkg/d2/f2").unlink()
+    (task / "pkg/d2/f2").mkdir()
+    (task / "pkg/d3/made/deep").mkdir(parents=True)
+    (task / "pkg/d4/inner/link").unlink()
+    (task / "pkg/d4/inner/link").symlink_to("../f1")
+    checkouts.tidy(files, 1)
+    kept = {"pkg/d1/f1", "pkg/d3/made/deep", "pkg/d4/inner/link"}
+    assert below(task).keys() == kept | {
+        "pkg",
+        "pkg/d1",
+        "pkg/d3",
+        "pkg/d3/made",
+        "pkg/d4",
+        "pkg/d4/inner",
+    }
+    assert files.stored_bytes() > files.index.newest().size_bytes
+    checkouts.tidy(files, 1)
+    assert kept <= below(task).keys()
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_many_files_are_removed_at_a_time(files: Files, monkeypatch) -> None:
+    meet, begun, real = together(5), [], clearing._Remover.remove
+
+    def met(self: clearing._Remover, inside: clearing.Inside) -> tuple[str, int]:
+        begun.append(inside)
+        if 1 < len(begun) <= 6:
+            meet()
+        return real(self, inside)
+
+    monkeypatch.setattr(clearing._Remover, "remove", met)
+    clearing.remove_tree(files.path)
+    assert not files.path.exists()
 
 
 @pytest.mark.usefixtures("slow_storage")
