@@ -166,20 +166,16 @@ class WorkspaceService(WorkspaceServiceServicer):
             problem = "must be as many as paths, or none"
             raise Invalid((Violation("offsets", problem),))
         async with self._workspaces.open(caller.current(), request.name, request.user) as room:
-            bundles = reading.read(
-                await self._opener(room, request),
-                request.paths,
-                request.offsets,
-                compress=request.accept_compressed,
-            )
-            async for bundle in self._in_threads(room, bundles):
+            async for bundle in self._in_threads(room, await self._bundles(room, request)):
                 yield bundle_to_proto(bundle)
 
-    async def _opener(self, room: Room, request: pb.FetchFilesRequest) -> reading.Open:
+    async def _bundles(self, room: Room, request: pb.FetchFilesRequest) -> Iterator[reading.Bundle]:
+        what, compress = (request.paths, request.offsets), request.accept_compressed
         if request.task:
-            return partial(checkouts.opened_file, room.files, request.task)
+            opener = partial(checkouts.opened_file, room.files, request.task)
+            return reading.read(opener, *what, compress=compress)
         revision = await self._revision(room, max(request.revision, 1))
-        return partial(reading.of_revision, room.files, revision)
+        return reading.read_revision(room.files, revision, *what, compress=compress)
 
     async def ListRevisions(
         self, request: pb.ListRevisionsRequest, context: Context

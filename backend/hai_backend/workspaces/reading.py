@@ -12,6 +12,7 @@ from hai_backend.domain.errors import Conflict, Invalid, NotFound, Violation
 from hai_backend.domain.workspace import EntryKind
 from hai_backend.workspaces.contents import opened
 from hai_backend.workspaces.files import Files
+from hai_backend.workspaces.folders import Folders
 
 MESSAGE_BYTES = 1 << 20
 _PROBE_BYTES = 1 << 16
@@ -92,12 +93,24 @@ def _pieces(
             return
 
 
-def of_revision(files: Files, revision: int, path: str) -> int:
+def read_revision(
+    files: Files, revision: int, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
+) -> Iterator[Bundle]:
+    """Files of a revision: `read`, with the tree open all the time."""
+    with files.folders() as tree:
+
+        def open_file(path: str) -> int:
+            return of_revision(files, revision, path, tree)
+
+        yield from read(open_file, paths, offsets, compress=compress)
+
+
+def of_revision(files: Files, revision: int, path: str, tree: Folders | None = None) -> int:
     """A file of a revision. Raises NotFound, or Conflict CONTENT_LOST."""
     entry = files.index.entry(path, revision)
     if entry is None or entry.kind is not EntryKind.FILE:
         raise NotFound(f"there is no file {path[:200]!r} in revision {revision}")
-    file = files.find(entry.digest)
+    file = files.find(entry.digest, tree)
     if file is None:
         raise lost(path)
     return file

@@ -14,7 +14,16 @@ from blake3 import blake3
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Entry, EntryKind, PassedOver
-from hai_backend.workspaces import applying, checkouts, clearing, hands, laying, looking, untouched
+from hai_backend.workspaces import (
+    applying,
+    checkouts,
+    clearing,
+    hands,
+    laying,
+    looking,
+    reading,
+    untouched,
+)
 from hai_backend.workspaces.files import Files, make
 from hai_backend.workspaces.hands import Hands
 from hai_backend.workspaces.pushing import Push
@@ -218,19 +227,42 @@ def test_a_content_that_is_lost_is_told_by_any_thread(files: Files) -> None:
     assert (files.tasks / "1" / "pkg/d3/f3").read_bytes() == b"by a program"
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Names that are opened and looked at from now on."""
+    asked = list[tuple[str, str]]()
+
+    def count(call: str) -> None:
+        real = getattr(os, call)
+
+        def counted(path, *args, **more):
+            asked.append((call, os.path.basename(path)))
+            return real(path, *args, **more)
+
+        monkeypatch.setattr(os, call, counted)
+
+    count("open")
+    count("stat")
+    return asked
+
+
 @pytest.mark.usefixtures("quick_storage")
-def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: Files, monkeypatch) -> None:
+def test_nothing_is_opened_twice_for_a_directory_of_a_task(files: Files, asked) -> None:
     look(files)
-    asked, real = list[str](), os.open
-
-    def counted(path, *args, **more) -> int:
-        asked.append(os.path.basename(path))
-        return real(path, *args, **more)
-
-    monkeypatch.setattr(os, "open", counted)
+    asked.clear()
     checkouts.make(files, 1, 1, 0)
-    assert asked.count("large") == 2, "it and its copy"
-    assert asked.count("files") == 1, "directories stay open"
+    assert asked.count(("open", "large")) == 2, "it and its copy"
+    assert asked.count(("open", "files")) == 1, "directories stay open"
+
+
+def test_directories_stay_open_while_files_are_read(files: Files, asked) -> None:
+    look(files)
+    asked.clear()
+    paths = [f"pkg/d1/f{number}" for number in range(FILES)]
+    [bundle] = reading.read_revision(files, 1, paths, (), compress=False)
+    assert bundle.data == b"".join(b"%d of 1" % number for number in range(FILES))
+    for name in ("files", "pkg", "d1"):
+        assert asked.count(("open", name)) == 1
 
 
 @pytest.mark.usefixtures("slow_storage")
@@ -297,21 +329,9 @@ def change(files: Files, contents: dict[str, bytes]) -> Push:
 
 
 @pytest.mark.usefixtures("quick_storage")
-def test_what_a_push_replaces_is_not_opened(files: Files, monkeypatch) -> None:
+def test_what_a_push_replaces_is_not_opened(files: Files, asked) -> None:
     look(files)
-    asked = list[tuple[str, str]]()
-
-    def counted(call: str) -> None:
-        real = getattr(os, call)
-
-        def count(path, *args, **more):
-            asked.append((call, os.path.basename(path)))
-            return real(path, *args, **more)
-
-        monkeypatch.setattr(os, call, count)
-
-    for call in ("open", "stat"):
-        counted(call)
+    asked.clear()
     new = {f"pkg/d1/f{i}": b"new %d" % i for i in range(FILES)}
     with closing(change(files, new)) as push:
         digests = {blake3(data).hexdigest() for data in new.values()}
