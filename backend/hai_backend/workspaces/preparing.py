@@ -6,8 +6,11 @@ All of it is on disk before the one transaction that makes the revision.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
 
 from blake3 import blake3
 
@@ -17,7 +20,7 @@ from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.assembling import Assembly
 from hai_backend.workspaces.contents import copy_whole, opened
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.folders import Folders
+from hai_backend.workspaces.hands import FILE_SECONDS, PART, Hands, parts
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.sources import part_of
 from hai_backend.workspaces.staging import Author
@@ -41,8 +44,7 @@ def carry_out(files: Files, author: Author, arrived: Arrived | None = None) -> R
         arrived.laid.settle()
     require_as_known(files)
     _complete(files, arrived.made if arrived is not None else {})
-    with files.folders() as tree:
-        ready = prepare(files, tree)
+    ready = prepare(files)
     few = len(ready) <= _FEW and (arrived is None or not arrived.laid.used)
     files.incoming.sync(ready if few else None)
     revision = staging.commit(files.index, author)
@@ -59,28 +61,24 @@ def _complete(files: Files, made: Mapping[bytes, Assembly]) -> None:
             chunks.complete(files, digest, size, made.get(digest))
 
 
-def prepare(files: Files, tree: Folders) -> list[str]:
+class _Wanted(NamedTuple):
+    """A name in `incoming`, what it must hold, and for which file."""
+
+    source: str
+    digest: bytes
+    folder: str
+    name: str
+
+
+def prepare(files: Files) -> list[str]:
     """Give every staged file a content of its own in `incoming`; answers some of their names. Raises Conflict.
 
     A content is named by its digest; who shares it with others has a copy, and is told its name.
     """
-    twice = """SELECT digest FROM staged WHERE kind = 1 AND laid IS NULL GROUP BY digest HAVING COUNT(*) > 1"""
-    used = {row[0]: 0 for row in files.index.rows(twice)}
-    listed = set(files.incoming.names())
-    lacking: list[str] = []
+    copies: list[_Wanted] = []
     ready: list[str] = []
-    copies: list[tuple[str, str, str]] = []
-    for folder, name, digest in _staged_files(files):
-        source = digest.hex()
-        if digest in used:
-            used[digest] += 1
-            if used[digest] > 1:
-                source = f"{source}.{used[digest]}"
-                copies.append((source, folder, name))
-        if not files.incoming.has(source, listed) and not _provide(files, tree, digest, source):
-            lacking.append(joined(folder, name))
-        elif len(ready) <= _FEW:
-            ready.append(source)
+    with Hands(partial(_Provider, files, set(files.incoming.names())), FILE_SECONDS) as hands:
+        lacking = _lacking(hands, _first(files, copies, ready)) + _lacking(hands, copies)
     if lacking:
         raise Conflict(
             f"the contents of {len(lacking)} files are not here, as of {lacking[0]}: they have not arrived, "
@@ -88,8 +86,32 @@ def prepare(files: Files, tree: Folders) -> list[str]:
             reason="CONTENTS_MISSING",
         )
     with files.index.transaction() as db:
-        db.executemany("UPDATE staged SET source = ? WHERE folder = ? AND name = ?", copies)
+        rows = ((each.source, each.folder, each.name) for each in copies)
+        db.executemany("UPDATE staged SET source = ? WHERE folder = ? AND name = ?", rows)
     return ready
+
+
+def _lacking(hands: Hands[_Provider], wanted: Iterable[_Wanted]) -> list[str]:
+    return list(chain.from_iterable(hands.each(_Provider.provide, parts(wanted, PART))))
+
+
+def _first(files: Files, copies: list[_Wanted], ready: list[str]) -> Iterator[_Wanted]:
+    """Each content once; who wants it, too, is added to `copies`. Some names are added to `ready`."""
+    twice = """SELECT digest FROM staged WHERE kind = 1 AND laid IS NULL GROUP BY digest HAVING COUNT(*) > 1"""
+    used = {row[0]: 0 for row in files.index.rows(twice)}
+    for folder, name, digest in _staged_files(files):
+        source = digest.hex()
+        if digest in used:
+            used[digest] += 1
+            if used[digest] > 1:
+                source = f"{source}.{used[digest]}"
+        wanted = _Wanted(source, digest, folder, name)
+        if len(ready) <= _FEW:
+            ready.append(source)
+        if used.get(digest, 0) > 1:
+            copies.append(wanted)
+        else:
+            yield wanted
 
 
 def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes]]:
@@ -102,19 +124,41 @@ def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes]]:
         yield from rows
 
 
-def _provide(files: Files, tree: Folders, digest: bytes, source: str) -> bool:
-    incoming = files.incoming
-    if digest == _EMPTY:
-        incoming.put(source, memoryview(b""))
-        return True
-    found = incoming.open(digest.hex()) if incoming.has(digest.hex()) else files.find(digest, tree)
-    if found is None:
-        return False
-    target = os.open(
-        source, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644, dir_fd=incoming.folder
-    )
-    with opened(found), opened(target):
-        right = copy_whole(found, target, digest)
-    if not right:
-        incoming.remove(source)
-    return right
+class _Provider:
+    """Sees to it that contents are in `incoming`, of which `listed` are. One thread at a time."""
+
+    def __init__(self, files: Files, listed: set[str]) -> None:
+        self._files = files
+        self._listed = listed
+        self._tree = files.folders()
+        self.done = 0
+
+    def close(self) -> None:
+        self._tree.close()
+
+    def provide(self, some: list[_Wanted]) -> list[str]:
+        """Answers the paths of those that are not to be had. Raises OSError."""
+        has = self._files.incoming.has
+        absent = [each for each in some if not has(each.source, self._listed)]
+        lacking = [joined(w.folder, w.name) for w in absent if not self._made(w.digest, w.source)]
+        self.done += len(absent)
+        return lacking
+
+    def _made(self, digest: bytes, source: str) -> bool:
+        files, incoming = self._files, self._files.incoming
+        if digest == _EMPTY:
+            incoming.put(source, memoryview(b""))
+            return True
+        here = incoming.has(digest.hex())
+        found = incoming.open(digest.hex()) if here else files.find(digest, self._tree)
+        if found is None:
+            return False
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with (
+            opened(found),
+            opened(os.open(source, flags, 0o644, dir_fd=incoming.folder)) as target,
+        ):
+            right = copy_whole(found, target, digest)
+        if not right:
+            incoming.remove(source)
+        return right

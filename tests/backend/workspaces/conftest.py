@@ -13,7 +13,16 @@ import pytest
 from hai.client.client import Client
 from hai_backend.testing.server import RunningServer, running_server
 from hai_backend.testing.workspaces import Pusher
-from hai_backend.workspaces import applying, checkouts, clearing, hands, laying, looking, untouched
+from hai_backend.workspaces import (
+    applying,
+    checkouts,
+    clearing,
+    hands,
+    laying,
+    looking,
+    preparing,
+    untouched,
+)
 
 MEMORY = Path("/dev/shm")
 
@@ -22,7 +31,7 @@ MEMORY = Path("/dev/shm")
 def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer takes long, it seems: a few files are enough for many threads."""
     monkeypatch.setattr(hands, "is_slow", lambda took, usual: True)
-    for room in (applying, checkouts, clearing, laying):
+    for room in (applying, checkouts, clearing, laying, preparing):
         monkeypatch.setattr(room, "PART", 2)
     for room in (looking, untouched):
         monkeypatch.setattr(room, "NAMES", 4)

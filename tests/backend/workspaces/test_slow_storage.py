@@ -21,7 +21,9 @@ from hai_backend.workspaces import (
     hands,
     laying,
     looking,
+    preparing,
     reading,
+    restoring,
     untouched,
 )
 from hai_backend.workspaces.files import Files, make
@@ -293,6 +295,27 @@ def test_a_push_does_many_things_at_a_time(
         assert push.commit(1, Author("me", 2.0), allow_many_removals=False).changed == len(new)
     assert {path: (files.tree / path).read_bytes() for path in new} == new
     assert sum(map(len, begun)) >= len(new)
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_what_a_restore_needs_is_copied_by_many(files: Files, monkeypatch) -> None:
+    look(files)
+    before = {path.name: path.read_bytes() for path in (files.tree / "pkg/d1").glob("f*")}
+    new = {f"pkg/d1/f{i}": b"new %d" % i for i in range(FILES)} | {"pkg/d1/same": b"0 of 1"}
+    with closing(change(files, new)) as push:
+        push.commit(1, Author("me", 2.0), allow_many_removals=False)
+    meet, begun, real = together(2), [], preparing._Provider.provide
+
+    def met(self: preparing._Provider, some: list[preparing._Wanted]) -> list[str]:
+        begun.append(some)
+        if 1 < len(begun) < 4:
+            meet()
+        return real(self, some)
+
+    monkeypatch.setattr(preparing._Provider, "provide", met)
+    assert restoring.restore(files, 1, [], Author("me", 3.0)).number == 3
+    assert {path.name: path.read_bytes() for path in (files.tree / "pkg/d1").glob("f*")} == before
+    assert len(begun) >= FILES // 2
 
 
 @pytest.mark.parametrize("how", ["slow_storage", "quick_storage"])
