@@ -86,8 +86,7 @@ class _Walk:
                 return []
             stats += seen.stats
             inner += seen.inner
-            for fresh in seen.fresh:
-                changed += self._changed(part.folder, fresh)
+            self._add(changed, part.folder, seen.fresh)
         self._waiting += inner
         self._stats += stats
         for row in part.known.values():
@@ -100,15 +99,16 @@ class _Walk:
         rest = (part._replace(names=names) for names in parts(seen.rest, NAMES))
         yield from self._hands.each(Seer.look, rest)
 
-    def _changed(self, folder: str, fresh: Fresh) -> Iterator[Entry]:
-        row, known, entry = fresh
-        if entry is None:
-            yield from self._gone(folder, row)
-            return
-        if known is not None and known.kind is EntryKind.DIRECTORY and entry.kind is not known.kind:
-            yield from self._below(entry.path)
-        if not entry_problem(entry):
-            yield entry
+    def _add(self, changed: list[Entry], folder: str, all_fresh: list[Fresh]) -> None:
+        for row, known, entry in all_fresh:
+            if entry is None:
+                changed += self._gone(folder, row)
+                continue
+            kind = known.kind if known is not None else EntryKind.NONE
+            if kind is EntryKind.DIRECTORY and entry.kind is not kind:
+                changed += self._below(entry.path)
+            if not entry_problem(entry):
+                changed.append(entry)
 
     def _gone(self, folder: str, row: Any) -> Iterator[Entry]:
         path = joined(folder, row[0])

@@ -33,12 +33,8 @@ class Part(NamedTuple):
     names: Sequence[str] | None = None
 
 
-class Fresh(NamedTuple):
-    """What is not as it was seen before. `entry`: None for nothing that may be in a revision."""
-
-    row: Any
-    known: Entry | None
-    entry: Entry | None
+Fresh = tuple[Any, Entry | None, Entry | None]
+"""What is not as it was seen before: its row and entry if it is known, and what is there now, if that may be."""
 
 
 @dataclass(slots=True)
@@ -81,16 +77,17 @@ class Seer:
 
     def _names(self, part: Part, descriptor: int, names: Sequence[str], seen: Seen) -> None:
         self.done += len(names)
+        folder, known = part.folder, part.known
         for name in names:
-            if name == OWN and not part.folder:
+            if name == OWN and not folder:
                 continue
-            row = part.known.pop(name, None)
+            row = known.pop(name, None)
             try:
                 now = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             except FileNotFoundError:
                 continue
             if row is None or not _is_settled(row, now):
-                self._one(part.folder, descriptor, name, now, row, seen)
+                self._one(folder, descriptor, name, now, row, seen)
 
     def _one(
         self, folder: str, descriptor: int, name: str, now: os.stat_result, row: Any, seen: Seen
@@ -111,7 +108,7 @@ class Seer:
             seen.passed_over.append((path, _SPECIAL))
             entry = None
         if entry != known:
-            seen.fresh.append(Fresh(row, known, entry))
+            seen.fresh.append((row, known, entry))
 
     def _file(
         self, folder: str, descriptor: int, name: str, known: Entry | None, seen: Seen
