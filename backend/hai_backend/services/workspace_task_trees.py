@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Awaitable, Callable
 
 from hai.v1 import workspace_service_pb2 as pb
@@ -11,6 +10,7 @@ from hai_backend.services import limits, paging
 from hai_backend.services.convert_workspace import task_tree_to_proto
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.workspaces import task_trees
+from hai_backend.workspaces.clearing import remove_tree
 from hai_backend.workspaces.rooms import Room
 
 _AFTER_ALL = 1 << 62
@@ -47,7 +47,7 @@ class TaskTrees:
             await self._confirm()
             gone = await work(room.files.path, task_trees.hide, room.files, task)
         room.publish()
-        await work(gone, shutil.rmtree, gone, ignore_errors=True)
+        await work(gone, remove_tree, gone)
 
     def _unfinished(self, room: Room) -> frozenset[int]:
         pins = self._workspaces.pins(room.key)

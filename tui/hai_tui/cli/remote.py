@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.local import program_path
+from hai_tui.cli.sending import submit
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note
-from hai_tui.cli.submit import override, submit
+from hai_tui.cli.submit import override
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:

@@ -12,15 +12,10 @@ import click
 
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.complete import files as complete_files
+from hai_tui.cli.sending import submit, tell_without_effect
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note
-from hai_tui.cli.submit import (
-    SubmitCommand,
-    override,
-    submit,
-    submit_options,
-    tell_without_effect,
-)
+from hai_tui.cli.submit import SubmitCommand, override, submit_options
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
