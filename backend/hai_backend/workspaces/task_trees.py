@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from hai_backend.domain.workspace import TaskTree
 from hai_backend.workspaces.checkouts import no_directory
+from hai_backend.workspaces.clearing import remove_tree
 from hai_backend.workspaces.files import Files
 
 _GONE = ".gone"
@@ -24,7 +24,7 @@ def trees(files: Files, *, before: int, limit: int) -> list[TaskTree]:
 def hide(files: Files, task: int) -> Path:
     """It is gone for everybody; who calls this removes what it answers. Raises NotFound."""
     path, gone = files.tasks / str(task), files.tasks / f".{task}{_GONE}"
-    shutil.rmtree(gone, ignore_errors=True)
+    remove_tree(gone)
     try:
         os.rename(path, gone)
     except FileNotFoundError:
@@ -38,4 +38,4 @@ def drop_hidden(files: Files) -> None:
     """What a server left that died while it removed them."""
     for name in os.listdir(files.tasks):
         if name.startswith(".") and name.endswith(_GONE):
-            shutil.rmtree(files.tasks / name, ignore_errors=True)
+            remove_tree(files.tasks / name)
