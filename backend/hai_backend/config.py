@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 from hai_backend.domain import setting_ranges
 from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.domain.webhook import origin_of
 
 _CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
 _CHOICES = {"image_check": ("", "off", "warn", "require")}
@@ -63,6 +64,7 @@ class Settings:
     # of dev containers by kind (shared, dedicated, spot): at most so many seconds; not named: no limit
     lifetimes: Mapping[str, int] = field(default_factory=dict)
     containers_per_user: int = 0  # dev containers that a user may have at once; 0: no limit
+    webhooks: str = ""  # origins (https://HOST) that may be told of tasks, separated by commas
     build_within: float = 0.0  # seconds until all ranks of a run have attached; 0: the launcher's
 
     @property
@@ -78,6 +80,11 @@ class Settings:
     def several(self) -> bool:
         """Whether other servers may have the same database."""
         return self.database.startswith("postgresql")
+
+    @property
+    def webhook_origins(self) -> frozenset[str]:
+        """Scheme, host and port of each, as domain/webhook.py compares them."""
+        return frozenset(map(origin_of, filter(None, map(str.strip, self.webhooks.split(",")))))
 
     @property
     def common(self) -> Path:

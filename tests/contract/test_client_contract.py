@@ -45,6 +45,7 @@ from hai.v1.task_pb2 import (
 from hai.v1.task_service_pb2 import TASK_VIEW_FULL
 from hai.v1.task_spec_pb2 import AfterSpec, TaskSpec
 from hai.v1.user_pb2 import ROLE_ADMIN, ROLE_USER, TOKEN_SCOPE_READ, Grant, Quota, Share, User
+from hai.v1.webhook_service_pb2 import Webhook
 from hai_backend.testing.server import running_server
 
 
@@ -56,7 +57,10 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             await _cordon(fake, 2)
             yield fake
         return
-    async with running_server(tmp_path, nodes=2) as server, Client(server.profile) as real:
+    async with (
+        running_server(tmp_path, nodes=2, webhooks="https://hooks.example.org") as server,
+        Client(server.profile) as real,
+    ):
         await _cordon(real, 2)
         yield real
 
@@ -589,6 +593,22 @@ async def test_messages(client: Client) -> None:
     assert list(await client.messages.list()) == [all]
     with pytest.raises(errors.NotFound):
         await client.messages.delete(mine.id)
+
+
+async def test_webhooks(client: Client) -> None:
+    phone = Webhook(name="phone", url="https://hooks.example.org/x", news=["failed", "started"])
+    made = await client.webhooks.set(phone)
+    assert (list(made.webhook.news), made.webhook.format) == (["started", "failed"], "json")
+    assert made.secret.startswith("whsec_")
+    again = await client.webhooks.set(Webhook(name="phone", url=phone.url, tag="sweep"))
+    assert (list(again.webhook.news), again.secret) == (["ended"], "")
+    assert list(await client.webhooks.list()) == [again.webhook]
+    with pytest.raises(errors.Invalid):
+        await client.webhooks.set(Webhook(url="no address"))
+    await client.webhooks.delete("phone")
+    assert list(await client.webhooks.list()) == []
+    with pytest.raises(errors.NotFound):
+        await client.webhooks.test("phone")
 
 
 async def test_mount_rules(client: Client) -> None:

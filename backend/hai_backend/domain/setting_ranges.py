@@ -71,6 +71,11 @@ def _ways(settings: Any) -> Iterator[Violation]:
     for address in filter(None, map(str.strip, settings.servers.split(","))):
         if not _is_address(address):
             yield Violation("servers", f"must be HOST:PORT, separated by commas, not {address!r}")
+    for origin in filter(None, map(str.strip, settings.webhooks.split(","))):
+        if not _URL.fullmatch(origin):
+            yield Violation(
+                "webhooks", f"must be https://HOST, separated by commas, not {origin!r}"
+            )
     if settings.http_url and not _URL.fullmatch(settings.http_url):
         yield Violation("http_url", f"must be https://HOST, not {settings.http_url!r}")
 

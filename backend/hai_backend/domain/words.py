@@ -24,6 +24,14 @@ def listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:_LISTED])) + more
 
 
+def span(seconds: float) -> str:
+    """`45 s`, `2.5 h`: in the largest unit of which there are two."""
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
 def utc(moment: float) -> str:
     """`2026-01-31 12:00:00 UTC`, from seconds since the epoch; of moments that no calendar has, the seconds."""
     try:

@@ -37,6 +37,9 @@ log = structlog.get_logger(__name__)
 Perform = Callable[[Task, Instruction], None]
 Changed = Callable[[Task | None, Task], None]  # before (None: it is new) and after
 Recall = Callable[[Task], Task]  # the task with what is known of it and not written yet
+Noticed = Callable[
+    [Task, Task], Sequence[object]
+]  # before and after: records to be written with it
 
 _TRIES = 5  # how often a write is repeated after another replica was faster
 
@@ -66,6 +69,7 @@ class Ledger:
         changed: Changed,
         limits: Limits = DEFAULTS,
         recall: Recall = lambda task: task,
+        noticed: Noticed = lambda before, task: (),
     ) -> None:
         self.feed = feed
         self._store = store
@@ -74,6 +78,7 @@ class Ledger:
         self._changed = changed
         self._limits = limits
         self._recall = recall
+        self._noticed = noticed
         self.occupants = Occupants()
         self._tasks: dict[int, Task] = {}
         self._per_user: Counter[str] = Counter()
@@ -160,7 +165,8 @@ class Ledger:
         done = steps(task, events, self._clock.now(), self._limits)
         saved: Task | None = task
         if done.task is not task:
-            saved = await self._store.save_task(done.task, done.events)
+            noticed = self._noticed(task, done.task)
+            saved = await self._store.save_task(done.task, done.events, noticed)
             if saved is None:
                 return None
             self._publish(saved)

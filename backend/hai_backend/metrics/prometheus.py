@@ -60,6 +60,7 @@ class Metrics:
             "hai_workspace_push_seconds", "From begin to the answer.", buckets=_PUSHES
         )
         self._wheels = gauge("hai_wheels_bytes", "Wheels for builds, as of this server's last one.")
+        self._told = counter("hai_webhook_requests", "Requests to webhooks.", ["result"])
         self._series: dict[tuple[str, str], Histogram] = {}  # `labels` is slow, calls are many
 
     def call(self, method: str, code: str, seconds: float) -> None:
@@ -101,6 +102,10 @@ class Metrics:
     def wheels(self, size: int) -> None:
         """So many bytes of wheels that users sent are kept."""
         self._wheels.set(size)
+
+    def told(self, result: str) -> None:
+        """A webhook was told something: taken or failed; or dropped, when it cannot be told any more."""
+        self._told.labels(result).inc()
 
     def tasks(self, counts: Mapping[TaskState, int]) -> None:
         """How many unfinished tasks are in each state now."""

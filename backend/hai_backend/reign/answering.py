@@ -29,6 +29,7 @@ from hai_backend.services.server import handlers
 from hai_backend.services.submitting import ContainerTerms, Submitting
 from hai_backend.services.switchboard import Here
 from hai_backend.services.task_access import TaskAccess
+from hai_backend.services.webhook_service import WebhookRooms
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.goodput import Goodput, goodput
 
@@ -76,6 +77,9 @@ class Answering:
             board=rooms.board,
             browsers=self.proxy or NoBrowsers(),
             forecasting=self._forecasting,
+            webhooks=WebhookRooms(
+                rooms.webhooks, rooms.notifying, settings.webhook_origins, rooms.clock
+            ),
             containers=ContainerTerms(settings.containers_per_user, settings.lifetimes),
             remove_container=self._remove_container,
             policy=rooms.policy,

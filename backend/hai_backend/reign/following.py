@@ -15,6 +15,7 @@ from hai_backend.loops.hub import Hub
 from hai_backend.loops.insisting import insisted
 from hai_backend.loops.interruptions import Interruptions
 from hai_backend.loops.measuring import Standings
+from hai_backend.loops.notifying import Notifying
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.scheduling import Scheduling
 from hai_backend.loops.service_board import ServiceBoard
@@ -46,6 +47,7 @@ class Following:
     pinning: EnvironmentPinning
     pins: WorkspacePins
     successors: Successors
+    notifying: Notifying
     clock: Clock
 
     def changed(self, before: Task | None, task: Task) -> None:
@@ -58,6 +60,7 @@ class Following:
         self.board.follow(task)
         self.scheduling.changed(task)
         self.successors.changed(before, task)
+        self.notifying.changed(before, task)
         self._count(before, task)
         if task.run is not None and task.state is not TaskState.RUNNING:
             self.hub.forget(task.id, task.run.number)

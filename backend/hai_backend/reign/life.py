@@ -31,6 +31,7 @@ class Reign(Rooms):
         await self.directory.load()
         self.expiring.look()
         await self.cluster.load()
+        await self.webhooks.load()
         await self.ledger.load()
         self.interruptions.load(self.ledger.unfinished().values())
         for task in self.ledger.unfinished().values():
@@ -46,6 +47,7 @@ class Reign(Rooms):
         self.work.run(self._schedule())
         self.work.run(self.usage.run())
         self.work.run(insisted(self.environments.begin, "the list of environments"))
+        self.work.run(insisted(self.notifying.load, "what webhooks are still to be told"))
         self.work.run(insisted(self._sweep_tokens, "the end of tokens of dev containers"))
         self.successors.load(self.ledger.unfinished().values())
         self.work.run(learning.recall(self.store, self.scheduling.learn))

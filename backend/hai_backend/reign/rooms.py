@@ -23,6 +23,7 @@ from hai_backend.loops.hub import Hub
 from hai_backend.loops.interruptions import Interruptions
 from hai_backend.loops.launching import Launching
 from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.notifying import Notifying, Terms
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.recording import Recording
 from hai_backend.loops.scheduling import Scheduling
@@ -31,6 +32,7 @@ from hai_backend.loops.successors import Successors
 from hai_backend.loops.timers import Timers
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.loops.usage import Usage
+from hai_backend.loops.webhooks import Webhooks
 from hai_backend.loops.work import Work
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.proxy.addresses import Addresses
@@ -45,6 +47,7 @@ from hai_backend.services.workspaces import Keeping, Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.limits import Limits
+from hai_backend.webhooks.posting import post
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class Rooms:
         self.cluster = Cluster(store, self.clock, changed=self._ring)
         self.shared = Shared(settings.common, settings.kubernetes)
         self._keep_files()
+        self._tell_webhooks()
         self._keep_tasks()
         self._move_tasks()
         self.following = self._following()
@@ -95,6 +99,18 @@ class Rooms:
             Keeping(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
         )
         self.pins = WorkspacePins(self.workspaces, self.shared.seen)
+
+    def _tell_webhooks(self) -> None:
+        self.webhooks = Webhooks(self.store)
+        self.notifying = Notifying(
+            self.store,
+            self.webhooks,
+            self.clock,
+            post,
+            Terms(self.settings.cluster, self.settings.webhook_origins),
+            self.work.run,
+            self.tools.metrics.told,
+        )
 
     def _keep_tasks(self) -> None:
         """The ledger, and what acts on what it says."""
@@ -116,6 +132,7 @@ class Rooms:
             changed=self._changed,
             limits=self._limits,
             recall=self.checkpoints.recall,
+            noticed=self.notifying.noticed,
         )
         self.performer.ledger = self.checkpoints.ledger = self.ledger
         self.cluster.suspend_on = self.ledger.suspend_on
@@ -164,6 +181,7 @@ class Rooms:
             pinning=self.pinning,
             pins=self.pins,
             successors=self.successors,
+            notifying=self.notifying,
             clock=self.clock,
         )
 

@@ -58,6 +58,7 @@ from hai_backend.services.tunnel_service import TunnelRooms, TunnelService
 from hai_backend.services.usage_service import UsageService
 from hai_backend.services.user_service import UserService
 from hai_backend.services.watch_service import WatchService
+from hai_backend.services.webhook_service import WebhookRooms, WebhookService
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_service import WorkspaceService
@@ -92,6 +93,7 @@ class Parts:
     board: ServiceBoard
     browsers: Browsers
     forecasting: Forecasting
+    webhooks: WebhookRooms
     remove_container: Callable[[int], Awaitable[None]]
     containers: ContainerTerms = field(default_factory=ContainerTerms)
     policy: Policy = field(default_factory=Policy)
@@ -155,6 +157,7 @@ def servicers(parts: Parts) -> Servicers:
             parts.environments, _building(parts), parts.directory, parts.clock
         ),
         messages=MessageService(parts.store, parts.directory, parts.clock),
+        webhooks=WebhookService(parts.webhooks),
         ports=PortService(NodePorts(parts.store, parts.directory, parts.clock, parts.node_ports)),
         storage=StorageService(Storage(parts.store, parts.directory), access),
         images=ImageService(parts.store, images),

@@ -16,10 +16,10 @@ _IDENTITIES = ("id", "task_id", "name", "subject", "user_group", "prefix", "node
 _NESTED = frozenset(
     (
         *("user", "quota", "share", "grant", "policy", "image", "registry", "rule"),
-        *("port", "artifact", "dataset", "message", "workspace", "environment"),
+        *("port", "artifact", "dataset", "message", "workspace", "environment", "webhook"),
     )
 )
-_SECRET = frozenset({"password", "token", "lease_token"})
+_SECRET = frozenset({"password", "token", "lease_token", "url"})
 _ZERO_SAYS = frozenset({"priority", "nodes", "guaranteed"})  # LOW; none at all
 _TOLD_CHARS = 4000
 _TOLD: ContextVar[list[str] | None] = ContextVar("hai_audit_told", default=None)

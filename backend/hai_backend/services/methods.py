@@ -142,6 +142,12 @@ _TABLE = {
         "CreateMessage": _OPERATE,
         "DeleteMessage": _OPERATE,
     },
+    "WebhookService": {
+        "ListWebhooks": _LOOK,
+        "SetWebhook": _ACCOUNT,
+        "DeleteWebhook": _ACCOUNT,
+        "TestWebhook": _ACCOUNT,
+    },
     "StorageService": {
         "ListMounts": _LOOK,
         "ListMountRules": replace(_LOOK_AT_ALL, right=Right.MANAGE_STORAGE),

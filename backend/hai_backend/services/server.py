@@ -35,6 +35,7 @@ from hai.v1 import (
     usage_service_pb2_grpc,
     user_service_pb2_grpc,
     watch_service_pb2_grpc,
+    webhook_service_pb2_grpc,
     workspace_service_pb2_grpc,
 )
 from hai_backend.domain.errors import Invalid, Unavailable, Violation
@@ -70,6 +71,7 @@ class Servicers:
     datasets: dataset_service_pb2_grpc.DatasetServiceServicer
     environments: environment_service_pb2_grpc.EnvironmentServiceServicer
     messages: message_service_pb2_grpc.MessageServiceServicer
+    webhooks: webhook_service_pb2_grpc.WebhookServiceServicer
     ports: port_service_pb2_grpc.PortServiceServicer
     storage: storage_service_pb2_grpc.StorageServiceServicer
     images: image_service_pb2_grpc.ImageServiceServicer
@@ -160,6 +162,7 @@ def handlers(servicers: Servicers) -> dict[str, Handler]:
             servicers.environments,
         ),
         (message_service_pb2_grpc.add_MessageServiceServicer_to_server, servicers.messages),
+        (webhook_service_pb2_grpc.add_WebhookServiceServicer_to_server, servicers.webhooks),
         (port_service_pb2_grpc.add_PortServiceServicer_to_server, servicers.ports),
         (storage_service_pb2_grpc.add_StorageServiceServicer_to_server, servicers.storage),
         (image_service_pb2_grpc.add_ImageServiceServicer_to_server, servicers.images),

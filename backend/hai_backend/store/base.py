@@ -132,8 +132,13 @@ class Store(Protocol):
     async def skip_task_ids(self, newest: int) -> None:
         """New tasks have larger ids than this one, which the store need not know: it may be a backup's."""
 
-    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
-        """Write `task`, whose revision must be one above the stored one; None when it is not: somebody was faster."""
+    async def save_task(
+        self, task: Task, events: Sequence[TaskEvent], records: Sequence[object] = ()
+    ) -> Task | None:
+        """Write `task`, whose revision must be one above the stored one; None when it is not: somebody was faster.
+
+        The records are saved with it, or not at all.
+        """
 
     async def get_task(self, task_id: int) -> Task | None:
         """One task with its current or last run."""

@@ -21,10 +21,11 @@ class CreateTask:
 
 @dataclass(frozen=True, slots=True)
 class SaveTask:
-    """Replace a task under the guard of its revision; answers with the task, or None."""
+    """Replace a task under the guard of its revision, and records with it; answers with the task, or None."""
 
     task: Task
     events: Sequence[TaskEvent]
+    records: Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,10 +68,14 @@ class MemoryStore:
     async def skip_task_ids(self, newest: int) -> None:
         self._last_task_id = max(self._last_task_id, newest)
 
-    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+    async def save_task(
+        self, task: Task, events: Sequence[TaskEvent], records: Sequence[object] = ()
+    ) -> Task | None:
         stored = self._tasks.get(task.id)
         if stored is None or stored.revision != task.revision - 1:
             return None
+        for record in records:
+            await self.save_record(record)
         return self._write(task, events)
 
     async def get_task(self, task_id: int) -> Task | None:

@@ -23,6 +23,7 @@ from hai_backend.domain.port import Port
 from hai_backend.domain.registry import Image, Registry
 from hai_backend.domain.right import Grant
 from hai_backend.domain.user import Share
+from hai_backend.domain.webhook import Notice, Webhook
 from hai_backend.store.convert import Values, dump_names, load_names, storable
 from hai_backend.store.rows.records import (
     ARTIFACTS,
@@ -32,10 +33,12 @@ from hai_backend.store.rows.records import (
     IMAGES,
     MESSAGES,
     MOUNT_RULES,
+    NOTICES,
     PORTS,
     REGISTRIES,
     SHARES,
     TASK_ARTIFACTS,
+    WEBHOOKS,
 )
 from hai_backend.store.transaction import Transaction
 
@@ -50,9 +53,11 @@ TABLES: dict[type[Any], Table] = {
     Image: IMAGES,
     Message: MESSAGES,
     MountRow: MOUNT_RULES,
+    Notice: NOTICES,
     Port: PORTS,
     Registry: REGISTRIES,
     Share: SHARES,
+    Webhook: WEBHOOKS,
 }
 
 # Name and type of each field. Read once: annotations take longer to read than a row.

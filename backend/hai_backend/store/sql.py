@@ -42,8 +42,10 @@ class SqlStore:
     async def skip_task_ids(self, newest: int) -> None:
         await self._do(lambda t: t.skip_task_ids(newest))
 
-    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
-        saved: Task | None = await self._database.write(SaveTask(task, events))
+    async def save_task(
+        self, task: Task, events: Sequence[TaskEvent], records: Sequence[object] = ()
+    ) -> Task | None:
+        saved: Task | None = await self._database.write(SaveTask(task, events, records))
         return saved
 
     async def get_task(self, task_id: int) -> Task | None:

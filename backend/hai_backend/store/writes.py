@@ -15,7 +15,7 @@ from sqlalchemy import Table, delete
 
 from hai_backend.domain.errors import Conflict, HaiError
 from hai_backend.domain.task import Rank, Run, Task, TaskEvent
-from hai_backend.store import convert, convert_small
+from hai_backend.store import convert, convert_small, records
 from hai_backend.store.commands import AddAudit, Command, CreateTask, Do, SaveTask
 from hai_backend.store.guards import Guards, Stored
 from hai_backend.store.queries import get_task
@@ -53,8 +53,8 @@ class _Batch:
             match command:
                 case CreateTask(task, events, request_id):
                     return self._create(task, events, request_id)
-                case SaveTask(task, events):
-                    return self._save(task, events)
+                case SaveTask(task, events, kept):
+                    return self._save(task, events, kept)
                 case AddAudit(rows):
                     self._audit += map(convert_small.audit_values, rows)
                 case Do(run):
@@ -82,10 +82,12 @@ class _Batch:
             raise Conflict(f"task {task_id} of this request_id is gone; use a new request_id")
         return task
 
-    def _save(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+    def _save(self, task: Task, events: Sequence[TaskEvent], kept: Sequence[object]) -> Task | None:
         stored = self._guards.stored.get(task.id)
         if stored is None or stored.revision != task.revision - 1:
             return None
+        for record in kept:
+            records.save(self._transaction, record)
         new = replace(task, version=self._transaction.next_version())
         self._write(new, stored, events)
         return new

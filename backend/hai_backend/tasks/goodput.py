@@ -12,6 +12,7 @@ from math import sqrt
 
 from hai_backend.domain.spec import TaskType
 from hai_backend.domain.task import Run, Task
+from hai_backend.domain.words import span
 from hai_backend.tasks.accounting import worked
 
 DEFAULT_BETWEEN = 86400.0  # seconds between interruptions while nothing is known
@@ -129,16 +130,7 @@ def _note(task: Task, work: float, interval: float | None, advice: float | None)
     if advice is None:
         return _NO_COST
     if interval > _FACTOR * advice:
-        return (
-            f"it saves too rarely: each {_span(interval)} of work; {_span(advice)} would lose less"
-        )
+        return f"it saves too rarely: each {span(interval)} of work; {span(advice)} would lose less"
     if task.progress.saves >= _FEW and interval < advice / _FACTOR:
-        return f"it saves too often: each {_span(interval)} of work; {_span(advice)} is enough"
+        return f"it saves too often: each {span(interval)} of work; {span(advice)} is enough"
     return ""
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"

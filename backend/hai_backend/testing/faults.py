@@ -39,10 +39,12 @@ class KilledAt:
         _kill(due)
         return saved
 
-    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+    async def save_task(
+        self, task: Task, events: Sequence[TaskEvent], records: Sequence[object] = ()
+    ) -> Task | None:
         due = self._due()
         _kill(due and self._when == "before")
-        saved = await self._store.save_task(task, events)
+        saved = await self._store.save_task(task, events, records)
         _kill(due)
         return saved
 

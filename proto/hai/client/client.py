@@ -23,6 +23,7 @@ from hai.client.tunnels import Tunnels
 from hai.client.usage import Usage
 from hai.client.users import Users
 from hai.client.watches import Watches
+from hai.client.webhooks import Webhooks
 from hai.client.workspaces import Workspaces
 
 
@@ -41,6 +42,7 @@ class Client:
         self.datasets = Datasets(self._transport)
         self.environments = Environments(self._transport)
         self.messages = Messages(self._transport)
+        self.webhooks = Webhooks(self._transport)
         self.ports = Ports(self._transport)
         self.storage = Storage(self._transport)
         self.images = Images(self._transport)

@@ -24,6 +24,7 @@ from hai.client.fake_tasks import FakeLogService, FakeTaskService
 from hai.client.fake_usage import FakeAuditService, FakeUsageService
 from hai.client.fake_users import FakeUserService
 from hai.client.fake_watches import FakeWatchService
+from hai.client.fake_webhooks import FakeWebhookService
 from hai.client.fake_workspaces import FakeWorkspaceService
 from hai.client.fake_world import World, finish, make_node, start_run, suspend_run
 from hai.client.profile import Profile
@@ -49,6 +50,7 @@ from hai.v1.usage_service_pb2_grpc import UsageServiceStub
 from hai.v1.user_pb2 import ROLE_ADMIN, User
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 from hai.v1.watch_service_pb2_grpc import WatchServiceStub
+from hai.v1.webhook_service_pb2_grpc import WebhookServiceStub
 from hai.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 
 _ADDRESS = "hai.example.org:7450"
@@ -68,6 +70,7 @@ class FakeTransport:
             DatasetServiceStub: FakeDatasetService(world),
             EnvironmentServiceStub: FakeEnvironmentService(world),
             MessageServiceStub: FakeMessageService(world),
+            WebhookServiceStub: FakeWebhookService(world),
             PortServiceStub: FakePortService(world),
             StorageServiceStub: FakeStorageService(world),
             ImageServiceStub: FakeImageService(world),

@@ -43,6 +43,7 @@ from hai.v1.task_pb2 import (
 from hai.v1.task_spec_pb2 import AfterSpec
 from hai.v1.usage_service_pb2 import ClusterPoint, UsagePoint
 from hai.v1.user_pb2 import Grant, Quota, Share, Token, User
+from hai.v1.webhook_service_pb2 import Webhook
 from hai.v1.workspace_pb2 import Workspace
 
 Kept = TypeVar("Kept", bound=Message)
@@ -80,6 +81,7 @@ class World:
     descriptions: dict[tuple[str, str], EnvironmentDescription] = field(default_factory=dict)
     wheels: set[str] = field(default_factory=set)
     messages: dict[int, Told] = field(default_factory=dict)
+    webhooks: dict[str, Webhook] = field(default_factory=dict)  # of the caller
     ports: dict[int, Port] = field(default_factory=dict)
     workspaces: dict[tuple[str, str], Workspace] = field(default_factory=dict)
     mount_rules: dict[int, MountRule] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from math import inf, nan
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -60,11 +61,11 @@ class Counting(MemoryStore):
     writes = 0
     full = False
 
-    async def save_task(self, task: Task, events: object) -> Task | None:
+    async def save_task(self, task: Task, *more: Any) -> Task | None:
         if self.full:
             raise Unavailable("the disk of the database is full")
         self.writes += 1
-        return await super().save_task(task, events)  # type: ignore[arg-type]
+        return await super().save_task(task, *more)
 
 
 class Place:

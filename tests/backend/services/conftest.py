@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,8 +34,9 @@ from hai.v1.tunnel_service_pb2_grpc import TunnelServiceStub
 from hai.v1.usage_service_pb2_grpc import UsageServiceStub
 from hai.v1.user_service_pb2_grpc import UserServiceStub
 from hai.v1.watch_service_pb2_grpc import WatchServiceStub
+from hai.v1.webhook_service_pb2_grpc import WebhookServiceStub
 from hai_backend.auth.directory import Directory
-from hai_backend.domain.errors import HaiError, NotFound
+from hai_backend.domain.errors import HaiError, NotFound, Unavailable
 from hai_backend.domain.image import ImageReference
 from hai_backend.domain.node import Node
 from hai_backend.domain.plan import Wait
@@ -42,6 +44,7 @@ from hai_backend.domain.registry import Registry, place
 from hai_backend.domain.snapshot import Snapshot
 from hai_backend.domain.task import Task
 from hai_backend.domain.user import Role, TokenScope, User
+from hai_backend.domain.webhook import Format
 from hai_backend.environments.haienv import Haienv
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
@@ -50,10 +53,12 @@ from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.feed import Feed
 from hai_backend.loops.hub import Hub
 from hai_backend.loops.ledger import Ledger
+from hai_backend.loops.notifying import Notifying, Terms
 from hai_backend.loops.performing import Performer
 from hai_backend.loops.service_board import ServiceBoard
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.loops.usage import Usage
+from hai_backend.loops.webhooks import Webhooks
 from hai_backend.sched.policy import Policy
 from hai_backend.services import watching
 from hai_backend.services.agent_ports import AgentPorts
@@ -65,6 +70,7 @@ from hai_backend.services.environments import Environments
 from hai_backend.services.forecasting import Forecasting
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint, Listening
+from hai_backend.services.webhook_service import WebhookRooms
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
@@ -72,6 +78,7 @@ from hai_backend.tasks.goodput import History, goodput
 from hai_backend.testing import ManualClock
 from hai_backend.testing.databases import usual_store
 from hai_backend.testing.environments import BUILDER, fake_haienv
+from hai_backend.webhooks.bodies import Letter
 
 PEOPLE = {
     "root": User("root", Role.ADMIN),
@@ -138,6 +145,7 @@ class Platform:
     service: Listening | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     wheel_bytes: list[int] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
     limits: CallLimits = field(default_factory=CallLimits)
     _channels: list[aio.Channel] = field(default_factory=list)
 
@@ -175,6 +183,20 @@ class Platform:
         program = fake_haienv(self.home / "haienv", BUILDER)
         return Haienv(self.environments.root, pods=False, program=program)
 
+    @cached_property
+    def webhook_rooms(self) -> WebhookRooms:
+        """With what would be sent kept in `letters`; nothing is sent."""
+        known, origins = Webhooks(self.store), {"https://hooks.example.org"}
+
+        async def post(letter: Letter, format: Format) -> None:
+            self.letters.append(letter)
+            if "refuses" in letter.url:
+                raise Unavailable("https://hooks.example.org did not take it: it answered 404")
+
+        terms = Terms("lab", origins)
+        notifying = Notifying(self.store, known, self.clock, post, terms, asyncio.ensure_future)
+        return WebhookRooms(known, notifying, origins, self.clock)
+
     def parts(self) -> Parts:
         return Parts(
             store=self.store,
@@ -197,6 +219,7 @@ class Platform:
             board=self.board,
             browsers=NoBrowsers(),
             forecasting=Forecasting(self.scheduling, Policy(), self.clock),
+            webhooks=self.webhook_rooms,
             remove_container=self._nothing_to_remove,
             registries=self.registries,
             image_check=self.image_check,
@@ -271,6 +294,7 @@ class Caller:
         self.datasets = self._bound(DatasetServiceStub(channel))
         self.environments = self._bound(EnvironmentServiceStub(channel))
         self.messages = self._bound(MessageServiceStub(channel))
+        self.webhooks = self._bound(WebhookServiceStub(channel))
         self.storage = self._bound(StorageServiceStub(channel))
         self.images = self._bound(ImageServiceStub(channel))
         self.server = self._bound(ServerServiceStub(channel))

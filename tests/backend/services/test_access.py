@@ -32,6 +32,7 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.registry import Registry
 from hai_backend.domain.right import Grant
 from hai_backend.domain.user import Quota, Share, TokenScope
+from hai_backend.domain.webhook import Format, Webhook
 from hai_backend.services.methods import RULES, Door
 from hai_backend.store.base import AuditQuery
 from hai_backend.tasks import events as ev
@@ -223,6 +224,12 @@ async def an_environment_of_everybody(platform: Any, thing: Thing) -> None:
 
 async def a_message(platform: Any, thing: Thing) -> None:
     await platform.store.save_record(Told(thing.task, thing.user, False, "hello", "olga", 1.0))
+
+
+async def a_webhook(platform: Any, thing: Thing) -> None:
+    url = "https://hooks.example.org/x"
+    hook = Webhook(thing.user, thing.kind, url, ("ended",), Format.JSON, "", "whsec_AAAA", 1.0)
+    await platform.webhook_rooms.webhooks.save(hook)
 
 
 async def a_mount_rule(platform: Any, thing: Thing) -> None:
@@ -418,6 +425,16 @@ MESSAGES = {
     "CreateMessage": Row(lambda t: {"message": {"subject": t.user, "text": "hello"}}, OPERATE),
     "DeleteMessage": Row(lambda t: {"id": t.task}, OPERATE, a_message),
 }
+OWN_ACCOUNT = expect((OK, HIDDEN, HIDDEN), submitter=NO, reader=NO, operator=HIDDEN, admin=HIDDEN)
+WEBHOOKS = {
+    "ListWebhooks": Row(nothing, LOOK),
+    "SetWebhook": Row(
+        lambda t: {"webhook": {"name": t.kind, "url": "https://hooks.example.org/x"}},
+        expect(OK, submitter=NO, reader=NO),
+    ),
+    "DeleteWebhook": Row(lambda t: {"name": t.kind}, OWN_ACCOUNT, a_webhook),
+    "TestWebhook": Row(lambda t: {"name": t.kind}, OWN_ACCOUNT, a_webhook),
+}
 STORAGE = {
     "ListMounts": Row(lambda t: {"user": t.user}, expect((OK, NO, NO))),
     "ListMountRules": Row(nothing, SEE_ALL),
@@ -466,6 +483,7 @@ TABLE: Mapping[str, Row] = {
         "DatasetService": DATASETS,
         "EnvironmentService": ENVIRONMENTS,
         "MessageService": MESSAGES,
+        "WebhookService": WEBHOOKS,
         "StorageService": STORAGE,
         "WorkspaceService": WORKSPACES,
         "LogService": {"TailLogs": Row(a_task, SEE_TASK)},

@@ -48,6 +48,7 @@ from hai_backend.domain.task import (
     TaskState,
 )
 from hai_backend.domain.user import Quota, Role, Share, Token, TokenScope, User
+from hai_backend.domain.webhook import Format, News, Notice, Webhook
 from hai_backend.store.base import ORDERS, Store, TaskFilter, TaskQuery
 from hai_backend.store.records import TABLES
 
@@ -686,6 +687,16 @@ RECORDS = [
         MountRow((), "/other", id=3),
         MountRow(("ada",), "/data", id=11),
     ),
+    (
+        Webhook("ada", "a", "https://h/x", ("ended", "failed"), Format.SLACK, "ü", "whsec_A", 1.5),
+        Webhook("ada", "a", "https://h/y", (), Format.JSON, "", "", 0.0),
+        Webhook("bob", "a", "https://h/x", (), Format.JSON, "", "", 0.0),
+    ),
+    (
+        Notice("ada", "a", 7, 1, News.ENDED, 1.5, {"reason": "Grüße"}),
+        Notice("ada", "a", 7, 1, News.ENDED, 2.5, {}),
+        Notice("ada", "a", 7, 1, News.STARTED, 1.5, {}),
+    ),
 ]
 
 
@@ -705,6 +716,14 @@ async def test_records(store: Store, first: Any, again: Any, other: Any) -> None
     assert await store.delete_record(first)
     assert not await store.delete_record(again)
     assert await store.records(kind) == [other]
+
+
+async def test_records_are_written_with_a_task_or_not_at_all(store: Store) -> None:
+    made = await store.create_task(task(), ())
+    first, second = (Notice("ada", "a", made.id, n, News.ENDED, 1.5, {}) for n in (1, 2))
+    assert await store.save_task(bumped(made, starred=True), (), [first])
+    assert await store.save_task(bumped(made, held=True), (), [second]) is None
+    assert await store.records(Notice) == [first]
 
 
 async def test_records_by_what_is_in_them(store: Store) -> None:

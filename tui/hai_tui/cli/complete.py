@@ -161,6 +161,15 @@ def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return _ask(ctx, incomplete, work)
 
 
+def webhooks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the caller's webhooks."""
+
+    async def work(client: Client) -> Pairs:
+        return [(found.name, found.format) for found in await client.webhooks.list()]
+
+    return _ask(ctx, incomplete, work)
+
+
 def registries(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Prefixes of registries."""
 

@@ -63,6 +63,7 @@ ENTRIES = (
     Entry("config", "profiles:config", "account"),
     Entry("token", "tokens:token", "account"),
     Entry("message", "messages:message", "account"),
+    Entry("webhook", "webhooks:webhook", "account"),
     Entry("version", "version:version", "account"),
     Entry("completion", "completion:completion", "account"),
     Entry("up", "up:up", "admin"),

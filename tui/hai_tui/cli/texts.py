@@ -104,6 +104,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "cmd.env": ("Python environments for tasks (haienv).", "管理任务的 Python 环境（haienv）。"),
     "cmd.dataset": ("List datasets, add them, take them off.", "列出与登记数据集。"),
+    "cmd.webhook": (
+        "Be told when tasks start, are suspended, end or fail.",
+        "在任务开始、挂起、结束或失败时收到通知。",
+    ),
     "cmd.message": ("Read what operators say.", "查看管理员发布的消息。"),
     "cmd.storage": ("What tasks see of the storage; its rules.", "查看任务的挂载；管理挂载规则。"),
     "cmd.image": ("List, check and name images.", "查看、检查镜像，管理内置镜像。"),
@@ -236,6 +240,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "none.artifacts": ("no artifacts", "没有制品"),
     "none.datasets": ("no datasets", "没有数据集"),
     "none.messages": ("no messages", "没有消息"),
+    "none.webhooks": ("no webhooks", "没有 webhook"),
     "none.images": ("no built-in images", "没有内置镜像"),
     "none.registries": ("no registries", "没有镜像仓库"),
     "none.tokens": ("no tokens", "没有令牌"),

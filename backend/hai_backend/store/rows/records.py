@@ -132,6 +132,29 @@ class EnvironmentRow(Base):
     updated_at: Mapped[float]
 
 
+class WebhookRow(Base):
+    __tablename__ = "webhooks"
+    owner_name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    url: Mapped[str]
+    news: Mapped[str]  # JSON
+    format: Mapped[str]
+    tag: Mapped[str]
+    secret: Mapped[str]
+    created_at: Mapped[float]
+
+
+class NoticeRow(Base):
+    __tablename__ = "notices"
+    owner_name: Mapped[str] = mapped_column(primary_key=True)
+    webhook: Mapped[str] = mapped_column(primary_key=True)
+    task_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    run: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    news: Mapped[str] = mapped_column(primary_key=True)
+    time: Mapped[float]
+    facts: Mapped[str]  # JSON
+
+
 GRANTS = table(GrantRow)
 SHARES = table(ShareRow)
 MESSAGES = table(MessageRow)
@@ -143,3 +166,5 @@ ARTIFACTS = table(ArtifactRow)
 TASK_ARTIFACTS = table(TaskArtifactRow)
 DATASETS = table(DatasetRow)
 ENVIRONMENTS = table(EnvironmentRow)
+WEBHOOKS = table(WebhookRow)
+NOTICES = table(NoticeRow)

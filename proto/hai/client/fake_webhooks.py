@@ -1,0 +1,53 @@
+"""The webhook service of the fake server: it keeps them, and tells nobody."""
+
+from __future__ import annotations
+
+from hai.client.errors import Invalid, NotFound, Violation
+from hai.client.fake_world import World, copy
+from hai.v1 import webhook_service_pb2 as pb
+
+_NEWS = ("started", "suspended", "ended", "failed")
+
+
+class FakeWebhookService:
+    """WebhookService over a World."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def ListWebhooks(self, request: pb.ListWebhooksRequest) -> pb.ListWebhooksResponse:
+        kept = [copy(webhook) for _, webhook in sorted(self._world.webhooks.items())]
+        return pb.ListWebhooksResponse(webhooks=kept)
+
+    async def SetWebhook(self, request: pb.SetWebhookRequest) -> pb.SetWebhookResponse:
+        new = copy(request.webhook)
+        _check(new)
+        known = self._world.webhooks.get(new.name)
+        new.create_time.CopyFrom(known.create_time if known else self._world.time())
+        told = [each for each in _NEWS if each in (set(new.news) or {"ended"})]
+        del new.news[:]
+        new.news.extend(told)
+        new.format = new.format or "json"
+        self._world.webhooks[new.name] = new
+        return pb.SetWebhookResponse(webhook=copy(new), secret="" if known else "whsec_AAAA")
+
+    async def DeleteWebhook(self, request: pb.DeleteWebhookRequest) -> pb.DeleteWebhookResponse:
+        self._find(request.name)
+        del self._world.webhooks[request.name]
+        return pb.DeleteWebhookResponse()
+
+    async def TestWebhook(self, request: pb.TestWebhookRequest) -> pb.TestWebhookResponse:
+        self._find(request.name)
+        return pb.TestWebhookResponse()
+
+    def _find(self, name: str) -> None:
+        if name not in self._world.webhooks:
+            raise NotFound(f"you have no webhook {name!r}")
+
+
+def _check(webhook: pb.Webhook) -> None:
+    wrong = [Violation("webhook.name", "is required")] if not webhook.name else []
+    if not webhook.url.startswith(("https://", "http://")):
+        wrong.append(Violation("webhook.url", "must be https://HOST/PATH"))
+    if wrong:
+        raise Invalid("; ".join(f"{v.field}: {v.message}" for v in wrong), tuple(wrong))
