@@ -125,7 +125,15 @@ class Ledger:
         count = spec.resource.node_count
         told = "; ".join(filter(None, (f"{count} node{'s' if count != 1 else ''}", note)))
         event = TaskEvent(new.created_at, user, "TaskSubmitted", told)
-        task = await self._store.create_task(new, (event,), request_id)
+        return self._made(await self._store.create_task(new, (event,), request_id))
+
+    async def submitted(self, user: str, request_id: str) -> Task | None:
+        """The task that this request has made already."""
+        task = await self._store.task_of_request(user, request_id)
+        return None if task is None else self._made(task)
+
+    def _made(self, task: Task) -> Task:
+        """As it is now; of one whose write broke off nobody here may have heard."""
         known = task.id in self._tasks or task.revision > 1
         if not known and task.state is not TaskState.FINISHED:
             self._publish(task)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_oneself
-from hai_backend.domain.errors import Conflict, Invalid, Violation
+from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec, TaskType
 from hai_backend.domain.task import Task, TaskState
@@ -95,12 +95,24 @@ class Submitting:
         return sum(t.spec.task_type is TaskType.JUPYTER for t in mine)
 
     async def submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
-        """Durable on return. Raises Invalid, Exhausted or Conflict."""
-        spec, note = await self._pinned(identity, self._checked(identity, request))
+        """Durable on return. Raises Invalid, Exhausted or Conflict.
+
+        A request that has made its task is answered with it, whatever would be said by now of one like it. That is
+        looked up where it would be refused only: a read costs as much as the write, which answers the same.
+        """
+        _require_request_id(request.request_id)
+        try:
+            spec, note = await self._pinned(identity, self._checked(identity, request))
+        except HaiError:
+            task = await self._ledger.submitted(identity.name, request.request_id)
+            if task is None:
+                raise
+            return task
         return await self._ledger.submit(identity.name, spec, request.request_id, note)
 
     async def check(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
         """The task as it would be, with id 0. Raises what `submit` would."""
+        _require_request_id(request.request_id)
         spec, _ = await self._pinned(identity, self._checked(identity, request))
         await self._name_is_free(identity.name, spec.name)
         now, wanted = self._clock.now(), [after.task for after in spec.options.after]
@@ -125,11 +137,6 @@ class Submitting:
         return spec, "; ".join(filter(None, notes))
 
     def _checked(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
-        if len(request.request_id) > _REQUEST_ID_CHARS or not request.request_id.isprintable():
-            violation = Violation(
-                "request_id", f"must be a UUID, or at most {_REQUEST_ID_CHARS} letters"
-            )
-            raise Invalid((violation,))
         spec = validate(request.spec, self._context(identity.name, identity.has_right))
         require_oneself(identity, spec, "a dev container")
         return spec
@@ -143,3 +150,9 @@ class Submitting:
                 raise Conflict(
                     f"you have an unfinished task {name!r} already: {task.id}", reason="NAME_TAKEN"
                 )
+
+
+def _require_request_id(said: str) -> None:
+    if len(said) > _REQUEST_ID_CHARS or not said.isprintable():
+        problem = f"must be a UUID, or at most {_REQUEST_ID_CHARS} letters"
+        raise Invalid((Violation("request_id", problem),))

@@ -129,6 +129,9 @@ class Store(Protocol):
         other task) when the user has an unfinished task of that name.
         """
 
+    async def task_of_request(self, user: str, request_id: str) -> Task | None:
+        """The task that create_task made for the user under this request_id, as it is now."""
+
     async def skip_task_ids(self, newest: int) -> None:
         """New tasks have larger ids than this one, which the store need not know: it may be a backup's."""
 

@@ -55,15 +55,19 @@ class MemoryStore:
     async def create_task(
         self, task: Task, events: Sequence[TaskEvent], request_id: str = ""
     ) -> Task:
-        first = self._requests.get((task.user, request_id)) if request_id else None
+        first = await self.task_of_request(task.user, request_id)
         if first is not None:
-            return self._tasks[first]
+            return first
         self._check_name(task)
         self._last_task_id += 1
         new = replace(task, id=self._last_task_id, revision=1)
         if request_id:
             self._requests[task.user, request_id] = new.id
         return self._write(new, events)
+
+    async def task_of_request(self, user: str, request_id: str) -> Task | None:
+        first = self._requests.get((user, request_id))
+        return None if first is None else self._tasks[first]
 
     async def skip_task_ids(self, newest: int) -> None:
         self._last_task_id = max(self._last_task_id, newest)

@@ -16,7 +16,7 @@ from hai_backend.store import convert, paging
 from hai_backend.store.base import TaskPage, TaskQuery
 from hai_backend.store.filters import conditions
 from hai_backend.store.rows.server import META
-from hai_backend.store.rows.tasks import EVENTS, RANKS, RUNS, TASKS, UNFINISHED
+from hai_backend.store.rows.tasks import EVENTS, HAS_REQUEST_ID, RANKS, RUNS, TASKS, UNFINISHED
 
 _ORDERS: dict[str, ColumnElement[Any]] = {
     "id": TASKS.c.id,
@@ -33,6 +33,13 @@ _CURRENT_RANKS = and_(RANKS.c.task_id == TASKS.c.id, RANKS.c.run == TASKS.c.run_
 def get_task(connection: Connection, task_id: int) -> Task | None:
     """One task, or None."""
     tasks = tasks_of_ids(connection, [task_id])
+    return tasks[0] if tasks else None
+
+
+def task_of_request(connection: Connection, user: str, request_id: str) -> Task | None:
+    """The task that a request of the user made, or None."""
+    asked = and_(TASKS.c.request_id == request_id, TASKS.c.user_name == user, HAS_REQUEST_ID)
+    tasks = _whole(connection, connection.execute(select(TASKS).where(asked)).all())
     return tasks[0] if tasks else None
 
 

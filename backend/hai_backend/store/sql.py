@@ -39,6 +39,9 @@ class SqlStore:
         created: Task = await self._database.write(CreateTask(task, events, request_id))
         return created
 
+    async def task_of_request(self, user: str, request_id: str) -> Task | None:
+        return await self._read(lambda c: queries.task_of_request(c, user, request_id))
+
     async def skip_task_ids(self, newest: int) -> None:
         await self._do(lambda t: t.skip_task_ids(newest))
 

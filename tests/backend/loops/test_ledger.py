@@ -64,6 +64,15 @@ async def test_the_same_request_submits_once(world: World) -> None:
     assert world.ledger.unfinished_of("ada") == 1
 
 
+async def test_who_asks_again_after_a_write_that_broke_off_makes_its_task_known(
+    world: World,
+) -> None:
+    made = await World(world.store, world.launcher).ledger.submit("ada", a_spec("one"), "r1")
+    assert await world.ledger.submitted("ada", "r1") == made
+    assert world.ledger.unfinished()[made.id] == made
+    assert await world.ledger.submitted("ada", "r2") is None
+
+
 async def test_what_nobody_says_again_waits_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(insisting, "_FIRST_PAUSE", 0.0)
     store = FullDisk()

@@ -46,6 +46,18 @@ async def test_of_one_that_is_shared_the_end_may_be_waited_for(
     assert list(made.awaited) == [his]
 
 
+async def test_a_request_that_is_repeated_is_answered_whatever_has_ended_since(
+    platform: Any, make_spec: Any
+) -> None:
+    ada = await platform.caller("ada")
+    first = (await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("first")))).id
+    request = after(make_spec("next"), first)
+    request.request_id = "r1"
+    made = await ada.tasks.CreateTask(request)
+    await platform.ledger.stop(first, "ada", Outcome.FAILED)
+    assert (await ada.tasks.CreateTask(request)).id == made.id
+
+
 async def test_all_that_have_ended_otherwise_are_named_at_once(
     platform: Any, make_spec: Any, expect_refusal: Any
 ) -> None:

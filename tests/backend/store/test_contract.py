@@ -212,6 +212,15 @@ async def test_a_repeated_request_answers_with_the_first_task(store: Store) -> N
     assert other.id != first.id
 
 
+async def test_the_task_of_a_request_is_found_as_it_is_now(store: Store) -> None:
+    first = await store.create_task(task("a"), [], "r1")
+    await store.create_task(task("b"), [])
+    ended = await saved(store, first, state=TaskState.FINISHED, outcome=Outcome.STOPPED)
+    assert await store.task_of_request("alice", "r1") == ended
+    for user, request in (("bob", "r1"), ("alice", "r2"), ("alice", "")):
+        assert await store.task_of_request(user, request) is None
+
+
 async def test_requests_repeated_at_once_make_one_task(store: Store) -> None:
     made = await asyncio.gather(*(store.create_task(task(), [SUBMITTED], "r") for _ in range(20)))
     assert len({t.id for t in made}) == 1
