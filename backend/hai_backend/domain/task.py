@@ -153,6 +153,11 @@ class Task:
     def waiting(self) -> bool:
         return self.state in (TaskState.WAITING_INIT, TaskState.SUSPENDED)
 
+    @property
+    def wants_nodes(self) -> bool:
+        """Waits for nodes: neither for others to end, nor for its user."""
+        return self.waiting and not (self.held or self.awaited)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:

@@ -30,17 +30,21 @@ class Standings:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._states: Counter[TaskState] = Counter()
+        self._queue: Counter[str] = Counter()  # by node group
         self._nodes_shown = -1
 
     def changed(self, before: Task | None, after: Task) -> None:
         """A task has changed; `before` is None when it is new."""
         if before is not None:
             self._states[before.state] -= 1
+            self._queue[before.spec.resource.group] -= before.wants_nodes
         self._states[after.state] += 1
+        self._queue[after.spec.resource.group] += after.wants_nodes
 
     def show(self, nodes: Iterable[Node], version: int) -> None:
         """After a scheduling pass; nodes are counted again when their version has changed."""
         self._metrics.tasks(self._states)
+        self._metrics.queue(self._queue)
         if version != self._nodes_shown:
             self._nodes_shown = version
             self._metrics.nodes(nodes)
@@ -48,6 +52,7 @@ class Standings:
     def close(self) -> None:
         """This server does not lead any more: what others lead is not shown twice."""
         self._metrics.tasks({})
+        self._metrics.queue({})
         self._metrics.nodes(())
 
 

@@ -204,8 +204,7 @@ class Scheduling:
             return None
         match decision:
             case Start(nodes=nodes, priority=priority, reason=reason):
-                free = task.waiting and not (task.held or task.awaited)
-                gpus = book.start(task, nodes) if free else None
+                gpus = book.start(task, nodes) if task.wants_nodes else None
                 return None if gpus is None else ev.RunPlaced(nodes, priority, reason, gpus)
             case Suspend(for_task=other, reason=reason, higher=higher):
                 runs = sched_task(task).standing is Standing.RUNNING

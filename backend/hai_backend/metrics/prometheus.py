@@ -32,6 +32,9 @@ class Metrics:
         counter = partial(Counter, registry=self.registry)
         histogram = partial(Histogram, registry=self.registry)
         self._tasks = gauge("hai_tasks", "Unfinished tasks.", ["state"])
+        self._queue = gauge(
+            "hai_queue_tasks", "Tasks that wait for nodes: not held, nor for others.", ["group"]
+        )
         self._nodes = gauge("hai_nodes", "Nodes of each group.", ["group", "state"])
         self._leading = gauge("hai_leading", "1 while this server leads, else 0.")
         built = gauge("hai_build_info", "1, with the version of this server.", ["version"])
@@ -112,6 +115,12 @@ class Metrics:
         for state in TaskState:
             if state is not TaskState.FINISHED:
                 self._tasks.labels(state.value).set(counts.get(state, 0))
+
+    def queue(self, counts: Mapping[str, int]) -> None:
+        """How many tasks wait for nodes of each group now."""
+        self._queue.clear()
+        for group, count in counts.items():
+            self._queue.labels(group).set(count)
 
     def nodes(self, nodes: Iterable[Node]) -> None:
         """The nodes as they are now."""

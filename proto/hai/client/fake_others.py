@@ -120,7 +120,8 @@ class FakeNodeService:
             usable_nodes=len(usable),
             free_nodes=sum(not n.tenants for n in usable),
             waiting_tasks=sum(
-                t.group == name and is_waiting(t) for t in self._world.tasks.values()
+                t.group == name and is_waiting(t) and not (t.held or t.awaited)
+                for t in self._world.tasks.values()
             ),
             policy=self._policy(name),
             policy_in_force=self._policy(name),

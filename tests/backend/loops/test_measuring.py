@@ -8,7 +8,7 @@ import pytest
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import AfterSpec
-from hai_backend.domain.task import Outcome, Run, RunState, Task
+from hai_backend.domain.task import Outcome, Run, RunState, Task, TaskState
 from hai_backend.loops import measuring
 from hai_backend.metrics.prometheus import Metrics
 from hai_backend.tasks import events as ev
@@ -41,3 +41,22 @@ def test_the_wait_before_a_start(task: Task, seconds: float) -> None:
     measuring.count(metrics, task, placed, 1000.0)
     found = metrics.registry.get_sample_value("hai_queue_wait_seconds_sum", {"priority": "NORMAL"})
     assert found == seconds
+
+
+def test_tasks_wait_for_nodes_when_they_wait_for_nothing_else() -> None:
+    metrics = Metrics()
+    standings = measuring.Standings(metrics)
+    first, second = a_task(1), replace(a_task(2), awaited=(1,))
+    seen = []
+    for before, after in (
+        (None, first),
+        (None, second),
+        (first, replace(first, state=TaskState.RUNNING)),
+        (second, replace(second, awaited=())),
+    ):
+        standings.changed(before, after)
+        standings.show((), 0)
+        seen.append(metrics.registry.get_sample_value("hai_queue_tasks", {"group": "default"}))
+    assert seen == [1, 1, 0, 1]
+    standings.close()
+    assert metrics.registry.get_sample_value("hai_queue_tasks", {"group": "default"}) is None

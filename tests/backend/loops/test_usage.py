@@ -152,6 +152,11 @@ def test_ranks_that_are_gone_and_tasks_that_wait() -> None:
     assert counted(False, running(1, "n0", "n1", gone=(1,)), a_task(2)) == Load(1, 4, 1, 32, 8, 1)
 
 
+def test_who_is_held_or_waits_for_others_waits_for_no_nodes() -> None:
+    held, behind = replace(a_task(1), held=True), replace(a_task(2), awaited=(1,))
+    assert counted(False, held, behind, a_task(3)).waiting_tasks == 1
+
+
 def test_utilisation_is_weighed_by_gpus_and_counts_measured_ones_only() -> None:
     used = {RankKey(1, 1, 0): use(gpu=0.5), RankKey(1, 1, 1): use()}
     load = counted(False, running(1, "n0", "n1"), used=used)

@@ -15,6 +15,7 @@ from hai.v1 import user_service_pb2 as upb
 from hai.v1.watch_service_pb2 import WatchRequest
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import AfterSpec
 from hai_backend.logs.lines import stamp
 from hai_backend.services import watching
 from hai_backend.services.node_board import NodeBoard
@@ -109,7 +110,8 @@ async def test_groups_and_their_numbers(platform: Any) -> None:
     packed = npb.UpdateGroupRequest(name="default", packed=True)
     await olga.nodes.UpdateGroup(packed)
     await running(platform, "ada", "n0")
-    await platform.ledger.submit("ada", a_spec("waits"), "")
+    first = await platform.ledger.submit("ada", a_spec("waits"), "")
+    await platform.ledger.submit("ada", a_spec("next", after=(AfterSpec(first.id),)), "")
     await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n1"))
     changed = await olga.nodes.UpdateGroup(packed)  # as it is already
     expected = node_pb2.Group(
