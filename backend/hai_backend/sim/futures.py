@@ -132,7 +132,7 @@ class Future:
         began = world.now if task.run_started_at is None else min(task.run_started_at, world.now)
         ran = world.now - began
         life = Life(task, task.node_count, self._draw(task, task.run_seconds + ran))
-        life.suspensions = int(task.waiting_since is not None)
+        life.suspensions = int(task.run_seconds > 0.0)
         world.lives[task.id] = life
         match task.standing:
             case Standing.RUNNING:

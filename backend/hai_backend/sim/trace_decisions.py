@@ -1,10 +1,14 @@
-"""The log of scheduling passes of a server as a trace: its tasks were submitted when they were, and ran for as long."""
+"""The log of scheduling passes of a server as a trace: its tasks came when they did, and ran for as long.
+
+One that waited for others to end comes when they have: before that it waits for no nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from hai_backend.domain.snapshot import Ending, SchedTask
+from hai_backend.sched.appraise import since
 from hai_backend.sched.check import fault
 from hai_backend.sched.shown import BEGIN, Begin, parse_line
 from hai_backend.sim.rows import Reading, Row
@@ -24,7 +28,8 @@ def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
     ended: dict[int, float] = {}
     for number, (tasks, endings) in enumerate(_facts(lines, reading.source), 1):
         for task in tasks:
-            seen.setdefault(task.id, (number, task))
+            if task.id not in seen or seen[task.id][1].awaited:
+                seen[task.id] = number, task
         ended.update((e.task.id, e.seconds) for e in endings if e.task.id in seen)
     found = []
     for number, task in seen.values():
@@ -33,8 +38,13 @@ def rows(lines: Sequence[str], reading: Reading) -> list[Row]:
         elif task.id not in ended:
             reading.skipped["tasks that have not ended, or never ran"] += 1
         else:
-            found.append(row(number, task, ended[task.id], task.created_at))
+            found.append(row(number, task, ended[task.id], _came(task)))
     return found
+
+
+def _came(task: SchedTask) -> float:
+    """Of one that has run before, its waiting began anew."""
+    return task.created_at if task.run_seconds > 0.0 else since(task)
 
 
 def _facts(lines: Sequence[str], source: str) -> Iterator[_Facts]:

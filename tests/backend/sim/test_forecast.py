@@ -189,3 +189,16 @@ def test_a_run_that_leaves_comes_back_or_is_gone() -> None:
         assert future.world.now == NOW + 5
         assert (future.world.lives[1].finished < 0) is there
         assert NOW + 5 in (future.world.lives[1].first_start, future.world.lives[2].first_start)
+
+
+@pytest.mark.parametrize(
+    ("ran", "again"),
+    [pytest.param(0.0, False, id="others had to end first"), pytest.param(9.0, True, id="it ran")],
+)
+def test_who_has_not_run_yet_starts_without_going_back_to_a_checkpoint(
+    ran: float, again: bool
+) -> None:
+    waits = task(1, waiting_since=NOW - 10, run_seconds=ran)
+    life = Future(past_of(shown(waits, ended=endings(50)), CALM, "g"), seed=0).world.lives[1]
+    assert life.first_start == NOW
+    assert (life.starting > 0.0) is again

@@ -142,3 +142,25 @@ def test_a_log_tells_when_tasks_came_and_how_long_they_ran(tmp_path: Path) -> No
     path.write_text(text + "x\n")
     with pytest.raises(Invalid, match=f"{path}:5: is not JSON"):
         of(path)
+
+
+def test_in_a_log_a_task_comes_when_those_before_it_have_ended(tmp_path: Path) -> None:
+    first = queued(1, created_at=NOW)
+    behind = queued(2, created_at=NOW, awaited=(1,))
+    free = replace(behind, awaited=(), waiting_since=NOW + 50)
+    again = replace(free, run_seconds=20.0, waiting_since=NOW + 80)
+    known = queued(3, created_at=NOW + 10, run_seconds=20.0, waiting_since=NOW + 30)
+    shown = [
+        Shown(NOW + 31, tasks=(first, behind, known)),
+        Shown(NOW + 50, tasks=(free,)),
+        Shown(NOW + 80, tasks=(again,)),
+        Shown(NOW + 99, endings=tuple(Ending(t, 40.0) for t in (first, again, known))),
+    ]
+    path = tmp_path / "decisions.jsonl"
+    passes = (pass_line(Pass(each, Plan(0, ()))) for each in shown)
+    path.write_text(begin_line(Begin(Policy(), snap(nodes(1)))) + "".join(passes))
+    assert sorted((job.user, job.submit) for job in of(path).jobs) == [
+        ("u1", 0.0),
+        ("u2", 50.0),
+        ("u3", 10.0),
+    ]
