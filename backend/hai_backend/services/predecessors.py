@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hai_backend.auth.permissions import Identity
 from hai_backend.domain.errors import Invalid, NotFound, Violation
-from hai_backend.domain.spec import AfterSpec
+from hai_backend.domain.spec import AfterOutcome, AfterSpec
+from hai_backend.domain.task import Outcome
 from hai_backend.domain.words import listed
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.tasks import preceding
@@ -37,4 +39,11 @@ class Predecessors:
             return str(error)
         if task.outcome is None or preceding.met(after, task.outcome):
             return ""
-        return preceding.unmet(after, task.outcome)
+        return f"{preceding.unmet(after, task.outcome)}; {_way_out(after, task.outcome)}"
+
+
+def _way_out(after: AfterSpec, outcome: Outcome) -> str:
+    """It will not end otherwise any more."""
+    others = (replace(after, outcome=other) for other in AfterOutcome)
+    words = [f"`--after {o.task}:{o.outcome}`" for o in others if preceding.met(o, outcome)]
+    return f"{' or '.join(words)} would let this one start"

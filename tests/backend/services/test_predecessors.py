@@ -68,8 +68,10 @@ async def test_all_that_have_ended_otherwise_are_named_at_once(
     async with expect_refusal() as why:
         await ada.tasks.CreateTask(after(make_spec("next"), 1, 2, 3))
     assert dict(why[0].violations) == {
-        "options.after[1].task": "task 2 was to have succeeded first, and ended FAILED",
-        "options.after[2].task": "task 3 was to have succeeded first, and ended CANCELED",
+        "options.after[1].task": "task 2 was to have succeeded first, and ended FAILED; "
+        "`--after 2:failed` or `--after 2:ended` would let this one start",
+        "options.after[2].task": "task 3 was to have succeeded first, and ended CANCELED; "
+        "`--after 3:ended` would let this one start",
     }
     assert platform.ledger.unfinished() == {}
     assert (await ada.tasks.CreateTask(after(make_spec("next"), 1))).id
