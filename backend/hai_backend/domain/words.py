@@ -18,7 +18,7 @@ def counted(number: float, word: str) -> str:
     return f"{shown(number)} {word}{'' if number == 1 else 's'}"
 
 
-def listed(numbers: Sequence[int]) -> str:
+def listed(numbers: Sequence[object]) -> str:
     """`1, 2, 3`; of many the first: `1, 2, 3, 4, 5 and 12 more`."""
     more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
     return ", ".join(map(str, numbers[:_LISTED])) + more

@@ -14,10 +14,10 @@ from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
 from hai_backend.domain.shared import Seen, SharedDirectory
 from hai_backend.domain.spec import TaskSpec
 from hai_backend.domain.task import Task
-from hai_backend.domain.workspace import NOTHING, Reference, Revision, parse_reference
+from hai_backend.domain.workspace import Reference, Revision, parse_reference
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.workspaces import checkouts, tags
-from hai_backend.workspaces.index import Index
+from hai_backend.workspaces.files import Files
 
 _FIELD = "spec.workspace"
 
@@ -42,12 +42,11 @@ class WorkspacePins:
         try:
             async with self._workspaces.open(identity, reference.name) as room:
                 work = self._workspaces.rooms.work
-                known = await work(room.files.path, _meant, room.files.index, reference)
+                known = await work(room.files.path, _meant, room.files, reference)
         except HaiError as error:
             raise Invalid((Violation(_FIELD, str(error)),)) from error
-        if known is None or known is NOTHING or not known.number:
-            wanted = reference.revision or reference.tag or "yet"
-            problem = f"workspace {reference.name} has no revision {wanted}; push first"
+        if not known.number:
+            problem = f"workspace {reference.name} has no revision yet; push first"
             raise Invalid((Violation(_FIELD, problem),))
         if not self._seen(_directory(identity.name, reference.name, 0)):
             raise Conflict(
@@ -90,11 +89,11 @@ class WorkspacePins:
             self._workspaces.collect_soon((task.user, reference.name))
 
 
-def _meant(index: Index, reference: Reference) -> Revision | None:
-    """What it names now."""
+def _meant(files: Files, reference: Reference) -> Revision:
+    """What it names now. Raises NotFound."""
     if reference.tag:
-        return index.revision(tags.number_of(index, reference.tag) or 0)
-    return index.revision(reference.revision) if reference.revision else index.newest()
+        return tags.tagged(files, reference.tag)
+    return files.revision(reference.revision) if reference.revision else files.index.newest()
 
 
 def _directory(user: str, name: str, task: int) -> SharedDirectory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hai_backend.domain.errors import Conflict, Exhausted, NotFound
+from hai_backend.domain.words import listed
 from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.index import Index
@@ -26,12 +27,25 @@ def tag(files: Files, name: str, number: int, *, force: bool) -> Revision:
     return files.revision(number)
 
 
+def tagged(files: Files, name: str) -> Revision:
+    """The revision that is called so. Raises NotFound."""
+    number = number_of(files.index, name)
+    if number is None:
+        raise NotFound(
+            f"no revision of workspace {files.path.name} is tagged {name!r}; {_known(files)}"
+        )
+    return files.revision(number)
+
+
+def _known(files: Files) -> str:
+    rows = files.index.rows("SELECT name FROM tags ORDER BY revision DESC, name")
+    names = f"there are {listed([row[0] for row in rows])}; " if rows else ""
+    return f"{names}`hai workspace snapshots --tagged` lists all"
+
+
 def untag(files: Files, name: str) -> None:
     """Take it away. Raises NotFound."""
-    if number_of(files.index, name) is None:
-        raise NotFound(
-            f"no revision is tagged {name!r}; `hai workspace snapshots --tagged` lists them"
-        )
+    tagged(files, name)
     with files.index.transaction(durable=True) as db:
         db.execute("DELETE FROM tags WHERE name = ?", (name,))
 

@@ -123,8 +123,14 @@ def test_what_a_server_left_that_died_meanwhile_goes_with_the_next_collection(tm
     ("workspace", "told"),
     [
         pytest.param("haiworkspace://none", "there is no workspace", id="no such workspace"),
-        pytest.param("haiworkspace://w", "has no revision", id="nothing was pushed"),
-        pytest.param("haiworkspace://w@7", "has no revision 7", id="no such revision"),
+        pytest.param(
+            "haiworkspace://w", "has no revision yet; push first", id="nothing was pushed"
+        ),
+        pytest.param(
+            "haiworkspace://w@7",
+            "no revision 7 (any more); `hai workspace snapshots`",
+            id="no such revision",
+        ),
         pytest.param("haiworkspace://../w", "must look like", id="no name"),
         pytest.param("haiworkspace://w@1/../x", "must look like", id="a directory outside"),
     ],
