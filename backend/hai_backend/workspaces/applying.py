@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from itertools import chain
 from stat import S_ISDIR, S_ISLNK, S_ISREG
@@ -19,7 +19,7 @@ from hai_backend.workspaces import laying
 from hai_backend.workspaces.contents import rename_into_nothing
 from hai_backend.workspaces.files import Files, is_still_at, now_ns
 from hai_backend.workspaces.folders import Folders, give_named, set_aside
-from hai_backend.workspaces.hands import FILE_SECONDS, PART, Hands, parts
+from hai_backend.workspaces.hands import FILE_SECONDS, PART, Hands, Walker, parts
 from hai_backend.workspaces.stats import Stat, bears, look
 
 _FILE, _DIRECTORY, _LINK = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.SYMLINK
@@ -64,7 +64,7 @@ def apply(files: Files) -> None:
         for steps in _steps(files, _CLEARING, (_LAST, _LAST)):
             for step in steps:
                 _clear(files, folders, step)
-        with Hands(partial(_Placer, files), FILE_SECONDS) as hands:
+        with closing(Hands(partial(_Placer, files), FILE_SECONDS, files.storage)) as hands:
             for steps in _steps(files, _MAKING, ("", "")):
                 _make(files, folders, hands, steps)
     with files.index.transaction() as db:
@@ -142,21 +142,17 @@ def _make(files: Files, folders: Folders, hands: Hands[_Placer], steps: list[_St
     _keep_stats(files, list(chain.from_iterable(hands.each(_Placer.place, parts(new, PART)))))
 
 
-class _Placer:
+class _Placer(Walker):
     """Puts files where they belong. One thread at a time."""
 
     def __init__(self, files: Files) -> None:
+        super().__init__(files.folders())
         self._files = files
-        self._folders = files.folders()
-        self.done = 0
-
-    def close(self) -> None:
-        self._folders.close()
 
     def place(self, steps: list[_Step]) -> list[tuple[Any, ...] | None]:
         """Answers rows of stats."""
         self.done += len(steps)
-        return [_place(self._files, self._folders.make(step.folder), step) for step in steps]
+        return [_place(self._files, self.folders.make(step.folder), step) for step in steps]
 
 
 def _make_directory(files: Files, folders: Folders, step: _Step) -> None:

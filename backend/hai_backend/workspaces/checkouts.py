@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -44,7 +45,8 @@ def make(files: Files, task: int, revision: int, owner: int) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     entries = chain.from_iterable(files.index.tree(revision))
-    with Hands(partial(_Copier, files, fresh, owner), FILE_SECONDS) as hands:
+    copier = partial(_Copier, files, fresh, owner)
+    with closing(Hands(copier, FILE_SECONDS, files.storage)) as hands:
         size = sum(hands.each(_Copier.put, parts(entries, PART)))
     with Folders(fresh) as folders:
         give(folders.root, owner)

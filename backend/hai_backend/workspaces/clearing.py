@@ -6,14 +6,14 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from hai_backend.domain.workspace import folder_of, joined
 from hai_backend.workspaces.folders import Folders
-from hai_backend.workspaces.hands import NAME_SECONDS, PART, Hands, parts
+from hai_backend.workspaces.hands import NAME_SECONDS, PART, Hands, Walker, parts
 
 _REMOVED = 10  # names that are looked at meanwhile
 
@@ -33,7 +33,7 @@ def clear(root: Path, remove: Remove, may_go: Callable[[str], bool]) -> int:
     """Answers the bytes that stay. A directory stays that is not empty, or may not go. Raises OSError."""
     left: dict[str, int] = {"": 0}
     with Folders(root) as folders:
-        with Hands(partial(_Remover, root, remove), NAME_SECONDS) as hands:
+        with closing(Hands(partial(_Remover, root, remove), NAME_SECONDS)) as hands:
             for folder, stays in hands.each(_Remover.remove, _inside(folders, left)):
                 left[folder] += stays
         for folder in list(left)[:0:-1]:
@@ -66,20 +66,16 @@ def _listed(descriptor: int) -> tuple[list[str], list[str]]:
     return inner, names
 
 
-class _Remover:
+class _Remover(Walker):
     """One thread at a time."""
 
     def __init__(self, root: Path, remove: Remove) -> None:
-        self._folders = Folders(root)
+        super().__init__(Folders(root))
         self._remove = remove
-        self.done = 0
-
-    def close(self) -> None:
-        self._folders.close()
 
     def remove(self, inside: Inside) -> tuple[str, int]:
         self.done += _REMOVED * len(inside.names)
-        return inside.folder, self._remove(self._folders.at(inside.folder), inside)
+        return inside.folder, self._remove(self.folders.at(inside.folder), inside)
 
 
 def remove_tree(root: Path) -> None:

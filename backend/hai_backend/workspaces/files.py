@@ -25,6 +25,7 @@ from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces import grown
 from hai_backend.workspaces.contents import Contents, digest_of, open_in, opened
 from hai_backend.workspaces.folders import Folders, give
+from hai_backend.workspaces.hands import Storage
 from hai_backend.workspaces.index import Index
 from hai_backend.workspaces.stats import Stat, look, stat_of
 
@@ -42,6 +43,7 @@ class Files:
     def __init__(self, path: Path, owner: int) -> None:
         self.path = path
         self.owner = owner
+        self.storage = Storage()
         self.tree = path / "files"
         self.tasks = path / "tasks"
         self.laid = path / "laid"

@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from hai_backend.workspaces.folders import Folders
 
 THREADS = 16
 PART, NAMES = 10, 100  # files that one thread makes before it takes others; names that it looks at
 TRIAL_SECONDS = 0.05  # too little to say anything
+SLOW_SECONDS = 60.0  # so long nobody asks again
 # A small file that is made, and bytes that take about as long; a disk of this machine takes 1.5e-4 for it.
 FILE_SECONDS, FILE_BYTES = 5e-4, 16 << 10
 NAME_SECONDS = 50e-6  # a name that is looked at; such a disk takes 3e-6
@@ -29,6 +31,33 @@ class Working(Protocol):
 
     def close(self) -> None:
         """It does nothing more."""
+
+
+class Walker(Working):
+    """What works in one tree."""
+
+    def __init__(self, folders: Folders) -> None:
+        self.folders = folders
+        self.done = 0
+
+    def close(self) -> None:
+        self.folders.close()
+
+
+class Storage:
+    """What was found of where a workspace lies. Hands of many threads may tell."""
+
+    def __init__(self) -> None:
+        self._slow_until = 0.0
+
+    @property
+    def slow(self) -> bool:
+        """Whether it was a moment ago."""
+        return time.monotonic() < self._slow_until
+
+    def found_slow(self) -> None:
+        """Who works there next need not try."""
+        self._slow_until = time.monotonic() + SLOW_SECONDS
 
 
 Hand = TypeVar("Hand", bound=Working)
@@ -51,13 +80,16 @@ def parts(things: Iterable[Work], number: int) -> Iterator[list[Work]]:
 class Hands(Generic[Hand]):
     """`hand` makes another one. Storage is slow when a piece of work takes longer than `seconds`."""
 
-    def __init__(self, hand: Callable[[], Hand], seconds: float) -> None:
+    def __init__(
+        self, hand: Callable[[], Hand], seconds: float, storage: Storage | None = None
+    ) -> None:
         self._hand = hand
         self._free = deque([hand()])
         self.all = list(self._free)
         self._seconds = seconds
         self._took = 0.0
-        self._threads: ThreadPoolExecutor | None = None
+        self._storage = storage or Storage()
+        self._threads = _threads() if self._storage.slow else None
 
     @property
     def ahead(self) -> int:
@@ -95,7 +127,8 @@ class Hands(Generic[Hand]):
         answer = self._by_any(do, work)
         self._took += time.monotonic() - began
         if is_slow(self._took, self._seconds * self.all[0].done):
-            self._threads = ThreadPoolExecutor(THREADS, "storage")
+            self._threads = _threads()
+            self._storage.found_slow()
         return answer
 
     def _by_any(self, do: Callable[[Hand, Work], Answer], work: Work) -> Answer:
@@ -109,20 +142,13 @@ class Hands(Generic[Hand]):
         finally:
             self._free.append(hand)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """What has begun is done, and the rest is not."""
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
         for hand in self.all:
             hand.close()
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, "storage")

@@ -137,7 +137,7 @@ class Laid:
         self._root = files.laid / str(push)
         self._tops: dict[str, str] = {}
         self._rows: list[tuple[Any, ...]] = []
-        self._hands = Hands(partial(Layer, files, push), FILE_SECONDS)
+        self._hands = Hands(partial(Layer, files, push), FILE_SECONDS, files.storage)
 
     @property
     def used(self) -> bool:

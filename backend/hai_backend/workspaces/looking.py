@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from functools import partial
+from contextlib import closing
 from typing import Any
 
 from hai_backend.domain.workspace import (
@@ -40,7 +40,7 @@ _BELOW = f"""SELECT folder, name, {FIELDS} FROM entries
 def look(files: Files, author: Author, passed_over: PassedOver | None = None) -> Revision:
     """The newest revision, after what is on storage now has become part of it; `passed_over` takes what cannot."""
     applying.apply(files)
-    with Hands(partial(Seer, files), NAME_SECONDS) as hands:
+    with closing(Hands(lambda: Seer(files.folders()), NAME_SECONDS, files.storage)) as hands:
         walk = _Walk(files, hands, passed_over or PassedOver())
         staging.stage(files.index, walk.changes())
     changed = staging.settle(files.index)

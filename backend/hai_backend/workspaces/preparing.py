@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -20,7 +21,7 @@ from hai_backend.workspaces import applying, chunks, staging
 from hai_backend.workspaces.assembling import Assembly
 from hai_backend.workspaces.contents import copy_whole, opened
 from hai_backend.workspaces.files import Files
-from hai_backend.workspaces.hands import FILE_SECONDS, PART, Hands, parts
+from hai_backend.workspaces.hands import FILE_SECONDS, PART, Hands, Walker, parts
 from hai_backend.workspaces.laying import Laid
 from hai_backend.workspaces.sources import part_of
 from hai_backend.workspaces.staging import Author
@@ -77,7 +78,8 @@ def prepare(files: Files) -> list[str]:
     """
     copies: list[_Wanted] = []
     ready: list[str] = []
-    with Hands(partial(_Provider, files, set(files.incoming.names())), FILE_SECONDS) as hands:
+    provider = partial(_Provider, files, set(files.incoming.names()))
+    with closing(Hands(provider, FILE_SECONDS, files.storage)) as hands:
         lacking = _lacking(hands, _first(files, copies, ready)) + _lacking(hands, copies)
     if lacking:
         raise Conflict(
@@ -124,17 +126,13 @@ def _staged_files(files: Files) -> Iterator[tuple[str, str, bytes]]:
         yield from rows
 
 
-class _Provider:
+class _Provider(Walker):
     """Sees to it that contents are in `incoming`, of which `listed` are. One thread at a time."""
 
     def __init__(self, files: Files, listed: set[str]) -> None:
+        super().__init__(files.folders())
         self._files = files
         self._listed = listed
-        self._tree = files.folders()
-        self.done = 0
-
-    def close(self) -> None:
-        self._tree.close()
 
     def provide(self, some: list[_Wanted]) -> list[str]:
         """Answers the paths of those that are not to be had. Raises OSError."""
@@ -150,7 +148,7 @@ class _Provider:
             incoming.put(source, memoryview(b""))
             return True
         here = incoming.has(digest.hex())
-        found = incoming.open(digest.hex()) if here else files.find(digest, self._tree)
+        found = incoming.open(digest.hex()) if here else files.find(digest, self.folders)
         if found is None:
             return False
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from hai_backend.domain.workspace import OWN, Entry, EntryKind, joined, path_problem, target_problem
 from hai_backend.workspaces.contents import digest_of, open_in, opened
-from hai_backend.workspaces.files import Files, now_ns
+from hai_backend.workspaces.files import now_ns
+from hai_backend.workspaces.hands import Walker
 from hai_backend.workspaces.index import entry_of
 from hai_backend.workspaces.stats import GRANULE_NS, stat_of
 
@@ -49,21 +50,14 @@ class Seen:
     lost: bool = False  # the directory cannot be read, or is not there any more
 
 
-class Seer:
+class Seer(Walker):
     """Looks into directories. One thread at a time."""
-
-    def __init__(self, files: Files) -> None:
-        self._folders = files.folders()
-        self.done = 0
-
-    def close(self) -> None:
-        self._folders.close()
 
     def look(self, part: Part) -> Seen:
         """What is in it. Raises OSError when the tree is not there."""
         seen = Seen()
         try:
-            descriptor = self._folders.at(part.folder)
+            descriptor = self.folders.at(part.folder)
             names = os.listdir(descriptor) if part.names is None else part.names
             seen.rest = names[part.most :]
             self._names(part, descriptor, names[: part.most], seen)

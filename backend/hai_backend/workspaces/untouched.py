@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from functools import partial
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any
@@ -11,13 +12,14 @@ from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import EntryKind, joined, target_problem
 from hai_backend.workspaces.files import Files, is_still_at
 from hai_backend.workspaces.folders import Folders
-from hai_backend.workspaces.hands import NAME_SECONDS, NAMES, Hands, parts
+from hai_backend.workspaces.hands import NAME_SECONDS, NAMES, Hands, Walker, parts
 from hai_backend.workspaces.stats import Stat
 
 
 def require_as_known(files: Files) -> None:
     """Raises Conflict when programs changed what is to be replaced: that must become a revision first."""
-    with files.folders() as folders, Hands(partial(_Checker, files), NAME_SECONDS) as hands:
+    hands = Hands(partial(_Checker, files), NAME_SECONDS, files.storage)
+    with closing(hands), files.folders() as folders:
         _require_as_known(files, hands, "(s.laid IS NULL OR s.kind = 2)")
         laid = files.index.rows("SELECT folder, name FROM staged WHERE kind = 2 AND laid NOT NULL")
         if any(_is_folder(files, folders, joined(*top)) for top in laid):
@@ -38,16 +40,12 @@ def _require_as_known(files: Files, hands: Hands[_Checker], which: str) -> None:
             pass
 
 
-class _Checker:
+class _Checker(Walker):
     """Compares the tree with rows. One thread at a time."""
 
     def __init__(self, files: Files) -> None:
+        super().__init__(files.folders())
         self._files = files
-        self._folders = files.folders()
-        self.done = 0
-
-    def close(self) -> None:
-        self._folders.close()
 
     def require(self, rows: list[Any]) -> None:
         """Raises Conflict."""
@@ -56,9 +54,9 @@ class _Checker:
         for folder, name, kind, *known in rows:
             if folder == absent:
                 continue
-            if not _is_folder(self._files, self._folders, folder):
+            if not _is_folder(self._files, self.folders, folder):
                 absent = folder
-            elif not _is_as_known(self._folders.at(folder), name, kind, known):
+            elif not _is_as_known(self.folders.at(folder), name, kind, known):
                 raise _written(joined(folder, name))
 
 

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import chain, repeat
 from pathlib import Path
 from types import ModuleType
 
@@ -27,7 +28,7 @@ from hai_backend.workspaces import (
     untouched,
 )
 from hai_backend.workspaces.files import Files, make
-from hai_backend.workspaces.hands import Hands
+from hai_backend.workspaces.hands import SLOW_SECONDS, Hands, Storage
 from hai_backend.workspaces.pushing import Push
 from hai_backend.workspaces.receiving import Piece
 from hai_backend.workspaces.seeing import Part, Seen, Seer
@@ -397,9 +398,9 @@ class Counter:
     ],
 )
 def test_what_is_slow(seconds: float, slow: bool, monkeypatch) -> None:
-    moments = iter([0.0, seconds])
+    moments = chain([0.0, 0.0], repeat(seconds))
     monkeypatch.setattr(hands.time, "monotonic", lambda: next(moments))
-    with Hands(Counter, 0.1) as some:
+    with closing(Hands(Counter, 0.1)) as some:
         assert some.begin(Counter.add, 1).result() == 1
         assert (some.ahead > 1) is slow
 
@@ -407,7 +408,7 @@ def test_what_is_slow(seconds: float, slow: bool, monkeypatch) -> None:
 @pytest.mark.parametrize("slow", [True, False])
 def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) -> None:
     monkeypatch.setattr(hands, "is_slow", lambda took, usual: slow)
-    with Hands(Counter, 0.0) as some:
+    with closing(Hands(Counter, 0.0)) as some:
         assert list(some.each(Counter.add, range(200))) == list(range(200))
     begun: list[int] = []
 
@@ -416,6 +417,31 @@ def test_answers_come_in_order_and_a_failure_ends_it(slow: bool, monkeypatch) ->
             begun.append(number)
             yield number
 
-    with pytest.raises(ValueError, match="-3"), Hands(Counter, 0.0) as some:
+    with pytest.raises(ValueError, match="-3"), closing(Hands(Counter, 0.0)) as some:
         list(some.each(Counter.add, numbers()))
     assert len(begun) < 100, "work is not begun long before it is wanted"
+
+
+def test_what_was_found_of_storage_holds_for_a_while(monkeypatch) -> None:
+    moments = [0.0]
+    monkeypatch.setattr(hands.time, "monotonic", lambda: moments[-1])
+    monkeypatch.setattr(hands, "is_slow", lambda took, usual: True)
+    storage = Storage()
+    with closing(Hands(Counter, 0.0, storage)) as first:
+        assert first.ahead == 1
+        first.begin(Counter.add, 1)
+    for later, ahead in ((SLOW_SECONDS - 1, 32), (SLOW_SECONDS, 1)):
+        moments.append(later)
+        with closing(Hands(Counter, 0.0, storage)) as next_one:
+            assert next_one.ahead == ahead
+    with closing(Hands(Counter, 0.0)) as elsewhere:
+        assert elsewhere.ahead == 1
+
+
+def test_one_push_finds_out_once_that_storage_is_slow(files: Files, monkeypatch) -> None:
+    tried: list[float] = []
+    monkeypatch.setattr(hands, "is_slow", lambda took, usual: not tried.append(took))
+    with closing(change(files, {f"f{number}": b"%d" % number for number in range(40)})) as push:
+        push.commit(0, Author("me", 2.0), allow_many_removals=False)
+    assert len(tried) == 1
+    assert (files.tree / "f39").read_bytes() == b"39"
