@@ -61,9 +61,10 @@ from hai_backend.services.watch_service import WatchService
 from hai_backend.services.webhook_service import WebhookRooms, WebhookService
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
+from hai_backend.services.workspace_revisions import Revisions
 from hai_backend.services.workspace_service import WorkspaceService
-from hai_backend.services.workspace_tagging import Tagging
 from hai_backend.services.workspace_task_trees import TaskTrees
+from hai_backend.services.workspace_trees import Trees
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.store.base import Store
 from hai_backend.tasks.goodput import Goodput
@@ -163,8 +164,9 @@ def servicers(parts: Parts) -> Servicers:
         images=ImageService(parts.store, images),
         workspaces=WorkspaceService(
             parts.workspaces,
+            Trees(parts.workspaces),
             Pushing(parts.workspaces, parts.store.confirm, parts.pushed),
-            Tagging(parts.workspaces, parts.store.confirm),
+            Revisions(parts.workspaces, parts.store.confirm),
             TaskTrees(parts.workspaces, parts.store.confirm),
         ),
         logs=LogService(parts.logs, parts.ledger, access),

@@ -1,26 +1,45 @@
-"""Names of revisions: what users call them, for as long as they shall be kept."""
+"""Revisions that are kept, and their names: what users call them, for as long as they shall be kept."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
 
+from hai.v1 import workspace_service_pb2 as pb
 from hai_backend.domain.workspace import Revision
+from hai_backend.services import limits, paging
+from hai_backend.services.convert_workspace import revision_to_proto
 from hai_backend.services.rules import Rules
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.workspaces import tags
 from hai_backend.workspaces.rooms import Room
 
+_AFTER_ALL = 1 << 62  # a number above those of all revisions
 _NAME = re.compile(r"(?![0-9]+$)[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _RULE = "at most 63 letters, digits, `.`, `_`, `-`, beginning with a letter or digit, and not digits alone"
 
 
-class Tagging:
+class Revisions:
     """`confirm` raises Deposed when another server leads by now: nothing may be changed any more."""
 
     def __init__(self, workspaces: Workspaces, confirm: Callable[[], Awaitable[None]]) -> None:
         self._workspaces = workspaces
         self._confirm = confirm
+
+    async def page(self, room: Room, request: pb.ListRevisionsRequest) -> pb.ListRevisionsResponse:
+        """Newest first, with the tasks that run on them."""
+        size = paging.size(request.page_size, limits.DEFAULT_PAGE_SIZE)
+        found = await self._workspaces.rooms.work(
+            room.files.path,
+            room.files.index.revisions,
+            before=paging.number(request.page_token) or _AFTER_ALL,
+            limit=size + 1,
+            tagged=request.tagged,
+        )
+        pins = self._workspaces.pins(room.key)
+        keyed = ((str(r.number), revision_to_proto(r, pins.get(r.number, ()))) for r in found)
+        revisions, token = paging.page(keyed, size)
+        return pb.ListRevisionsResponse(revisions=revisions, next_page_token=token)
 
     async def tag(self, room: Room, number: int, name: str, *, force: bool) -> Revision:
         """Call a revision so. Raises NotFound, Invalid, Conflict or Exhausted."""

@@ -1,0 +1,113 @@
+"""Trees of workspaces as clients read them: what is in a revision or of a task, and its contents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from hai.v1 import workspace_service_pb2 as pb
+from hai_backend.domain.errors import Invalid, NotFound, Violation
+from hai_backend.domain.workspace import Entry, PassedOver, Revision
+from hai_backend.services.convert_workspace import (
+    bundle_to_proto,
+    passed_over_to_proto,
+    tree_to_proto,
+)
+from hai_backend.services.workspaces import Workspaces
+from hai_backend.workspaces import checkouts, looking, reading
+from hai_backend.workspaces.rooms import Room
+from hai_backend.workspaces.staging import Author
+
+Item = TypeVar("Item")
+
+TASKS = "tasks"  # author of what programs wrote
+
+
+class Trees:
+    """Read in threads, page by page."""
+
+    def __init__(self, workspaces: Workspaces) -> None:
+        self._clock = workspaces.clock
+        self._rooms = workspaces.rooms
+
+    async def tell(
+        self, room: Room, request: pb.GetTreeRequest
+    ) -> AsyncIterator[pb.GetTreeResponse]:
+        """A tree, or what differs from an older one; at least one message. Raises NotFound."""
+        passed_over = PassedOver()
+        revision = await self._meant(room, request, passed_over)
+        if request.since:
+            await self._require_kept(room, request.since)
+        told = False
+        async for page in self._in_threads(room, _pages(room, request, revision)):
+            for answer in tree_to_proto(revision, page):
+                told = True
+                yield answer
+        for answer in passed_over_to_proto(revision, passed_over):
+            told = True
+            yield answer
+        if not told:
+            yield pb.GetTreeResponse(revision=revision)
+
+    async def _meant(self, room: Room, request: pb.GetTreeRequest, passed_over: PassedOver) -> int:
+        if request.task:
+            return 0
+        if request.revision:
+            return await self.kept(room, request.revision)
+        return (await self.looked(room, passed_over)).number
+
+    async def kept(self, room: Room, number: int) -> int:
+        """The number of a revision that is there. Raises NotFound."""
+        await self._rooms.work(room.files.path, room.files.revision, number)
+        return number
+
+    async def _require_kept(self, room: Room, since: int) -> None:
+        """What was removed after a revision is forgotten with it."""
+        if await self._rooms.work(room.files.path, room.files.index.revision, since) is None:
+            problem = f"revision {since} is not kept any more; ask for the whole tree"
+            raise NotFound(problem, reason="REVISION_GONE")
+
+    async def looked(self, room: Room, passed_over: PassedOver) -> Revision:
+        """The newest, after a look at what programs wrote."""
+        author = Author(TASKS, self._clock.now())
+        async with room.changing:
+            before = await self._rooms.work(room.files.path, room.files.index.newest)
+            newest = await self._rooms.work(
+                room.files.path, looking.look, room.files, author, passed_over
+            )
+        if newest.number != before.number:
+            room.publish()
+        return newest
+
+    async def fetch(
+        self, room: Room, request: pb.FetchFilesRequest
+    ) -> AsyncIterator[pb.FetchFilesResponse]:
+        """Contents of files. Raises NotFound, Invalid or Conflict."""
+        if len(request.offsets) not in (0, len(request.paths)):
+            problem = "must be as many as paths, or none"
+            raise Invalid((Violation("offsets", problem),))
+        async for bundle in self._in_threads(room, await self._bundles(room, request)):
+            yield bundle_to_proto(bundle)
+
+    async def _bundles(self, room: Room, request: pb.FetchFilesRequest) -> Iterator[reading.Bundle]:
+        what, compress = (request.paths, request.offsets), request.accept_compressed
+        if request.task:
+            opener = partial(checkouts.opened_file, room.files, request.task)
+            return reading.read(opener, *what, compress=compress)
+        revision = await self.kept(room, max(request.revision, 1))
+        return reading.read_revision(room.files, revision, *what, compress=compress)
+
+    async def _in_threads(self, room: Room, items: Iterator[Item]) -> AsyncIterator[Item]:
+        """One after the other, each made in a thread."""
+        step: Callable[[], Item | None] = lambda: next(items, None)  # noqa: E731 - a name for mypy
+        while (item := await self._rooms.work(room.files.path, step)) is not None:
+            yield item
+
+
+def _pages(room: Room, request: pb.GetTreeRequest, revision: int) -> Iterator[list[Entry]]:
+    if request.task:
+        return checkouts.written(room.files, request.task)
+    if request.since:
+        return room.files.index.changes(request.since, revision)
+    return room.files.index.tree(revision)
