@@ -150,9 +150,12 @@ class Workspaces:
     async def tag(
         self, name: str, tag: str, revision: int = 0, *, force: bool = False
     ) -> WorkspaceRevision:
-        """Call a revision so, and keep it; 0: what the workspace is now. `force` takes the name from another one."""
+        """Call a revision so, and keep it; `force` takes the name from another one.
+
+        0: what the workspace is now; that may be another revision each time, so it is not asked again.
+        """
         request = TagRevisionRequest(name=name, revision=revision, tag=tag, force=force)
-        return await self._transport.unary(self._stub.TagRevision, request, retry=True)
+        return await self._transport.unary(self._stub.TagRevision, request, retry=revision > 0)
 
     async def untag(self, name: str, tag: str) -> None:
         """No revision is called so any more."""

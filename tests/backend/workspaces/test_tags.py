@@ -9,10 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hai.client.errors import Conflict, Invalid, NotFound
+from hai.client.errors import Conflict, Invalid, NotFound, Unreachable
 from hai.v1.task_pb2 import TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.workspace import EntryKind
@@ -115,6 +117,22 @@ async def test_a_name_is_moved_only_when_that_is_meant(here) -> None:
         await calls.tag("w", "best", 2)
     assert (await calls.tag("w", "best", 2, force=True)).number == 2
     assert [r.number for r in (await calls.revisions("w", tagged=True)).revisions] == [2]
+
+
+async def test_what_is_there_now_is_not_tagged_twice(here) -> None:
+    pusher, calls = await here.pusher(), here.client.workspaces
+    await pusher.push({"f": b"one"})
+    answered = calls._stub.TagRevision
+
+    async def lost(request, **more):
+        await answered(request, **more)
+        (here.files() / "made").write_text("by a program")
+        raise AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
+
+    calls._stub.TagRevision = lost
+    with pytest.raises(Unreachable):
+        await calls.tag("w", "now", force=True)
+    assert [r.number for r in (await calls.revisions("w", tagged=True)).revisions] == [1]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
 
 from hai.client.connection import Connection
 from hai.client.errors import Unreachable
@@ -95,6 +97,27 @@ async def test_a_daemon_has_patience_of_its_own(laptop) -> None:
     with pytest.raises(Unreachable):
         await laptop.session.sync(Wish(resident=True))
     assert breaking.asked == 1
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_what_is_tagged_now_is_what_there_was_at_the_first_try(force: bool, laptop) -> None:
+    laptop.write("a")
+    await laptop.push()
+    remote = laptop.session.remote
+    answered, asked = remote.stub.TagRevision, []
+
+    async def lost(request: Any, **more: Any) -> Any:
+        answer = await answered(request, **more)
+        asked.append(request.revision)
+        if len(asked) == 1:
+            (laptop.cluster / "b").write_text("by a program")
+            raise AioRpcError(StatusCode.UNAVAILABLE, Metadata(), Metadata())
+        return answer
+
+    remote.stub.TagRevision = lost
+    (laptop.cluster / "c").write_text("by a program")
+    assert (await remote.tag("now", 0, force)).number == 2
+    assert asked == [2, 2]
 
 
 @pytest.mark.parametrize(

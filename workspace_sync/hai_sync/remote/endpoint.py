@@ -174,11 +174,17 @@ class Remote:
         )
 
     async def tag(self, tag: str, revision: int, force: bool) -> WorkspaceRevision:
-        """Call a revision so, and keep it; 0: what is on the cluster now."""
+        """Call a revision so, and keep it; 0: what is on the cluster now, the same however often it is asked."""
         request = wire_pb.TagRevisionRequest(
-            name=self.name, revision=revision, tag=tag, force=force
+            name=self.name, revision=revision or await self._newest(), tag=tag, force=force
         )
         return await self.connection.unary(self.stub.TagRevision, request, retry=True)
+
+    async def _newest(self) -> int:
+        """The revision of what is on the cluster now, after a look at the files, of which little is told."""
+        since = (await self.get()).revision
+        request = wire_pb.GetTreeRequest(name=self.name, since=since)
+        return (await self._read(request, {}))[0]
 
     async def untag(self, tag: str) -> None:
         """No revision is called so any more. Raises NotFound."""
