@@ -23,7 +23,7 @@ from hai_sync.cli.main import main
 from hai_sync.core import ignore, names
 from hai_sync.index import Index
 from hai_sync.place import find
-from hai_sync.quick import asking
+from hai_sync.quick import asking, surroundings
 from hai_sync.quick.calling import Line
 from hai_sync.quick.same import OWN, RULES
 from hai_sync.quick.syncing import DEFAULT_FILTER, quick_push
@@ -413,4 +413,4 @@ def test_an_answer_in_parts_is_one(liar) -> None:
 def test_it_knows_the_variables_that_choose_server_and_token() -> None:
     """They are written twice, since importing the client takes longer than a quick push."""
     assert asking._TOKENS == profiles.TOKEN_VARIABLES
-    assert {*profiles.SERVER_VARIABLES, profiles.PROFILE_VARIABLE} <= {*asking._CHOICE}
+    assert {*profiles.SERVER_VARIABLES, profiles.PROFILE_VARIABLE} <= {*surroundings._CHOICE}

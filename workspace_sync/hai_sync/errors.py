@@ -1,6 +1,5 @@
 """What this package raises beside the client's errors. All but Restless are HaiErrors: commands tell them alike.
 
-SyncRefused    the plan is not carried out: conflicts, many removals, a root that is not itself
 Restless       a file is not what it was when the decision was made; the sync begins anew
 Lost           a program on the cluster changed a file since it was looked at; the sync begins anew
 BadPeer        the server sent what must not be, and nothing of it was taken
@@ -9,12 +8,6 @@ BadPeer        the server sent what must not be, and nothing of it was taken
 from __future__ import annotations
 
 from hai.client.errors import HaiError
-
-
-class SyncRefused(HaiError):
-    """The plan is not carried out."""
-
-    default_reason = "REFUSED"
 
 
 class Lost(HaiError):

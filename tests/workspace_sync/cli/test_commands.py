@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from hai.client import Client
-from hai.client.profile import Profile
+from hai.client.profile import Profile, save
 from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 from hai.v1.workspace_pb2 import WorkspaceLease
 from hai_sync.cli import failures
@@ -214,26 +215,55 @@ def test_a_wrong_setting_stops_only_what_asks_for_it(shell) -> None:
     assert shell("sync")[0] == 0
 
 
+@contextmanager
+def _watching(*how: str) -> Iterator[None]:
+    """A daemon in a process of its own."""
+    command = [sys.executable, "-m", "hai_sync.cli.main", "watch"]
+    subprocess.run([*command, "start", *how], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*command, "stop"], check=True, capture_output=True)
+
+
 @pytest.mark.parametrize(
-    ("mode", "command", "done"),
+    ("how", "command", "done"),
     [
-        pytest.param("pull", "push", "1 paths up", id="one that pulls pushes nothing"),
-        pytest.param("push", "sync", "1 paths down", id="one that pushes pulls nothing"),
-        pytest.param("push", "push", "(daemon)", id="one that pushes does that"),
+        pytest.param(("--mode", "pull"), "push", "1 paths up", id="one that pulls pushes nothing"),
+        pytest.param(
+            ("--mode", "push"), "sync", "1 paths down", id="one that pushes pulls nothing"
+        ),
+        pytest.param(("--mode", "push"), "push", "(daemon)", id="one that pushes does that"),
+        pytest.param(("--exclude", "h*"), "push", "1 paths up", id="one that leaves it out"),
     ],
 )
-def test_what_a_daemon_does_not_do_is_done_beside_it(shell, mode, command, done) -> None:
+def test_what_a_daemon_does_not_do_is_done_beside_it(shell, how, command, done) -> None:
     Path("here").touch()
     shell("push")
     there = Path(last(shell("status", "--json")[1])["remote"]) / "there"
-    start = [sys.executable, "-m", "hai_sync.cli.main", "watch", "start", "--mode", mode]
-    subprocess.run(start, check=True, capture_output=True)
-    try:
+    with _watching(*how):
+        assert ("filters of its own" in shell("watch", "status")[1]) is ("--exclude" in how)
         (there if command == "sync" else Path("here")).write_text("x")
         code, out, _ = shell(command)
         assert (code, done in out) == (0, True), out
-    finally:
-        shell("watch", "stop")
+
+
+@pytest.mark.parametrize(
+    ("how", "server", "asked"),
+    [
+        pytest.param((), "127.0.0.1", True, id="the same"),
+        pytest.param((), "localhost", False, id="another name"),
+        pytest.param(("--profile", "other"), "127.0.0.1", False, id="one that was named"),
+    ],
+)
+def test_a_daemon_is_asked_only_for_its_own_server(
+    shell, profile, monkeypatch, how, server, asked
+) -> None:
+    save(replace(profile, name="other"))
+    with _watching(*how):
+        monkeypatch.setenv("HAI_SERVER", profile.server.replace("127.0.0.1", server))
+        code, out, _ = shell("push")
+        assert (code, "(daemon)" in out) == (0, asked), out
 
 
 def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -12,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from hai.client.errors import Unreachable
-from hai_sync.cli.main import _tell
+from hai.client.errors import NotFound, Unauthenticated, Unreachable
+from hai_sync.cli import failures
+from hai_sync.cli.answered import tell
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon
+from hai_sync.session.session import Session
 from hai_sync.session.wish import Wish
 from hai_sync.watch import elsewhere, inotify
 from hai_sync.watch.control import ShortPath, ask
@@ -159,8 +162,37 @@ async def test_what_is_not_synced_is_told_by_a_push_too(laptop, capsys) -> None:
             (laptop.root / str(number)).unlink()
         answer = await flush(laptop)
     assert answer["refused"] == "many removals"
-    assert _tell(answer, "push", as_json=False) == 1
+    assert tell(answer, "push", as_json=False) == 1
     assert "not synced: many removals; `haiworkspace sync --dry-run`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "code"),
+    [
+        pytest.param(Unreachable("it is away"), "it is away", 5, id="no server"),
+        pytest.param(NotFound("there is no workspace 'w'"), "no workspace", 3, id="no workspace"),
+        pytest.param(Unauthenticated("the token has expired"), "expired", 4, id="a token"),
+        pytest.param(OSError(28, "No space left on device", "f"), "f: No space", 1, id="a disk"),
+    ],
+)
+async def test_a_failure_is_told_as_by_the_command_that_asks(
+    laptop, error, words, code, monkeypatch, capsys
+) -> None:
+    async def fails(*args: object) -> None:
+        raise error
+
+    async with running(laptop):
+        monkeypatch.setattr(Session, "sync", fails)
+        laptop.write("a")
+        answer = await flush(laptop)
+    for verb in ("push", "watch"):
+        assert tell(answer, verb, as_json=False) == code
+        assert words in capsys.readouterr().err
+    assert tell(answer, "push", as_json=True) == code
+    told = json.loads(capsys.readouterr().err)
+    assert (told["event"], told["error"]["exit_code"]) == ("error", code)
+    assert failures.tell(error, ["push", "--json"]) == code
+    assert told["error"].keys() == json.loads(capsys.readouterr().err)["error"].keys()
 
 
 async def test_a_conflict_is_left_and_the_rest_goes_on(laptops) -> None:

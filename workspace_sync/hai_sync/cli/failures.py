@@ -7,26 +7,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
 import traceback
 from collections.abc import Sequence
 
 import click
 
-from hai.client import errors
-from hai_sync.place import data_directory
-
-_CODES: tuple[tuple[type[Exception], int], ...] = (
-    (errors.NotFound, 3),
-    (errors.Denied, 4),
-    (errors.Unauthenticated, 4),
-    (errors.Unreachable, 5),
-    (errors.TimedOut, 124),
-    (TimeoutError, 124),
-    (errors.Invalid, 2),
-    (errors.UsageError, 2),
-)
+from hai_sync.failing import Failure, failure_of
 
 
 def run(group: click.Group, arguments: Sequence[str]) -> int:
@@ -53,41 +40,18 @@ def tell(error: Exception, arguments: Sequence[str]) -> int:
     """What happened, and what to do."""
     if "--debug" in arguments:
         traceback.print_exception(error, file=sys.stderr)
-    message, hint, reason = _words(error)
-    code = exit_code(error)
+    failure = _failure(error)
     if "--json" in arguments:
-        facts = {"reason": reason, "message": message, "hint": hint, "exit_code": code}
-        click.echo(json.dumps({"event": "error", "error": facts}), err=True)
-        return code
-    click.echo(f"haiworkspace: {message}", err=True)
-    if hint:
-        click.echo(f"  hint: {hint}", err=True)
-    return code
+        click.echo(json.dumps({"event": "error", "error": failure._asdict()}), err=True)
+        return failure.exit_code
+    click.echo(f"haiworkspace: {failure.message}", err=True)
+    if failure.hint:
+        click.echo(f"  hint: {failure.hint}", err=True)
+    return failure.exit_code
 
 
-def exit_code(error: Exception) -> int:
-    """The exit code that stands for an error."""
+def _failure(error: Exception) -> Failure:
     if isinstance(error, click.ClickException):
-        return error.exit_code
-    return next((code for kind, code in _CODES if isinstance(error, kind)), 1)
-
-
-def _words(error: Exception) -> tuple[str, str, str]:
-    error = errors.explained(error)
-    if isinstance(error, errors.HaiError):
-        return error.message, error.hint, error.reason
-    if isinstance(error, click.ClickException):
-        return error.format_message(), "`--help` shows how it is used", "USAGE"
-    if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}", "", "SYSTEM"
-    if isinstance(error, sqlite3.OperationalError):
-        hint = "nothing is lost; see to that and do it again"
-        return f"what is remembered in {data_directory()} cannot be used: {error}", hint, "SYSTEM"
-    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("hai"):
-        hint = "what syncs comes with it: pip install 'hai-platform[sync]'"
-        return f"{error.name} is not installed", hint, "NOT_INSTALLED"
-    if isinstance(error, TimeoutError):
-        return "it took longer than --sync_timeout; do it again to go on", "", "TIMED_OUT"
-    hint = "run it again with --debug and report what it prints"
-    return f"internal error: {type(error).__name__}: {error}", hint, "INTERNAL"
+        hint = "`--help` shows how it is used"
+        return Failure(error.format_message(), hint, "USAGE", error.exit_code)
+    return failure_of(error)

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 _PUSH = {("push",), ("push", "--json")}
 _QUICK = _PUSH | {("sync",), ("sync", "--json"), ("watch", "flush")}
 
-_LEFT_ALONE = {"conflicts": "conflict", "problems": "problem", "passed_over": "on the cluster only"}
-_HINT = (
-    "`haiworkspace sync --dry-run` shows them, `haiworkspace watch stop` lets you decide by hand"
-)
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code is returned."""
@@ -44,8 +39,10 @@ def _run(arguments: tuple[str, ...]) -> int:
     root = _root() if arguments in _QUICK else ""
     as_json = "--json" in arguments
     if root and (answer := _ask_daemon(root)) is not None:
-        if arguments[0] in ("watch", *_does(answer)):
-            return _tell(answer, arguments[0], as_json)
+        from hai_sync.cli.answered import is_done, tell
+
+        if is_done(answer, arguments[0]):
+            return tell(answer, arguments[0], as_json)
     elif root and arguments in _PUSH and (facts := _push(root, as_json)) is not None:
         return _tell_push(facts, as_json)
     from hai_sync.cli.failures import run
@@ -83,12 +80,6 @@ def _ask_daemon(root: str) -> dict[str, object] | None:
     return answer
 
 
-def _does(answer: dict[str, object]) -> set[object]:
-    """What a daemon has done of what could be asked; one of an older version does not say."""
-    mode = answer.get("mode", "sync")
-    return {"push", "sync"} if mode == "sync" else {mode}
-
-
 def _push(root: str, as_json: bool) -> Mapping[str, int] | None:
     """With --json the whole program tells of each stage, if there is anything to do."""
     from hai_sync.quick.syncing import quick_push
@@ -112,27 +103,6 @@ def _tell_push(facts: Mapping[str, int], as_json: bool) -> int:
     parts += [f"{facts['ignored']} ignored"] if facts["ignored"] else []
     print(", ".join(parts))
     return 0
-
-
-def _tell(answer: dict[str, object], verb: str, as_json: bool) -> int:
-    """As the whole program does for this command."""
-    if "error" in answer:
-        print(f"haiworkspace: the daemon cannot sync: {answer['error']}", file=sys.stderr)
-        return 5 if answer.get("reason") == "UNREACHABLE" else 1
-    if as_json:
-        import json
-
-        print(json.dumps({"event": "done", **answer}))
-    elif answer["refused"]:
-        print(f"haiworkspace: not synced: {answer['refused']}; {_HINT}", file=sys.stderr)
-    else:
-        print(f"in sync at revision {answer['revision']} (daemon)")
-    for kind, word in _LEFT_ALONE.items():
-        told = answer.get(kind, ())  # a daemon of an older version says less
-        for path in told if not as_json else ():  # type: ignore[attr-defined]
-            print(f"  {word}: {path}", file=sys.stderr)
-    counted = ("refused", "conflicts", "problems", *(("passed_over",) if verb == "sync" else ()))
-    return int(any(answer.get(kind) for kind in counted))
 
 
 if __name__ == "__main__":

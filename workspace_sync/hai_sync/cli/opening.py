@@ -14,7 +14,8 @@ from hai.client.errors import UsageError
 from hai.client.profile import Profile, config_path, load, names
 from hai_sync.index import Index
 from hai_sync.place import Place, find
-from hai_sync.quick.asking import note, proxied
+from hai_sync.quick.asking import note
+from hai_sync.quick.surroundings import proxied
 from hai_sync.remote.endpoint import Remote
 from hai_sync.session.claiming import claim
 from hai_sync.session.session import Session

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import subprocess
 import sys
@@ -14,12 +13,14 @@ from typing import Any
 import click
 
 from hai.client.errors import HaiError, TimedOut
+from hai.client.profile import config_path
+from hai_sync.cli.answered import tell
 from hai_sync.cli.opening import claim_memory, connected, open_session
 from hai_sync.cli.options import CONFLICT, MODE, bwlimit, common, filter_of, filters
 from hai_sync.cli.telling import event, left_alone, printable
 from hai_sync.core.rules import Mode, Policy, Rules
-from hai_sync.errors import SyncRefused
 from hai_sync.place import Place, find
+from hai_sync.quick.surroundings import surroundings
 from hai_sync.watch.control import ask
 
 _START_SECONDS = 20.0
@@ -67,7 +68,8 @@ async def _run(place: Place, mode: str, conflict: str, options: dict[str, Any]) 
         session = open_session(place, connection)
         session.remote.pace = Pace(options["bwlimit"])
         rules = Rules(Mode(mode), Policy(conflict))
-        daemon = Daemon(session, Wish(rules, filter_of(options)), _say)
+        server = {} if options["profile"] else _server()
+        daemon = Daemon(session, Wish(rules, filter_of(options)), _say, server)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)
@@ -76,6 +78,12 @@ async def _run(place: Place, mode: str, conflict: str, options: dict[str, Any]) 
         finally:
             session.index.close()
     return 0
+
+
+def _server() -> dict[str, str]:
+    """For commands that ask us: whether they would find the same one."""
+    config = str(config_path())
+    return {"config": config, "surroundings": surroundings(config)}
 
 
 def _say(line: str) -> None:
@@ -190,6 +198,7 @@ def _line(answer: dict[str, Any]) -> str:
     words = (
         f"pid {answer['pid']}, {answer['mode']}, {answer['phase']}, revision {answer['revision']}"
     )
+    words += ", with filters of its own" if answer.get("filtered") else ""
     words += f", {answer['syncs']} syncs, {answer['files']} files"
     if answer["polling"]:
         words += f"\nlooks every few seconds: {answer['polling']}"
@@ -212,12 +221,5 @@ def flush(**options: Any) -> int:
     answer = ask(find().own, {"verb": "flush"})
     if answer is None:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
-    if "error" in answer:
-        raise HaiError(f"the daemon cannot sync: {answer['error']}", reason=answer["reason"])
-    if options["as_json"] or options["output"] == "json":
-        click.echo(json.dumps({"event": "done", **answer}))
-    elif answer["refused"]:
-        raise SyncRefused(f"not synced: {answer['refused']}", hint=_SHOWN)
-    else:
-        click.echo(f"in sync at revision {answer['revision']}")
-    return 1 if answer["conflicts"] or answer["problems"] or answer["refused"] else 0
+    as_json = options["as_json"] or options["output"] == "json"
+    return tell(answer, "watch", as_json)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from hai_sync.quick.calling import Line
+from hai_sync.quick.surroundings import surroundings
 from hai_sync.quick.wire import fields, message
 
 TYPE_CHECKING = False
@@ -19,21 +20,19 @@ _GET = "/hai.v1.WorkspaceService/GetWorkspace"
 _REVISION, _CREATED = 4, 9  # fields of Workspace
 _SECONDS = 10.0
 _TOKENS = ("HAI_TOKEN", "MARSV2_USER_TOKEN")
-_CHOICE = ("HAI_SERVER", "MARSV2_SERVER", "HAI_PROFILE", "HAI_CONFIG", "XDG_CONFIG_HOME", "HOME")
-_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _PLAIN = "-"  # in place of a file with authorities
 
 
 def note(profile: str, server: str, ca: str | None, config: str) -> str:
     """What a later push needs to ask the same server; `ca` as in Call, `config`: the file of profiles."""
-    lines = (profile, server, _PLAIN if ca is None else ca, config, _surroundings(config))
+    lines = (profile, server, _PLAIN if ca is None else ca, config, surroundings(config))
     return "\n".join(lines)
 
 
 def connected(facts: Mapping[str, str]) -> Line | None:
     """None: the whole program must connect. Raises OSError."""
-    profile, server, ca, config, surroundings = facts["asking"].split("\n", 4)
-    if surroundings != _surroundings(config):
+    profile, server, ca, config, noted = facts["asking"].split("\n", 4)
+    if noted != surroundings(config):
         return None
     return Line(server, _token(profile, config), None if ca == _PLAIN else ca, _SECONDS)
 
@@ -51,21 +50,6 @@ def told(line: Line, facts: Mapping[str, str]) -> bool:
     found = dict(fields(answers[0]))
     revision, created = found.get(_REVISION, 0), found.get(_CREATED, b"")
     return str(revision) == facts["revision"] and created == bytes.fromhex(facts["made"])
-
-
-def proxied() -> bool:
-    """Whether grpc would go another way."""
-    return any(os.environ.get(name) for name in _PROXIES)
-
-
-def _surroundings(config: str) -> str:
-    """What the choice of a server depends on."""
-    chosen: list[str | int | None] = [os.environ.get(name) for name in (*_CHOICE, *_PROXIES)]
-    try:
-        status = os.stat(config)
-    except OSError:
-        return repr(chosen)
-    return repr([*chosen, status.st_size, status.st_mtime_ns, status.st_ino])
 
 
 def _token(profile: str, config: str) -> str:

@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +20,8 @@ from typing import Any
 from hai.client.backoff import delays
 from hai.client.errors import HaiError
 from hai_sync.core.rules import Mode
+from hai_sync.failing import failure_of
+from hai_sync.scan import Filter
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 from hai_sync.watch.control import ShortPath
@@ -50,12 +52,23 @@ class _State:
 class Daemon:
     """One workspace's."""
 
-    def __init__(self, session: Session, wish: Wish, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        wish: Wish,
+        say: Callable[[str], None],
+        server: Mapping[str, str] | None = None,
+    ) -> None:
         self.session = session
         self.wish = replace(wish, partial=True, resident=True, purpose="watch")
         self.events = Events(session.place.root)
         self.state = _State()
         self._say = say
+        self._how = {
+            "mode": wish.rules.mode.value,
+            "filtered": wish.filter != Filter(),
+            **(server or {}),
+        }
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._going = asyncio.Event()  # else it syncs only when it is asked
@@ -172,7 +185,7 @@ class Daemon:
             self._say(json.dumps(report.as_dict(), ensure_ascii=True))
 
     def _fail(self, error: Exception) -> None:
-        words = error.message if isinstance(error, HaiError) else str(error)
+        words = failure_of(error).message
         if words != self.state.error:
             self._say(f"cannot sync now: {words}")
         self.state.phase, self.state.error = "waiting", words
@@ -206,15 +219,15 @@ class Daemon:
             report = await self.flush()
         except _FAILURES as error:
             self._fail(error)
-            reason = error.reason if isinstance(error, HaiError) else "SYSTEM"
-            return {"error": self.state.error, "reason": reason, "mode": self._mode}
-        return {**report.as_dict(), "mode": self._mode}
+            failure = failure_of(error)
+            return {"error": failure.message, **failure._asdict(), **self._how}
+        return {**report.as_dict(), **self._how}
 
     def _status(self) -> dict[str, Any]:
         state = self.state
         return {
             "pid": os.getpid(),
-            "mode": self._mode,
+            **self._how,
             "phase": self._phase(),
             "paused": not self._going.is_set(),
             "error": state.error,
@@ -223,10 +236,6 @@ class Daemon:
             "polling": self.events.why_polling,
             **state.report.as_dict(),
         }
-
-    @property
-    def _mode(self) -> str:
-        return self.wish.rules.mode.value
 
     def _phase(self) -> str:
         """What was being synced is so to its end, also after a pause."""
