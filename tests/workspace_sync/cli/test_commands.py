@@ -958,6 +958,37 @@ def test_paths_of_the_cluster_are_named_from_where_one_stands(shell, monkeypatch
     assert last(shell("cat", "log", "--json")[1])["path"] == "out/log"
 
 
+def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> None:
+    for path in ("a.txt", "[x]/a.txt", "[x]/in/b.txt", "x/a.txt"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(path)
+    shell("push")
+    name, root, got = find().name, Path.cwd(), tmp_path / "got"
+    monkeypatch.chdir("[x]")
+    for words, there in (
+        (("*.txt",), {"[x]/a.txt", "[x]/in/b.txt"}),
+        (("../a.txt",), {"a.txt"}),
+        ((".",), {"[x]/a.txt", "[x]/in/b.txt"}),
+        (("..",), {"a.txt", "[x]/a.txt", "[x]/in/b.txt", "x/a.txt"}),
+        ((str(root / "x"),), {"x/a.txt"}),
+    ):
+        assert shell("download", *words, "--to", str(got))[0] == 0
+        assert {str(p.relative_to(got)) for p in got.rglob("*") if p.is_file()} == there
+        shutil.rmtree(got)
+    code, _, err = shell("download", "x/a.txt", "--to", str(got))
+    assert (code, "called 'x/a.txt'" in err, "where you stand" in err) == (3, True, True)
+    assert shell("download", "../../x")[0] == 2
+    assert shell("remove", name, "-f", "*", "--dry-run")[1].splitlines() == [
+        *("[x]/a.txt", "[x]/in", "[x]/in/b.txt"),
+    ]
+    code, _, err = shell("remove", name, "-f", "x", "--dry-run")
+    assert (code, "where you stand" in err) == (3, True)
+    assert shell("remove", name, "-f", "../..", "--dry-run")[0] == 2
+    assert shell("remove", name, "-f", "../x/a.txt", "-y")[0] == 0
+    monkeypatch.chdir(tmp_path)
+    assert shell("remove", name, "-f", "x", "--dry-run")[1] == "x\n"
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from hai_sync.cli.opening import with_session
+from hai_sync.cli.opening import pattern, with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.remove import matching
 from hai_sync.cli.sizes import size_of
@@ -44,8 +44,9 @@ def download(
 ) -> int:
     """Get a file, a directory or what fits a pattern from the cluster.
 
-    PATH is `checkpoint` unless given. A task that ran on a revision wrote into a directory of its own: with --task
-    PATH is in there, and without PATH it is all that the task wrote, but for caches.
+    PATH is as seen from where you stand; without one it is `checkpoint` of the workspace. A task that ran on a
+    revision wrote into a directory of its own: with --task PATH is in there, as if that were the workspace, and
+    without PATH it is all that the task wrote, but for caches.
     """
     as_json = options["as_json"] or options["output"] == "json"
     progress = Progress(as_json, quiet=False)
@@ -78,10 +79,10 @@ class Wanted:
         revision, tree = await self.there.tree(session)
         if self.there.task and self.path is None:
             return revision, _without_caches(tree)
-        path = self.path or "checkpoint"
-        chosen = {p: tree[p] for p in matching(tree, [path])}
+        wanted = "checkpoint" if self.path is None else pattern(session.place, self.path)
+        chosen = {p: tree[p] for p in matching(tree, [wanted])}
         if not chosen:
-            raise self.there.nothing(repr(path))
+            raise self.there.nothing(repr(self.path or wanted))
         return revision, chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import glob
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
@@ -105,3 +106,11 @@ def relative(place: Place, path: str) -> str:
     if found == os.pardir or found.startswith(os.pardir + os.sep):
         raise UsageError(f"{path!r} is not in the workspace {root}")
     return "" if found == os.curdir else found
+
+
+def pattern(place: Place, path: str) -> str:
+    """The same where globs work; of the directory that we stand in only the name counts. Raises UsageError."""
+    found = relative(place, path)
+    if not os.path.isabs(path):
+        found = os.path.normpath(os.path.join(glob.escape(relative(place, os.curdir)), path))
+    return "*" if found in ("", os.curdir) else found

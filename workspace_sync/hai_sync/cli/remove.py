@@ -14,7 +14,7 @@ import click
 from hai.client.connection import Connection
 from hai.client.errors import Conflict, HaiError, NotFound, UsageError
 from hai_sync.author import author, client_id
-from hai_sync.cli.opening import with_connection
+from hai_sync.cli.opening import pattern, with_connection
 from hai_sync.cli.options import common
 from hai_sync.cli.telling import Progress
 from hai_sync.core.diff import Change, in_order
@@ -55,8 +55,6 @@ def remove(
         raise click.UsageError("say --files or --task")
     if tasks:
         return _remove_of_tasks(profile, name, tasks, yes, dry_run)
-    if wrong := [path for path in files if fault(path.rstrip("/"))]:
-        raise UsageError(f"{wrong[0]!r} is no path inside a workspace")
     if not files:
         if dry_run:
             click.echo(f"the workspace {name} with all its files and revisions")
@@ -65,13 +63,14 @@ def remove(
         with_connection(profile, lambda connection: Remote(connection, name).delete())
         click.echo(f"the workspace {name} is removed from the cluster; your files here stay")
         return 0
-    gone = with_connection(profile, lambda connection: _chosen(connection, name, files))
+    wanted = _patterns(name, files)
+    gone = with_connection(profile, lambda connection: _chosen(connection, name, wanted))
     if dry_run or not gone:
         for path in gone:
             click.echo(path)
         return 0 if gone else _nothing(files)
     _confirm(yes, f"Remove {len(gone)} paths of {name} on the cluster?")
-    with_connection(profile, lambda connection: _remove(connection, name, files))
+    with_connection(profile, lambda connection: _remove(connection, name, wanted))
     click.echo(f"{len(gone)} paths are removed; `haiworkspace restore` brings them back")
     return 0
 
@@ -103,8 +102,21 @@ def _remove_of_tasks(
     return 1 if refused else 0
 
 
+def _patterns(name: str, files: Sequence[str]) -> tuple[str, ...]:
+    """In the workspace itself as seen from where we stand, elsewhere from its root. Raises UsageError."""
+    place = _here()
+    if place is not None and place.name == name:
+        return tuple(pattern(place, path) for path in files)
+    if wrong := [path for path in files if fault(path.rstrip("/"))]:
+        raise UsageError(f"{wrong[0]!r} is no path inside a workspace")
+    return tuple(files)
+
+
 def _nothing(files: Sequence[str]) -> int:
-    raise NotFound(f"nothing on the cluster is called {' or '.join(files)}")
+    raise NotFound(
+        f"nothing on the cluster is called {' or '.join(files)}",
+        hint="a PATH is as seen from where you stand; of another workspace than this from its root",
+    )
 
 
 def _confirm(yes: bool, question: str) -> None:

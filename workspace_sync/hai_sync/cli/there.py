@@ -29,6 +29,7 @@ class Revision(click.ParamType[str]):
         return str(value)
 
 
+_HINT = "a PATH is as seen from where you stand; `haiworkspace ls` lists what is there"
 _TASK = click.option("--task", type=click.IntRange(1), metavar="ID", help="What this task wrote.")
 _REVISION = click.option(
     "-r", "--revision", type=Revision(), help="As it was then; else as it is now."
@@ -54,7 +55,7 @@ class There:
         """An error for paths that are not there."""
         then = f"in revision {self.revision}" if self.revision else "on the cluster"
         where = f"that task {self.task} wrote" if self.task else then
-        return NotFound(f"nothing {where} is called {what}")
+        return NotFound(f"nothing {where} is called {what}", hint=_HINT)
 
 
 def there(command: Callable[..., Any]) -> Callable[..., Any]:
