@@ -796,8 +796,8 @@ def test_a_slow_push_by_one_reader_brings_the_same(shell) -> None:
 
 
 def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
-    for number in range(5):
-        Path(f"{number}").write_bytes(os.urandom(3_000_000))
+    for number in range(10):  # more than wait for the line
+        Path(f"{number}").write_bytes(os.urandom(1_500_000))
     command = [sys.executable, "-m", "hai_sync.cli.main", "push", "--json", "--bwlimit", "6M"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as push:
         assert push.stdout
@@ -805,7 +805,7 @@ def test_who_was_killed_does_not_stand_in_the_way(shell) -> None:
         push.kill()
     code, out, err = shell("push", "--json")
     assert (code, err) == (0, "")
-    assert last(out)["uploaded"] == 5
+    assert last(out)["uploaded"] == 10
 
 
 def test_who_waits_for_another_sync_says_so_and_takes_its_turn(shell, held) -> None:
