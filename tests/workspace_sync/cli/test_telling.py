@@ -1,14 +1,22 @@
-"""Speed and time left while files travel, with a clock that stands where a test puts it."""
+"""Speed and time left while files travel, with a clock that stands where a test puts it; and what is planned."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+import tracemalloc
+from pathlib import Path
 
 import pytest
 
+from hai_sync.cli.plans import tell_plan
 from hai_sync.cli.telling import Progress
+from hai_sync.core.diff import Change
+from hai_sync.core.entry import Entry, Kind
+from hai_sync.core.rules import Conflict, Outcome
+from hai_sync.session.wish import Report
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 Step = tuple[
@@ -102,3 +110,33 @@ def test_each_stage_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
     assert (last["name"], last["bytes"], last["bytes_per_second"], last["eta"]) == (
         "upload", 250, 250, 3,
     )  # fmt: skip
+
+
+def test_a_plan_is_printed_as_it_is_made(monkeypatch, capsys) -> None:
+    entry = Entry(Kind.FILE, b"\0" * 32, 7)
+    changes = tuple(Change(f"f{number}", None, entry) for number in range(20_000))
+    conflict = Conflict("both", None, {"both": entry}, {})
+    outcome = Outcome(
+        to_remote=changes, to_local=(Change("old", entry, None),), conflicts=(conflict,)
+    )
+    report = Report(outcome=outcome, problems={"p": 'a "pipe"'}, passed_over={"q": "special"})
+    with Path(os.devnull).open("w") as nowhere:
+        monkeypatch.setattr(sys, "stdout", nowhere)
+        for as_json in (True, False):
+            tracemalloc.start()
+            tell_plan(report, as_json)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 1 << 20
+    monkeypatch.undo()
+    tell_plan(report, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert [each["path"] for each in told.pop("to_remote")] == [each.path for each in changes]
+    facts = {"kind": "file", "size": 7, "mtime_ns": 0, "digest": "00" * 32}
+    assert told == {
+        "event": "plan",
+        "to_local": [{"path": "old", "verb": "remove", "old": facts, "new": None}],
+        "conflicts": [{"path": "both", "local": facts, "remote": None}],
+        "problems": {"p": 'a "pipe"'},
+        "passed_over": {"q": "special"},
+    }

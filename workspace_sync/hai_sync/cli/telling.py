@@ -18,7 +18,6 @@ from hai_sync.core.heavy import Heavy, heavy
 from hai_sync.core.rules import Conflict
 from hai_sync.session.wish import Refused, Report
 
-_SIGNS = {"create": "+", "modify": "~", "remove": "-"}
 _TOP = 10
 _SHOWN_EVERY = 0.1
 
@@ -97,25 +96,6 @@ def _heavy_lines(found: Heavy) -> Iterator[str]:
     yield "  Ctrl-C stops it; a line in .haiignore leaves a path out"
 
 
-def plan_lines(report: Report) -> Iterator[str]:
-    """The exact plan."""
-    for arrow, changes in (("->", report.outcome.to_remote), ("<-", report.outcome.to_local)):
-        for change in changes:
-            yield f"{arrow} {_SIGNS[change.verb]} {_about(change)}"
-    for conflict in report.outcome.conflicts:
-        yield f"!! {conflict_line(conflict)}"
-
-
-def _about(change: Change) -> str:
-    entry = change.new or change.old
-    assert entry is not None
-    if entry.kind is Kind.DIRECTORY:
-        return change.path + "/"
-    if entry.kind is Kind.SYMLINK:
-        return f"{change.path} -> {entry.target}"
-    return f"{change.path}  ({size_of(entry.size)})" if change.new else change.path
-
-
 def conflict_line(conflict: Conflict) -> str:
     """Who has what."""
     ours, theirs = conflict.local.get(conflict.path), conflict.remote.get(conflict.path)
@@ -162,24 +142,6 @@ def change_facts(change: Change) -> Mapping[str, Any]:
         "old": _facts_of(change.old),
         "new": _facts_of(change.new),
     }
-
-
-def tell_plan(report: Report, as_json: bool) -> None:
-    """All of it."""
-    if not as_json:
-        for line in plan_lines(report):
-            click.echo(line)
-        tell_problems(report)
-        return
-    outcome = report.outcome
-    event(
-        "plan",
-        to_remote=[change_facts(change) for change in outcome.to_remote],
-        to_local=[change_facts(change) for change in outcome.to_local],
-        conflicts=[conflict_facts(conflict) for conflict in outcome.conflicts],
-        problems=dict(report.problems),
-        passed_over=dict(report.passed_over),
-    )
 
 
 def tell_report(report: Report, as_json: bool, quiet: bool) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import note_unused, wish_of
-from hai_sync.cli.telling import Progress, tell_plan, tell_report
+from hai_sync.cli.plans import tell_plan
+from hai_sync.cli.telling import Progress, tell_report
 from hai_sync.core.rules import Mode
 from hai_sync.remote.pace import Pace
 from hai_sync.session.session import Session
