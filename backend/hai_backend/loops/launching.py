@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -150,12 +150,12 @@ class Launching:
         wanted: set[RankKey] = set()
         for task in list(self._ledger.unfinished().values()):
             wanted.update(_keys(task))
-            await self._adopt_task(task, listed)
+            await _alone(self._adopt_task(task, listed), task=task.id)
         self._unwanted = set(listed.keys - wanted)
         self._clear(set())
         for key in listed.keys - wanted:
             log.warning("ending a rank that no task wants", rank=str(key))
-            await self._launcher.kill(key)
+            await _alone(self._launcher.kill(key), rank=str(key))
 
     def _clear(self, gone: set[RankKey]) -> None:
         self._unwanted -= gone
@@ -187,6 +187,14 @@ class Launching:
                 if node in why
             )
         )
+
+
+async def _alone(work: Awaitable[object], **of: object) -> None:
+    """One that is odd keeps no other from being adopted, and the server from scheduling."""
+    try:
+        await work
+    except Exception:
+        log.exception("what was there at the start could not be adopted", **of)
 
 
 def _node_of(task: Task, key: RankKey) -> str:

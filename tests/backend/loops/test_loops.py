@@ -13,10 +13,11 @@ from hai_backend.domain.errors import Conflict
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.task import RunState, StopCode, TaskState
+from hai_backend.domain.task import RunState, StopCode, Task, TaskEvent, TaskState
 from hai_backend.domain.user import Quota, User
 from hai_backend.launch.base import NodesSeen, RankKey, RankLeaving
 from hai_backend.launch.fake import FakeLauncher
+from hai_backend.store.memory import MemoryStore
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import TellSuspend
 from hai_backend.testing import a_spec
@@ -81,6 +82,31 @@ async def test_after_a_restart_ranks_are_adopted_relaunched_or_reported(world: W
     assert run is not None
     assert run.stop_code & StopCode.NODE_FAILURE
     assert set(again.launcher.ranks) == {RankKey(alive, 1, 0)}  # the unknown one was ended
+    await again.stop()
+
+
+class Odd(MemoryStore):
+    """Refuses what becomes of one task."""
+
+    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+        if task.spec.name == "odd" and task.waiting:
+            raise AssertionError("an odd run")
+        return await super().save_task(task, events)
+
+
+async def test_one_odd_run_keeps_no_other_from_being_adopted() -> None:
+    before = World(Odd(), FakeLauncher([Node("n0"), Node("n1")]))
+    await before.start()
+    odd = await before.ledger.submit("ada", a_spec("odd"), "")
+    other = await before.ledger.submit("ada", a_spec("other"), "")
+    for task, node in ((odd, "n0"), (other, "n1")):
+        await before.ledger.apply(task.id, ev.RunPlaced((node,), Priority.NORMAL, "free"))
+    await before.stop()
+    begun = {(odd.id, 1), (other.id, 1)}
+    again = World(before.store, FakeLauncher(before.launcher.nodes, begun=begun))
+    await asyncio.wait_for(again.start(), 20)
+    assert again.ledger.unfinished()[other.id].waiting
+    assert not again.ledger.unfinished()[odd.id].waiting
     await again.stop()
 
 
