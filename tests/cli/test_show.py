@@ -29,6 +29,7 @@ from hai.v1 import (
     task_pb2,
     user_pb2,
 )
+from hai.v1.server_service_pb2 import ServerInfo
 from hai.v1.task_service_pb2 import (
     DryRunTaskResponse,
     ExplainTaskResponse,
@@ -399,3 +400,17 @@ def test_an_exit_code_is_said_once(code: int | None, meaning: str, told: str) ->
     rank = task_pb2.Rank(exit_code=code, exit_meaning=meaning)
     (column,) = (column for column in RANKS.columns if column.key == "exit")
     assert column.value(rank, 0.0) == told
+
+
+def test_when_the_certificate_of_a_server_expires(hai, monkeypatch) -> None:
+    assert "tls" not in hai("version").out
+    known = ServerInfo(version="1", protocol="hai.v1", cluster="c", launcher="process")
+    known.certificate_expire_time.FromSeconds(1_800_000_000)
+
+    async def info() -> ServerInfo:
+        return known
+
+    monkeypatch.setattr(hai.client.server, "info", info)
+    assert "tls       certificate expires 2027-01-15 08:00:00\n" in hai("version").out
+    facts = json.loads(hai("version", "--json").out)
+    assert facts["server"]["certificate_expire_time"] == "2027-01-15T08:00:00Z"

@@ -311,8 +311,11 @@ async def test_a_certificate_that_was_replaced_is_shown_from_then_on(
         async with Client(replace(server.profile, ca=str(ours.file))) as before:
             for door in doors:
                 assert await asyncio.to_thread(shown_at, door, ours.file) == old
-            new = in_file(ours.sign("server", HERE)["tls_cert"])
+            old_end = (await before.server.info()).certificate_expire_time
+            new = in_file(ours.sign("server", HERE, days=300)["tls_cert"])
             await renewing.look()
+            new_end = (await before.server.info()).certificate_expire_time
+            assert 0 < old_end.seconds - time.time() < 299 * 86_400 < new_end.seconds - time.time()
             for door in doors:
                 assert await asyncio.to_thread(shown_at, door, ours.file) == new
             await before.tasks.list()  # a connection of before goes on

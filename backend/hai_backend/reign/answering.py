@@ -85,6 +85,7 @@ class Answering:
             policy=rooms.policy,
             name=settings.cluster,
             launcher=rooms.launcher.name,
+            certificates=rooms.tools.certificates,
             watched_labels=node_labels.watched(settings.kubernetes),
             node_ports=range(settings.node_ports_from, settings.node_ports_to + 1),
             image_check=settings.image_check,

@@ -23,6 +23,7 @@ from hai_backend.services.artifact_service import ArtifactService
 from hai_backend.services.artifacts import Artifacts
 from hai_backend.services.audit_service import AuditService
 from hai_backend.services.capacity import Capacity
+from hai_backend.services.certificates import Certificates
 from hai_backend.services.container_service import ContainerRooms, ContainerService
 from hai_backend.services.containers import Browsers
 from hai_backend.services.dataset_service import DatasetService
@@ -100,6 +101,7 @@ class Parts:
     policy: Policy = field(default_factory=Policy)
     name: str = "local"
     launcher: str = "process"
+    certificates: Certificates | None = None
     watched_labels: frozenset[str] = frozenset()  # of nodes in Kubernetes: they say what nodes are
     node_ports: range = range(30_000, 32_768)
     image_check: str = ""  # as in config.Settings
@@ -176,7 +178,7 @@ def servicers(parts: Parts) -> Servicers:
         audit=AuditService(parts.store),
         tunnels=TunnelService(_tunnel_rooms(parts, access)),
         containers=ContainerService(_container_rooms(parts, access)),
-        server=ServerService(parts.name, parts.launcher, parts.clock),
+        server=ServerService(parts.name, parts.launcher, parts.clock, parts.certificates),
         agents=parts.agents,
     )
 

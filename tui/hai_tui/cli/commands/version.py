@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hai_tui.cli.command import HaiCommand
+from hai_tui.cli.human import local
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _PROTOCOL = "hai.v1"
 
 _HELP = """Print the versions of this client, of the server, and whether they understand each other.
+
+Of a server with TLS also when its certificate expires.
 
 \b
 Examples:
@@ -50,6 +53,8 @@ def version(settings: Settings, only_client: bool) -> int:
         info = call(settings, ask)
         click.echo(f"server    {info.version} ({info.protocol})")
         click.echo(f"cluster   {info.cluster} ({info.launcher})")
+        if info.HasField("certificate_expire_time"):
+            click.echo(f"tls       certificate expires {local(info.certificate_expire_time)}")
         click.echo(f"together  {_together(info)}")
     return 0
 
