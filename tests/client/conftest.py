@@ -74,7 +74,7 @@ class Scripted:
 
 class _Tasks(TaskServiceServicer):
     def __init__(self, script: Scripted) -> None:
-        for name in ("CreateTask", "GetTask", "SuspendTask", "ListTasks"):
+        for name in ("CreateTask", "DryRunTask", "GetTask", "SuspendTask", "ListTasks"):
             setattr(self, name, _bound(script, name))
         self._script = script
 

@@ -18,7 +18,8 @@ from hai.client.profile import Profile
 from hai.client.status import to_error
 from hai.v1.server_service_pb2 import ServerInfo
 from hai.v1.task_pb2 import Task
-from hai.v1.task_spec_pb2 import TaskSpec
+from hai.v1.task_service_pb2 import CreateTaskRequest, DryRunTaskResponse
+from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec, TaskSpec
 
 
 def flaky(refusal: Any, times: int, answer: Any) -> Any:
@@ -177,7 +178,13 @@ async def test_unreachable_names_the_address() -> None:
         ),
         pytest.param("INTERNAL", "INTERNAL", errors.ServerError, "server's words", id="internal"),
         pytest.param("UNKNOWN", "", errors.ServerError, "server's words", id="unknown"),
-        pytest.param("UNIMPLEMENTED", "", errors.ServerError, "server's words", id="old server"),
+        pytest.param(
+            "UNIMPLEMENTED",
+            "",
+            errors.ServerError,
+            r"does not know this call \(the server's words\): it is older than this client",
+            id="old server",
+        ),
     ],
 )
 async def test_statuses_become_errors(scripted, refuse, code, reason, kind, words) -> None:
@@ -213,6 +220,61 @@ async def test_every_violation_arrives(scripted, refuse) -> None:
         with pytest.raises(errors.Invalid) as caught:
             await client.tasks.create(TaskSpec())
     assert [(v.field, v.message) for v in caught.value.violations] == list(fields)
+
+
+async def test_fields_that_an_older_server_knows_by_number_have_their_names(
+    scripted, refuse
+) -> None:
+    words = "this server does not know this field"
+    fields = tuple((field, words) for field in ("hai.v1.OptionsSpec.32", "hai.v9.New.1", "request"))
+    scripted.unary["CreateTask"] = refuse(
+        StatusCode.INVALID_ARGUMENT, "invalid", "UNKNOWN_FIELD", fields
+    )
+    async with Client(scripted.profile) as client:
+        with pytest.raises(errors.Invalid) as caught:
+            await client.tasks.create(TaskSpec())
+    named = [v.field for v in caught.value.violations]
+    assert named == ["OptionsSpec.after", "hai.v9.New.1", "request"]
+
+
+async def test_nothing_is_submitted_where_a_server_takes_no_notice_of_what_it_waits_for(
+    scripted,
+) -> None:
+    """As all that were made before there was `after`."""
+    spec = TaskSpec(name="second", options=OptionsSpec(after=[AfterSpec(task=1)]))
+
+    async def create(request, context):
+        assert request.validate_only
+        known = TaskSpec.FromString(request.spec.SerializeToString())
+        known.options.ClearField("after")
+        return Task(spec=known)
+
+    async def dry_run(request, context):
+        return DryRunTaskResponse(
+            task=await create(CreateTaskRequest(spec=request.spec, validate_only=True), context)
+        )
+
+    scripted.unary |= {"CreateTask": create, "DryRunTask": dry_run}
+    async with Client(scripted.profile) as client:
+        for ask in (client.tasks.create, client.tasks.dry_run):
+            with pytest.raises(errors.ServerError, match=r"knows no options\.after") as caught:
+                await ask(spec)
+            assert caught.value.reason == "UNIMPLEMENTED"
+
+
+async def test_whether_a_server_lets_tasks_wait_for_others_is_asked_once(scripted) -> None:
+    spec = TaskSpec(name="second", options=OptionsSpec(after=[AfterSpec(task=1)]))
+
+    async def create(request, context):
+        return Task(spec=request.spec)
+
+    scripted.unary["CreateTask"] = create
+    async with Client(scripted.profile) as client:
+        for _ in range(2):
+            await client.tasks.create(spec)
+        await client.tasks.create(TaskSpec())
+    asked = [request.validate_only for _, request in scripted.calls]
+    assert asked == [True, False, False, False]
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,14 @@ from hai_backend.auth import permissions
 from hai_backend.auth.permissions import Identity
 from hai_backend.auth.tokens import bearer
 from hai_backend.domain.errors import Denied, HaiError, Unavailable
+from hai_backend.domain.user import TokenScope
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.going_on import to_the_end
 from hai_backend.services import audit, caller, errors
 from hai_backend.services.admission import Admission
 from hai_backend.services.limits import DEFAULTS, CallLimits
 from hai_backend.services.methods import RULES, Door, Rule
+from hai_backend.services.unknown import refuse_unknown
 from hai_backend.services.wrapping import (
     Admitted,
     Closing,
@@ -65,6 +67,11 @@ class _Call:
     @property
     def changes(self) -> bool:
         return self.rule is not None and self.rule.mutates
+
+    @property
+    def acts(self) -> bool:
+        """It is no mere look: a dry run asks, too, what would become of all that is in it."""
+        return self.rule is not None and self.rule.scope is not TokenScope.READ
 
     def is_recorded(self, identity: Identity) -> bool:
         if self.rule is None or not self.rule.mutates:
@@ -174,6 +181,8 @@ class Gate:
             self._admit(call.method, call.rule, call.identity)
         if isinstance(call.request, Undecodable):
             raise unreadable()
+        if call.acts and isinstance(call.request, Message):
+            refuse_unknown(call.request)
 
     def _identify(self, call: _Call, context: Context) -> Identity | None:
         if call.rule is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from google.protobuf import descriptor_pool
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
@@ -53,7 +54,7 @@ _HINTS: Mapping[str, str] = {
     "DENIED": "ask an administrator for the right, or use a token with a wider scope",
     "UNREACHABLE": "check the address and that the server runs (`hai up` starts one here)",
     "TIMED_OUT": "the server is slow or overloaded; try again",
-    "UNIMPLEMENTED": "client and server differ in version: compare them with `hai version`",
+    "UNIMPLEMENTED": "have the server upgraded, or use the client of its version: `hai version` tells both",
     "INTERNAL": "this is a fault of the server; its log says more",
 }
 
@@ -104,6 +105,11 @@ def _message(
         return f"cannot reach the server at {address}: {cause or 'the connection was lost'}"
     if kind is TimedOut and not from_server:
         return f"the server at {address} did not answer in time"
+    if reason == "UNIMPLEMENTED":
+        told = f" ({details})" if details else ""
+        return (
+            f"the server at {address} does not know this call{told}: it is older than this client"
+        )
     if kind is Unauthenticated and reason in _TOKEN_MESSAGES:
         return _TOKEN_MESSAGES[reason].format(address=address)
     return details or f"the server at {address} answered {error.code().name}"
@@ -116,7 +122,18 @@ def _details(error: AioRpcError) -> tuple[ErrorInfo, tuple[Violation, ...]]:
             detail.Unpack(info)
         elif detail.Is(BadRequest.DESCRIPTOR):
             detail.Unpack(bad)
-    return info, tuple(Violation(v.field, v.description) for v in bad.field_violations)
+    named = _named if info.reason == "UNKNOWN_FIELD" else str
+    return info, tuple(Violation(named(v.field), v.description) for v in bad.field_violations)
+
+
+def _named(field: str) -> str:
+    """Of hai.v1.OptionsSpec.32, which is only a number to an older server, what it is to us."""
+    message, _, number = field.rpartition(".")
+    try:
+        known = descriptor_pool.Default().FindMessageTypeByName(message)
+        return f"{known.name}.{known.fields_by_number[int(number)].name}"
+    except (KeyError, ValueError):
+        return field
 
 
 def _status(error: AioRpcError) -> Status:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hai.client.connection import Transport
-from hai.client.errors import TimedOut
+from hai.client.errors import ServerError, TimedOut
 from hai.client.paging import pages
 from hai.client.resolve import Kind, Resolver
 from hai.client.resume import Lost, resumed
@@ -62,6 +62,7 @@ class Tasks:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._resolver = Resolver(self.all)
+        self._heeds_after = False  # not known yet
 
     @cached_property
     def _stub(self) -> TaskServiceAsyncStub:
@@ -71,15 +72,31 @@ class Tasks:
         self, spec: TaskSpec, *, request_id: str | None = None, validate_only: bool = False
     ) -> Task:
         """Submit; durable once this returns. With validate_only nothing is created and the id is 0."""
+        if spec.options.after and not validate_only and not self._heeds_after:
+            await self.create(spec, validate_only=True)
         request = CreateTaskRequest(
             spec=spec, request_id=request_id or str(uuid.uuid4()), validate_only=validate_only
         )
-        return await self._transport.unary(self._stub.CreateTask, request, retry=True)
+        task = await self._transport.unary(self._stub.CreateTask, request, retry=True)
+        self._learn(spec, task)
+        return task
 
     async def dry_run(self, spec: TaskSpec) -> DryRunTaskResponse:
         """What the next scheduling pass would do with a task; nothing is stored. Raises what `create` would."""
         request = DryRunTaskRequest(spec=spec)
-        return await self._transport.unary(self._stub.DryRunTask, request, retry=True)
+        answer = await self._transport.unary(self._stub.DryRunTask, request, retry=True)
+        self._learn(spec, answer.task)
+        return answer
+
+    def _learn(self, spec: TaskSpec, understood: Task) -> None:
+        """Servers refuse what they do not know, but not yet those that know no `after`: they would start the task."""
+        if spec.options.after and not understood.spec.options.after:
+            raise ServerError(
+                "the server knows no options.after: it is older than this client",
+                reason="UNIMPLEMENTED",
+                hint="have the server upgraded, or submit the task when those that go first have ended",
+            )
+        self._heeds_after = self._heeds_after or bool(spec.options.after)
 
     async def get(self, id: int) -> Task:
         """One task, with its spec."""

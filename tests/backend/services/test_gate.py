@@ -105,6 +105,49 @@ async def test_garbage_of_strangers_is_not_even_read(platform: Any) -> None:
     assert caught.value.code() is C.UNAUTHENTICATED
 
 
+A_FIELD_OF_TOMORROW = b"\xf8\x07\x01"  # number 127
+
+
+def with_fields_of_tomorrow(message: Any, *inner: Any) -> Any:
+    for each in (message, *inner):
+        each.MergeFromString(A_FIELD_OF_TOMORROW)
+    return message
+
+
+@pytest.mark.parametrize("method", ["CreateTask", "DryRunTask"])
+async def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
+    platform: Any, make_spec: Any, expect_refusal: Any, method: str
+) -> None:
+    ada, spec = await platform.caller("ada"), make_spec("one")
+    spec.options.after.add(task=1)
+    spec.services.add(name="web", port=80)
+    with_fields_of_tomorrow(spec, spec.options.after[0], spec.services[0])
+    async with expect_refusal() as why:
+        await getattr(ada.tasks, method)(getattr(pb, f"{method}Request")(spec=spec))
+    assert (why[0].code, why[0].reason) == (C.INVALID_ARGUMENT, "UNKNOWN_FIELD")
+    names = [field for field, words in why[0].violations if "it is older than" in words]
+    assert names == [
+        f"hai.v1.{message}.127" for message in ("AfterSpec", "ServiceSpec", "TaskSpec")
+    ]
+    assert (await ada.tasks.ListTasks(pb.ListTasksRequest())).tasks == []
+
+
+async def test_a_newer_client_may_look(platform: Any) -> None:
+    ada = await platform.caller("ada")
+    await ada.tasks.ListTasks(with_fields_of_tomorrow(pb.ListTasksRequest()))
+    await ada.users.WhoAmI(with_fields_of_tomorrow(user_service_pb2.WhoAmIRequest()))
+
+
+async def test_millions_of_unknown_fields_are_refused_without_a_list(
+    platform: Any, expect_refusal: Any
+) -> None:
+    ada, request = await platform.caller("ada"), pb.StopTaskRequest(id=1)
+    request.MergeFromString(A_FIELD_OF_TOMORROW * 100_000)
+    async with expect_refusal() as why:
+        await ada.tasks.StopTask(request)
+    assert [field for field, _ in why[0].violations] == ["request"]
+
+
 async def test_strangers_learn_what_answers_here(platform: Any) -> None:
     nobody = platform.with_token(None)
     info = await nobody.server.GetServerInfo(server_service_pb2.GetServerInfoRequest())
