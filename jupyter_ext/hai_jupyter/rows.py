@@ -10,6 +10,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from hai.client.words import word
 from hai.v1.node_pb2 import NODE_STATE_READY, Node
 from hai.v1.task_pb2 import RunState, Task, TaskOutcome, TaskState
 
@@ -34,14 +35,14 @@ def task_row(task: Task) -> dict[str, Any]:
         "group": task.group,
         "zone": task.zone,
         "nodes": task.node_count,
-        "state": TaskState.Name(task.state).removeprefix("TASK_STATE_"),
-        "outcome": TaskOutcome.Name(task.outcome).removeprefix("TASK_OUTCOME_"),
+        "state": word(TaskState, task.state),
+        "outcome": word(TaskOutcome, task.outcome),
         "priority": task.priority,
         "tags": list(task.tags),
         "starred": task.starred,
         "held": task.held,
         "runs": task.run_count,
-        "run": RunState.Name(task.run.state).removeprefix("RUN_STATE_"),
+        "run": word(RunState, task.run.state),
         "why": task.waiting.message or task.reason,
         "why_code": task.waiting.reason,
         "place": task.waiting.queue_place,

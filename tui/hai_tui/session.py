@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from hai.client.errors import HaiError
+from hai.client.words import word
 from hai_tui.actions import Caller
 from hai_tui.feed.link import Link
 
@@ -241,5 +242,5 @@ def _caller(answer: object) -> Caller:
 
     assert isinstance(answer, WhoAmIResponse)
     user = answer.user
-    role = Role.Name(user.role).removeprefix("ROLE_")
+    role = word(Role, user.role)
     return Caller(user.name, role, tuple(user.groups), tuple(user.rights))

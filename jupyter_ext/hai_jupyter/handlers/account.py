@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from hai.client.words import word
 from hai.v1.user_pb2 import Role
 from hai_jupyter.handlers.base import Handler, answers
 from hai_jupyter.memory import memory
@@ -23,7 +24,7 @@ class MeHandler(Handler):
         me, info = await asyncio.gather(self.client.users.whoami(), self.client.server.info())
         return {
             "user": me.user.name,
-            "role": Role.Name(me.user.role).removeprefix("ROLE_"),
+            "role": word(Role, me.user.role),
             "cluster": info.cluster,
             "version": info.version,
             "visitor": self._visitor(me.user.name),

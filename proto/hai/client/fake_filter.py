@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from hai.client.errors import Invalid, Violation
+from hai.client.words import word
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 
 _TERMS = re.compile(r'(?:[^\s"]|"[^"]*")+')
@@ -59,9 +60,9 @@ def _equals(key: str, value: str, caller: str) -> Test:
     match key:
         case "state":
             states = _STATES.get(value, (value.upper(),))
-            return lambda t: TaskState.Name(t.state).removeprefix("TASK_STATE_") in states
+            return lambda t: word(TaskState, t.state) in states
         case "outcome":
-            return lambda t: TaskOutcome.Name(t.outcome) == f"TASK_OUTCOME_{value.upper()}"
+            return lambda t: word(TaskOutcome, t.outcome) == value.upper()
         case "name":
             pattern = re.compile(".*".join(map(re.escape, value.split("*"))), re.DOTALL)
             return lambda t: pattern.fullmatch(t.name) is not None

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from hai.client.errors import Conflict, Invalid, Violation
 from hai.client.fake_filter import matcher
 from hai.client.fake_world import World, copy, finish, met, suspend_run
+from hai.client.words import word
 from hai.v1 import task_service_pb2 as rpc
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
 from hai.v1.task_pb2 import (
@@ -191,7 +192,7 @@ class FakeTaskService:
     def _unfinished(self, id: int) -> Task:
         task = self._world.task(id)
         if task.state == TASK_STATE_FINISHED:
-            told = f"task {id} ({task.name}) is finished ({TaskOutcome.Name(task.outcome)[13:]})"
+            told = f"task {id} ({task.name}) is finished ({word(TaskOutcome, task.outcome)})"
             raise Conflict(f"{told}; submit it again with `hai describe ID | hai run -`")
         return task
 
@@ -204,7 +205,7 @@ def _awaited(world: World, spec: TaskSpec) -> list[int]:
         if first is None:
             unmet.append(Violation(f"options.after[{i}].task", f"there is no task {after.task}"))
         elif first.state == TASK_STATE_FINISHED and not met(after, first):
-            told = f"task {after.task} ended {TaskOutcome.Name(first.outcome)[13:]}"
+            told = f"task {after.task} ended {word(TaskOutcome, first.outcome)}"
             unmet.append(Violation(f"options.after[{i}].task", told))
     if unmet:
         raise Invalid("the task breaks rules", tuple(unmet))

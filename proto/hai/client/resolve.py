@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from hai.client.errors import Ambiguous, Candidate, NotFound, UsageError
 from hai.client.ids import is_id, possible_id
+from hai.client.words import word
 from hai.v1.task_pb2 import Task, TaskState
 
 Kind = Literal["auto", "yaml", "name", "id"]
@@ -96,10 +97,7 @@ def _name_in(ref: str) -> str:
 
 
 def _ambiguous(name: str, tasks: list[Task]) -> Ambiguous:
-    candidates = tuple(
-        Candidate(t.id, t.name, t.user, TaskState.Name(t.state).removeprefix("TASK_STATE_"))
-        for t in tasks
-    )
+    candidates = tuple(Candidate(t.id, t.name, t.user, word(TaskState, t.state)) for t in tasks)
     listed = ", ".join(f"{c.id} of {c.user}" for c in candidates)
     return Ambiguous(
         f"{name!r} names tasks of several users: {listed}", candidates, hint="give the id instead"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hai.client.words import word
 from hai.v1.artifact_pb2 import Artifact, ArtifactDirection
 from hai_tui.cli.human import local
 from hai_tui.cli.table import Column, View
@@ -36,7 +37,7 @@ TASK_ARTIFACTS = View(
         Column("task", lambda m, now: str(m.task_id), right=True),
         Column(
             "direction",
-            lambda m, now: ArtifactDirection.Name(m.direction).removeprefix("ARTIFACT_DIRECTION_"),
+            lambda m, now: word(ArtifactDirection, m.direction),
         ),
         Column("artifact", lambda m, now: reference(m.artifact)),
         Column("owner", lambda m, now: m.artifact.owner or "-"),

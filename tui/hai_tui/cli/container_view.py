@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hai.client.words import word
 from hai.v1.container_pb2 import Container, ServiceState, ServiceStatus
 from hai_tui.cli.human import local, since, span
 from hai_tui.cli.table import Column, View
@@ -58,8 +59,8 @@ CONTAINERS = View(
 
 def service_state(service: ServiceStatus) -> str:
     """In one word."""
-    word = ServiceState.Name(service.state).removeprefix("SERVICE_STATE_")
-    return "-" if word == "UNSPECIFIED" else word
+    state = word(ServiceState, service.state)
+    return "-" if state == "UNSPECIFIED" else state
 
 
 SERVICES = View(

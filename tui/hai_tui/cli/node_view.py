@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from hai.client.words import word
 from hai.v1.node_pb2 import Group, Node, NodeState
 from hai.v1.policy_pb2 import GroupEffect, TaskChanges
 from hai_tui.cli.policy_text import settings_of
@@ -17,7 +18,7 @@ _STYLES = {"READY": "green", "CORDONED": "magenta", "NOT_READY": "red"}
 
 def node_status(node: Node) -> str:
     """READY, NOT_READY, or CORDONED for a ready node that takes no work."""
-    state = NodeState.Name(node.state).removeprefix("NODE_STATE_")
+    state = word(NodeState, node.state)
     return "CORDONED" if node.cordoned and state == "READY" else state
 
 

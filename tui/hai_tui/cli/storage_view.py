@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from hai.client.words import word
 from hai.v1.storage_pb2 import MountAction, MountKind, MountRule
 from hai_tui.cli.table import Column, View
 
 
 def _kind(number: int) -> str:
-    return MountKind.Name(number).removeprefix("MOUNT_KIND_")  # type: ignore[arg-type]
+    return word(MountKind, number)
 
 
 def _access(writable: bool) -> str:
@@ -37,7 +38,7 @@ RULES = View(
     empty="none.rules",
     columns=(
         Column("id", lambda r, now: str(r.id), right=True),
-        Column("action", lambda r, now: MountAction.Name(r.action).removeprefix("MOUNT_ACTION_")),
+        Column("action", lambda r, now: word(MountAction, r.action)),
         Column("owners", lambda r, now: ",".join(r.owners)),
         Column("path", lambda r, now: r.mount_path),
         Column("kind", lambda r, now: _kind(r.kind)),

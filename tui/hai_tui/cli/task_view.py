@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hai.client.words import word
 from hai.v1.task_pb2 import (
     RUN_STATE_RUNNING,
     TASK_STATE_FINISHED,
@@ -31,12 +32,12 @@ _STYLES = {
 def status(task: Task) -> str:
     """The outcome of a finished task, the step of a running one, HELD, else the state."""
     if task.state == TASK_STATE_FINISHED:
-        return TaskOutcome.Name(task.outcome).removeprefix("TASK_OUTCOME_")
+        return word(TaskOutcome, task.outcome)
     if task.state == TASK_STATE_RUNNING and task.run.state not in (0, RUN_STATE_RUNNING):
-        return RunState.Name(task.run.state).removeprefix("RUN_STATE_")
+        return word(RunState, task.run.state)
     if task.held:
         return "HELD"
-    return TaskState.Name(task.state).removeprefix("TASK_STATE_")
+    return word(TaskState, task.state)
 
 
 def style(state: str) -> str:
@@ -115,7 +116,7 @@ def _exit(rank: Rank, now: float) -> str:
 
 
 def _rank_state(rank: Rank, now: float) -> str:
-    return RankState.Name(rank.state).removeprefix("RANK_STATE_")
+    return word(RankState, rank.state)
 
 
 RANKS = View(

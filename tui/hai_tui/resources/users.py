@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hai.client.words import word
 from hai_tui.cli.account_view import GRANTS, USERS
 from hai_tui.cli.commands.audit import AUDIT
 from hai_tui.resources.kind import YES_NO, Answers, Field, Resource, Verb
@@ -22,7 +23,7 @@ _CALLS = 1000  # the newest ones; `hai audit` finds others
 def _role(user: User) -> str:
     from hai.v1.user_pb2 import Role
 
-    return Role.Name(user.role).removeprefix("ROLE_").lower()
+    return word(Role, user.role).lower()
 
 
 def _user(item: User | None, answers: Answers) -> User:

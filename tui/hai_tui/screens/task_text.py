@@ -10,6 +10,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from hai.client.words import word
 from hai.v1.task_pb2 import RankState, Run, RunState, Task, Waiting
 from hai.v1.task_service_pb2 import ExplainTaskResponse, QuotaUse
 from hai_tui.cli.dry_run import ahead
@@ -132,7 +133,7 @@ def _waiting(task: Task, waiting: Waiting, now: float) -> Iterator[Text]:
 
 def rank_word(state: int) -> str:
     """RUNNING for RANK_STATE_RUNNING."""
-    return RankState.Name(state).removeprefix("RANK_STATE_")  # type: ignore[arg-type]
+    return word(RankState, state)
 
 
 def rank_grid(run: Run, tones: Tones) -> Text:
@@ -185,7 +186,7 @@ def _facts(task: Task, now: float) -> Iterable[tuple[str, str]]:
 
 def run_state(run: Run) -> str:
     """RUNNING for RUN_STATE_RUNNING."""
-    return RunState.Name(run.state).removeprefix("RUN_STATE_")
+    return word(RunState, run.state)
 
 
 def run_end(run: Run) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hai.client.words import word
 from hai_tui.cli.command import HaiCommand, HaiGroup, TableCommand
 from hai_tui.cli.complete import datasets as complete_datasets
 from hai_tui.cli.complete import user_groups as complete_user_groups
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def _visibility(dataset: Dataset, now: float) -> str:
     from hai.v1.dataset_pb2 import DatasetVisibility
 
-    return DatasetVisibility.Name(dataset.visibility).removeprefix("DATASET_VISIBILITY_")
+    return word(DatasetVisibility, dataset.visibility)
 
 
 DATASETS = View(

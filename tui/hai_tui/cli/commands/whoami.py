@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hai.client.words import word
 from hai_tui.cli.account_view import TOKENS, level
 from hai_tui.cli.command import HaiCommand
 from hai_tui.cli.session import call
@@ -62,7 +63,7 @@ def _person(answer: WhoAmIResponse) -> str:
     from hai.v1.user_pb2 import Role
 
     user = answer.user
-    lines = [f"user    {user.name}", f"role    {Role.Name(user.role).removeprefix('ROLE_')}"]
+    lines = [f"user    {user.name}", f"role    {word(Role, user.role)}"]
     if user.groups:
         lines.append(f"groups  {', '.join(user.groups)}")
     if user.rights:
