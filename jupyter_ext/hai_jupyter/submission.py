@@ -14,6 +14,7 @@ from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.client.resolve import quoted
 from hai.client.spec import read_spec
+from hai.client.spec_writer import mapping
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_jupyter import notebooks
 from hai_jupyter.failures import invalid
@@ -54,8 +55,8 @@ def read_source(data: Mapping[str, Any]) -> Source:
 def compose(source: Source, places: Places, python: str, *, write: bool) -> TaskSpec:
     """The spec of it. Only with `write` is the copy of a notebook made."""
     path = places.file(source.path)
-    if path.suffix in _TASK_FILES:
-        return read_spec(_merged(_mapping(read_spec(path)), source.form))
+    if (said := task_file(path)) is not None:
+        return read_spec(_merged(mapping(said), source.form))
     if path.suffix == ".ipynb":
         copy = notebooks.copy_of(path, source.cells, write=write)
         base = notebook_task(default_name(source), copy, path.parent, python, source.parameters)
@@ -77,6 +78,11 @@ def notebook_task(
     return {**_task(name, program), "options": {"suspend_signal": "SIGTERM", "save_within": 10}}
 
 
+def task_file(path: Path) -> TaskSpec | None:
+    """What a task file says; None: it is something else. Raises Invalid with what is wrong in it."""
+    return read_spec(path) if path.suffix in _TASK_FILES else None
+
+
 def default_name(source: Source) -> str:
     """The name of a task when nobody gives one: the path, which is unique in this server."""
     name = source.path.replace("(", "_").replace(")", "_")
@@ -94,7 +100,11 @@ async def last_spec(client: Client, name: str) -> TaskSpec | None:
     """How the task of that name was submitted last time."""
     page = await client.tasks.list(filter=f"user:me name:{quoted(name)}", page_size=20)
     ids = [task.id for task in page.tasks if task.name == name]
-    return (await client.tasks.get(max(ids))).spec if ids else None
+    if not ids:
+        return None
+    spec = (await client.tasks.get(max(ids))).spec
+    spec.options.ClearField("after")  # those were to go before that one
+    return spec
 
 
 async def runner_python(client: Client) -> str:
@@ -122,20 +132,14 @@ def _program(source: Source, path: Path) -> dict[str, Any]:
     return {**program, "entrypoint": f"./{path.name}", "entrypoint_executable": True}
 
 
-def _mapping(spec: TaskSpec) -> dict[str, Any]:
-    from hai.client.spec_writer import mapping
-
-    return mapping(spec)
-
-
 def _merged(base: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
-    """The form's values in place of the base's, part by part."""
+    """The form's values in place of the base's, part by part; null in place of a value leaves it out."""
     result = dict(base)
     for key, value in form.items():
         inner = result.get(key)
-        both = isinstance(inner, dict) and isinstance(value, dict)
-        result[key] = _merged(inner, value) if both else value  # type: ignore[arg-type]
-    return result
+        inside = inner if isinstance(inner, dict) else {}
+        result[key] = _merged(inside, value) if isinstance(value, dict) else value
+    return {key: value for key, value in result.items() if value is not None}
 
 
 def _texts(values: object) -> bool:

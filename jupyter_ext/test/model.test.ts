@@ -263,12 +263,13 @@ test('spans and sizes are short', () => {
 test('a form becomes a task file and comes back from one', () => {
   const form = { ...EMPTY, name: 'n', nodes: 4, tags: 'a, b', variables: 'A=1\n# no\nB= x=y ', timeLimit: '2h' };
   const file = asFile(form);
-  assert.deepEqual(file.resource, { node_count: 4, group: 'default' });
+  assert.deepEqual(file.resource, { node_count: 4, group: 'default', image: null });
   assert.deepEqual(file.spec, { environments: { A: '1', B: 'x=y' } });
-  assert.deepEqual(file.options, { tags: ['a', 'b'], time_limit: '2h' });
+  assert.deepEqual(file.options, { py_venv: null, tags: ['a', 'b'], time_limit: '2h', max_retries: null });
   const back = asForm(file, EMPTY);
   assert.deepEqual(back, { ...form, tags: 'a b', variables: 'A=1\nB=x=y' });
   assert.equal(asLines(pairs('a=1\nb')), 'a=1\nb=');
+  assert.deepEqual(asFile({ ...form, variables: 'B=2' }, form).spec, { environments: { A: null, B: '2' } }); // A is gone
 });
 
 test('the life of a task is bars without gaps', () => {

@@ -466,3 +466,35 @@ async def test_a_line_for_a_terminal_takes_no_options_and_no_newlines(page: Page
     answer = await page.post("environments/command", wish)
     fields = [violation["field"] for violation in answer.data["violations"]]
     assert (answer.code, fields) == (400, ["action", "name", "python", "packages"])
+
+
+TASK_FILE = """\
+version: 2
+name: from the file
+priority: 20
+spec: {entrypoint: "true", entrypoint_executable: true, environments: {A: "1", B: "2"}}
+resource: {node_count: 2, group: default}
+options: {tags: [mine], time_limit: 1h}
+"""
+
+
+async def test_the_form_of_a_task_file_begins_with_what_it_says(page: Page, place: Place) -> None:
+    (place.root / "job.yml").write_text(TASK_FILE)
+    draft = (await page.get("draft?path=job.yml")).data
+    assert draft["name"] == "from the file"
+    assert (draft["begin"]["priority"], draft["begin"]["resource"]["node_count"]) == (20, 2)
+    assert draft["begin"]["options"]["tags"] == ["mine"]
+    (place.root / "job.yml").write_text(TASK_FILE.replace("priority", "pirority"))
+    wrong = await page.get("draft?path=job.yml")
+    assert wrong.code == 400
+    assert "pirority" in wrong.data["message"]
+
+
+async def test_what_is_taken_out_of_the_form_is_taken_out_of_a_task_file(
+    page: Page, place: Place
+) -> None:
+    (place.root / "less.yml").write_text(TASK_FILE)
+    form = {"options": {"tags": None}, "spec": {"environments": {"A": None, "B": "3"}}}
+    spec = (await page.post("check", {"path": "less.yml", "form": form})).data["spec"]
+    assert spec["options"] == {"time_limit": 3600}
+    assert (spec["spec"]["environments"], spec["resource"]["node_count"]) == ({"B": "3"}, 2)

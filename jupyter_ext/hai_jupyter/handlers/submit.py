@@ -25,23 +25,27 @@ class DraftHandler(Handler):
 
     @answers
     async def get(self) -> Any:
-        """The name, the word that makes tabs agree, the parameters of a notebook, and how it ran last time."""
+        """The name, the word that makes tabs agree, the parameters of a notebook, and how it ran last time.
+
+        A task file says itself how it is to run.
+        """
         path = self.get_query_argument("path", "")
         cells = () if self.get_query_argument("cells", "") else None
         source = submission.Source(path, cells, {}, {})
-        name = submission.default_name(source)
-        stored = await asyncio.to_thread(self._stored, source, name)
-        last = await submission.last_spec(self.client, name)
+        said, stored = await asyncio.to_thread(self._stored, source)
+        name = (said and said.name) or submission.default_name(source)
+        begin = said or await submission.last_spec(self.client, name)
         return {
             "name": name,
             "draft": await submission.draft(self.client, name),
-            "last": mapping(last) if last is not None else None,
+            "begin": mapping(begin) if begin is not None else None,
             **stored,
         }
 
-    def _stored(self, source: submission.Source, name: str) -> dict[str, Any]:
+    def _stored(self, source: submission.Source) -> tuple[TaskSpec | None, dict[str, Any]]:
         file = self.backend.places.file(source.path)
-        return {
+        name = submission.default_name(source)
+        return submission.task_file(file), {
             "parameters": notebooks.parameters_of(file) if file.suffix == ".ipynb" else [],
             "workspace": self._workspace(file),
             "changes": submitted.changes(name, file) if source.cells is None else None,

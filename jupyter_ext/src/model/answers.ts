@@ -100,7 +100,8 @@ export interface Draft {
   name: string;
   draft: string;
   parameters: string[];
-  last: Record<string, unknown> | null;
+  /** What the form begins with: how it was submitted last, or what a task file says. */
+  begin: Record<string, unknown> | null;
   /** The workspace that the file is in; empty: none. */
   workspace: string;
   /** How it differs from what was submitted last; null: not known. */

@@ -30,14 +30,15 @@ export const EMPTY: Form = {
 
 type Table = Record<string, any>;
 
-/** What the form changes in a task file; what is left as it is by default is not said. */
-export function asFile(form: Form): Table {
+/** The form as a part of a task file; null takes out what a file says there, as variables that it began with and are gone. */
+export function asFile(form: Form, begun: Form = EMPTY): Table {
+  const gone = Object.fromEntries(Object.keys(pairs(begun.variables)).map(name => [name, null]));
   return {
     name: form.name,
     priority: form.priority,
-    resource: clean({ node_count: form.nodes, group: form.group, image: form.image }),
-    spec: clean({ environments: pairs(form.variables) }),
-    options: clean({
+    resource: said({ node_count: form.nodes, group: form.group, image: form.image }),
+    spec: said({ environments: { ...gone, ...pairs(form.variables) } }),
+    options: said({
       py_venv: form.environment,
       tags: form.tags.split(/[\s,]+/).filter(Boolean),
       time_limit: form.timeLimit.trim(),
@@ -91,9 +92,8 @@ export function lines(values: Record<string, string>): string {
     .join('\n');
 }
 
-function clean(table: Table): Table {
-  const kept = Object.entries(table).filter(([, value]) => !empty(value));
-  return Object.fromEntries(kept);
+function said(table: Table): Table {
+  return Object.fromEntries(Object.entries(table).map(([key, value]) => [key, empty(value) ? null : value]));
 }
 
 function empty(value: unknown): boolean {

@@ -11,12 +11,13 @@ interface Props {
   form: Form;
   /** As it was before anything was typed. */
   begun: Form;
-  notebook: boolean;
+  /** Of what is submitted. */
+  path: string;
   onChange: (form: Form) => void;
 }
 
 export function Fields(props: Props): JSX.Element {
-  const { context, form, onChange, notebook } = props;
+  const { context, form, onChange, path } = props;
   const { say } = context;
   const set = (changed: Partial<Form>) => onChange({ ...form, ...changed });
   const text = (key: keyof Form, more: React.InputHTMLAttributes<HTMLInputElement> = {}) => (
@@ -32,7 +33,7 @@ export function Fields(props: Props): JSX.Element {
       {input}
     </Marked>
   );
-  const parameters = say(notebook ? 'Parameters, one name=value a line' : 'Parameters, one name=value a line (given as --name=value)');
+  const parameters = say(path.endsWith('.ipynb') ? 'Parameters, one name=value a line' : 'Parameters, one name=value a line (given as --name=value)');
   return (
     <div className="hai-fields">
       {field('name', say('Name'), text('name', { autoFocus: true }))}
@@ -43,7 +44,7 @@ export function Fields(props: Props): JSX.Element {
       {field('tags', say('Tags'), text('tags'))}
       {field('timeLimit', say('Time limit'), text('timeLimit', { placeholder: '2h30m' }))}
       {field('maxRetries', say('Retries'), count('maxRetries', 0))}
-      {field('parameters', parameters, area('parameters', 3), true)}
+      {!/\.ya?ml$/.test(path) && field('parameters', parameters, area('parameters', 3), true)}
       {field('variables', say('Variables, one NAME=VALUE a line'), area('variables', 2), true)}
     </div>
   );

@@ -88,7 +88,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   const key = draft.name;
   const begun: Form = {
     ...EMPTY,
-    ...(draft.last ? asForm(draft.last, EMPTY) : {}),
+    ...(draft.begin ? asForm(draft.begin, EMPTY) : {}),
     name: draft.name,
     parameters: draft.parameters.join('\n')
   };
@@ -106,7 +106,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
     path: wanted.path,
     cells: wanted.cells,
     parameters: plain(pairs(form.parameters)),
-    form: asFile(form),
+    form: asFile(form, begun),
     ...(text === null ? {} : { yaml: text })
   };
   React.useEffect(() => setFailure(null), [form, text, named, push]); // it was of what is not there any more
@@ -157,7 +157,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
           context={context}
           form={form}
           begun={begun}
-          notebook={wanted.path.endsWith('.ipynb')}
+          path={wanted.path}
           onChange={next => {
             setForm(next);
             setText(null);

@@ -49,6 +49,34 @@ async def test_the_task_file_can_be_edited_before_it_is_submitted(page: Page, la
     await expect(row(page, "edit.py")).to_be_visible()
 
 
+TASK_FILE = """\
+version: 2
+name: as the file says
+priority: 20
+spec: {entrypoint: "true", entrypoint_executable: true}
+resource: {node_count: 2}
+options: {tags: [one, two]}
+"""
+
+
+async def test_a_task_file_is_submitted_as_it_is_but_for_what_the_form_changes(
+    page: Page, lab: Place, client: Client
+) -> None:
+    (lab.root / "job.yml").write_text(TASK_FILE)
+    await open_file(page, "job.yml")
+    await page.locator(".hai-panel .hai-primary").click()
+    form = page.locator(".hai-form")
+    await expect(form.get_by_label("Nodes")).to_have_value("2")
+    await expect(form.locator(".hai-edited")).to_have_count(0)
+    await form.get_by_label("Tags", exact=True).fill("")
+    button = page.get_by_role("button", name="Submit task")
+    await expect(button).to_be_enabled()
+    await button.click()
+    await expect(row(page, "as the file says")).to_be_visible()
+    (made,) = (await client.tasks.list(filter='name:"as the file says"')).tasks
+    assert (made.priority, made.node_count, [*made.tags]) == (20, 2, [])
+
+
 async def speak(page: Page, lab: Place, language: str) -> None:
     """From the next page on."""
     settings = f"{lab.lab.url}lab/api/settings/hai-jupyter:plugin"
