@@ -46,6 +46,7 @@ def task_row(task: Task) -> dict[str, Any]:
         "why": task.waiting.message or task.reason,
         "why_code": task.waiting.reason,
         "place": task.waiting.queue_place,
+        "awaited": list(task.awaited),
         "run_seconds": round(task.run_seconds, 1),
         "created": seconds(task.create_time),
         "started": seconds(task.start_time),

@@ -28,6 +28,13 @@ function frame(more: Partial<Frame> = {}): Frame {
   return { tasks: [], nodes: [], version: 0, ...more };
 }
 
+test('a board knows who waits for the end of a task', () => {
+  const board = new Board();
+  board.apply(frame({ tasks: [row(1), row(2, { awaited: [1] }), row(3, { awaited: [9, 2, 1] }), row(4)], version: 1 }));
+  assert.deepEqual(board.behind([1]).map(task => task.id), [3, 2]);
+  assert.deepEqual(board.behind([1, 2, 3]).map(task => task.id), []);
+});
+
 test('a board is complete once a frame has a version, and lists the newest first', () => {
   const board = new Board();
   board.apply(frame({ reset: true, board: 'b', tasks: [row(1), row(3)] }));
@@ -236,6 +243,7 @@ test('only ends and suspensions of one’s own tasks are news', () => {
   assert.equal(news(running, failed, 'bob'), null);
   assert.equal(news(undefined, failed, 'alice'), null);
   assert.equal(news(failed, failed, 'alice'), null);
+  assert.match(news(running, { ...failed, outcome: 'CANCELED' }, 'alice')!.text, /cancelled: {why}/);
   assert.equal(news(running, row(1, { state: 'SUSPENDED' }), 'alice')?.kind, 'info');
   assert.equal(news(running, row(1, { state: 'SUSPENDED', held: true }), 'alice'), null);
   assert.equal(fill('{a} and {b}', { a: 1 }), '1 and {b}');
@@ -265,11 +273,17 @@ test('a form becomes a task file and comes back from one', () => {
   const file = asFile(form);
   assert.deepEqual(file.resource, { node_count: 4, group: 'default', image: null });
   assert.deepEqual(file.spec, { environments: { A: '1', B: 'x=y' } });
-  assert.deepEqual(file.options, { py_venv: null, tags: ['a', 'b'], time_limit: '2h', max_retries: null });
+  assert.deepEqual(file.options, { py_venv: null, tags: ['a', 'b'], time_limit: '2h', max_retries: null, after: null });
   const back = asForm(file, EMPTY);
   assert.deepEqual(back, { ...form, tags: 'a b', variables: 'A=1\nB=x=y' });
   assert.equal(asLines(pairs('a=1\nb')), 'a=1\nb=');
   assert.deepEqual(asFile({ ...form, variables: 'B=2' }, form).spec, { environments: { A: null, B: '2' } }); // A is gone
+});
+
+test('tasks that go first are numbers in the form, with how they have to end', () => {
+  const file = asFile({ ...EMPTY, after: '12, #13:ended fit' });
+  assert.deepEqual(file.options.after, [{ task: 12 }, { task: 13, outcome: 'ended' }, { task: 'fit' }]);
+  assert.equal(asForm(file, EMPTY).after, '12 13:ended fit');
 });
 
 test('the life of a task is bars without gaps', () => {

@@ -78,6 +78,12 @@ export class Board {
     return () => this.watchers.delete(watcher);
   }
 
+  /** Other tasks that wait for the end of one of these. */
+  behind(ids: readonly number[]): TaskRow[] {
+    const these = new Set(ids);
+    return this.rows.filter(row => !these.has(row.id) && row.awaited?.some(id => these.has(id)));
+  }
+
   /** Unfinished tasks of a user by status, and nodes that are held. */
   numbers(): { running: number; waiting: number; busy: number; nodes: number } {
     let running = 0;

@@ -12,6 +12,8 @@ export interface Form {
   tags: string;
   timeLimit: string;
   maxRetries: number;
+  /** Tasks that go first: 12, or 12:ended. */
+  after: string;
 }
 
 export const EMPTY: Form = {
@@ -25,7 +27,8 @@ export const EMPTY: Form = {
   variables: '',
   tags: '',
   timeLimit: '',
-  maxRetries: 0
+  maxRetries: 0,
+  after: ''
 };
 
 type Table = Record<string, any>;
@@ -40,9 +43,10 @@ export function asFile(form: Form, begun: Form = EMPTY): Table {
     spec: said({ environments: { ...gone, ...pairs(form.variables) } }),
     options: said({
       py_venv: form.environment,
-      tags: form.tags.split(/[\s,]+/).filter(Boolean),
+      tags: words(form.tags),
       time_limit: form.timeLimit.trim(),
-      max_retries: form.maxRetries
+      max_retries: form.maxRetries,
+      after: words(form.after).map(first)
     })
   };
 }
@@ -62,8 +66,19 @@ export function asForm(file: Table, before: Form): Form {
     variables: lines(file.spec?.environments ?? {}),
     tags: (options.tags ?? []).join(' '),
     timeLimit: options.time_limit ? String(options.time_limit) : '',
-    maxRetries: options.max_retries ?? 0
+    maxRetries: options.max_retries ?? 0,
+    after: (options.after ?? []).map((one: Table) => (one.outcome ? `${one.task}:${one.outcome}` : one.task)).join(' ')
   };
+}
+
+function words(text: string): string[] {
+  return text.split(/[\s,]+/).filter(Boolean);
+}
+
+/** 12, #12 or 12:ended; of what is no number the server says so. */
+function first(text: string): Table {
+  const [task = '', outcome] = text.replace(/^#/, '').split(':');
+  return { task: /^\d+$/.test(task) ? Number(task) : task, ...(outcome === undefined ? {} : { outcome }) };
 }
 
 /** True when nothing differs. */

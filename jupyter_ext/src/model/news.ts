@@ -28,6 +28,8 @@ function ended(task: TaskRow): News | null {
       return { kind: 'success', text: 'Task {id} {name} has succeeded', task };
     case 'FAILED':
       return { kind: 'error', text: 'Task {id} {name} has failed: {why}', task };
+    case 'CANCELED':
+      return { kind: 'info', text: 'Task {id} {name} was cancelled: {why}', task };
     default:
       return { kind: 'info', text: 'Task {id} {name} was stopped', task };
   }

@@ -19,6 +19,8 @@ export interface TaskRow {
   why?: string;
   why_code?: string;
   place?: number;
+  /** Tasks that have to end before it starts. */
+  awaited?: number[];
   run_seconds?: number;
   created?: number;
   started?: number;

@@ -5,6 +5,7 @@ import { Result, each } from '../model/batch';
 import { TaskRow } from '../model/types';
 import { verbs } from '../model/words';
 import { Context } from './context';
+import { behind } from './parts';
 
 const LABELS: ReadonlyArray<readonly [string, string]> = [
   ['suspend', 'Suspend'],
@@ -21,14 +22,16 @@ export function Batch(props: { context: Context; marked: TaskRow[]; onClear: () 
   const [tag, setTag] = React.useState('');
   const act = async (rows: TaskRow[], verb: string, body: Record<string, unknown>) => {
     setBusy(true);
-    const found = await each(rows, async row => context.board.put(await context.api.verb(row.id, verb, body)));
+    const one = async (row: TaskRow) => context.board.put(await context.api.verb(row.id, verb, body));
+    // Stopped one by one, the newest first: else the end of one starts the next that waits for it
+    const found = await (verb === 'stop' ? each([...rows].sort((a, b) => b.id - a.id), one, 1) : each(rows, one));
     context.board.changed();
     setResults(found);
     setBusy(false);
   };
   const steer = async (rows: TaskRow[], verb: string, label: string) => {
-    const text = say('{n} tasks end for good.', { n: rows.length });
-    if (verb !== 'stop' || (await context.shell.confirm(say('Stop the tasks?'), text, say(label)))) {
+    const text = () => say('{n} tasks end for good.', { n: rows.length }) + behind(context, rows.map(row => row.id));
+    if (verb !== 'stop' || (await context.shell.confirm(say('Stop the tasks?'), text(), say(label)))) {
       await act(rows, verb, verb === 'suspend' ? { hold: true } : {});
     }
   };

@@ -44,6 +44,7 @@ export function Fields(props: Props): JSX.Element {
       {field('tags', say('Tags'), text('tags'))}
       {field('timeLimit', say('Time limit'), text('timeLimit', { placeholder: '2h30m' }))}
       {field('maxRetries', say('Retries'), count('maxRetries', 0))}
+      {field('after', say('After tasks'), <After context={context} value={form.after} onChange={after => set({ after })} />)}
       {!/\.ya?ml$/.test(path) && field('parameters', parameters, area('parameters', 3), true)}
       {field('variables', say('Variables, one NAME=VALUE a line'), area('variables', 2), true)}
     </div>
@@ -96,6 +97,31 @@ function Groups(props: Choice<string> & { context: Context }): JSX.Element {
         </option>
       ))}
     </select>
+  );
+}
+
+/** Numbers; the list that opens has the user's unfinished tasks, behind what was typed before. */
+function After(props: Choice<string> & { context: Context }): JSX.Element {
+  const { context, id, value, onChange } = props;
+  const me = context.me()?.user;
+  const mine = context.board.rows.filter(task => task.state !== 'FINISHED' && task.user === me);
+  const before = value.replace(/[^\s,]*$/, '');
+  return (
+    <>
+      <input
+        id={id}
+        className="hai-input"
+        list="hai-after"
+        value={value}
+        placeholder={context.say('such as 12 or 12:ended')}
+        onChange={event => onChange(event.target.value)}
+      />
+      <datalist id="hai-after">
+        {mine.map(task => (
+          <option key={task.id} value={`${before}${task.id}`} label={`#${task.id} ${task.name}`} />
+        ))}
+      </datalist>
+    </>
   );
 }
 

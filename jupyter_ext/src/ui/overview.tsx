@@ -4,6 +4,7 @@ import * as React from 'react';
 import { TaskRow } from '../model/types';
 import { held, moment, span } from '../model/words';
 import { Context, useNow } from './context';
+import { Order } from './order';
 import { Failed } from './parts';
 import { Ranks } from './ranks';
 import { Why } from './why';
@@ -18,6 +19,7 @@ export function Overview(props: { context: Context; row: TaskRow; detail: any; e
     <div className="hai-tab hai-scroll">
       <Failed error={error} context={context} />
       {detail?.why && <Why context={context} why={detail.why} />}
+      <Order context={context} row={row} detail={detail} />
       {failed && (
         <section className="hai-card">
           <h3>

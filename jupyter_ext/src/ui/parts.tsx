@@ -16,7 +16,7 @@ export function Status(props: { task: TaskRow; context: Context }): JSX.Element 
 }
 
 /** The name of a task, which opens its page; with the keyboard too, and in another tab as any link. */
-export function TaskLink(props: { row: TaskRow; context: Context }): JSX.Element {
+export function TaskLink(props: { row: Pick<TaskRow, 'id' | 'name'>; context: Context }): JSX.Element {
   const { row, context } = props;
   return (
     <a
@@ -68,7 +68,7 @@ export async function steer(context: Context, task: TaskRow, verb: string): Prom
   const { say, shell } = context;
   if (verb === 'stop') {
     const text = say('Task {id} {name} ends for good.', { id: task.id, name: task.name });
-    if (!(await shell.confirm(say('Stop the task?'), text, say('Stop')))) {
+    if (!(await shell.confirm(say('Stop the task?'), text + behind(context, [task.id]), say('Stop')))) {
       return;
     }
   }
@@ -79,6 +79,12 @@ export async function steer(context: Context, task: TaskRow, verb: string): Prom
   } catch (error) {
     shell.fail(error);
   }
+}
+
+/** How many others wait for the end of these, in a question before that; empty: none. */
+export function behind(context: Context, ids: readonly number[]): string {
+  const n = context.board.behind(ids).length;
+  return n ? ` ${context.say('Tasks that wait for that: {n}.', { n })}` : '';
 }
 
 /** What went wrong, and what to do. */

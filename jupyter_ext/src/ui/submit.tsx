@@ -93,7 +93,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
     parameters: draft.parameters.join('\n')
   };
   const kept = drafts.of(key);
-  const [form, setForm] = React.useState<Form>(kept?.form ?? begun);
+  const [form, setForm] = React.useState<Form>({ ...begun, ...kept?.form });
   const [text, setText] = React.useState<string | null>(kept?.text ?? null);
   const [view, setView] = React.useState(kept?.text ? 'yaml' : 'form');
   const [push, setPush] = React.useState(draft.workspace !== '' && !wanted.path.endsWith('.ipynb'));

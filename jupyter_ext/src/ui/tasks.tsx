@@ -142,6 +142,11 @@ function copyNodes(context: Context, task: TaskRow): void {
   void navigator.clipboard.writeText(held.map(node => node.name).join(' '));
 }
 
+function after(context: Context, awaited: readonly number[]): string {
+  const task = awaited.length === 1 ? 'after #{id}' : 'after {n} tasks';
+  return awaited.length ? `${context.say(task, { id: awaited[0]!, n: awaited.length })} · ` : '';
+}
+
 interface RowProps {
   task: TaskRow;
   context: Context;
@@ -152,7 +157,7 @@ interface RowProps {
   marked: boolean;
   top: number;
   height: number;
-  /** Decides about the buttons. */
+  /** Decides about the buttons, and is not named. */
   me: string;
   onChoose: (id: number) => void;
   /** Clicked with Ctrl (or Cmd), or with Shift. */
@@ -162,7 +167,7 @@ interface RowProps {
 /** Drawn again only when something in it has changed, so that scrolling costs what comes into sight. */
 const Row = React.memo(function Row(props: RowProps): JSX.Element {
   const { task, context } = props;
-  const place = task.place ? `${context.say('place')} ${task.place} · ` : '';
+  const place = task.place ? `${context.say('place')} ${task.place} · ` : after(context, task.awaited ?? []);
   const where = `${task.nodes}×${task.group ?? ''}`;
   return (
     <div
@@ -196,11 +201,9 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
         <Status task={task} context={context} />
       </div>
       <div className="hai-row-foot">
+        <span className="hai-number">#{task.id}</span>
         <span>
-          #{task.id} {task.user}
-        </span>
-        <span>
-          {where} {level(task.priority)}
+          {task.user === props.me ? '' : task.user} {where} {level(task.priority)}
         </span>
         <span className="hai-lasting">
           {place}

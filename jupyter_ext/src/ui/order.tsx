@@ -1,0 +1,59 @@
+/** Which tasks go before this one, and which wait for its end; each leads to its page. */
+import * as React from 'react';
+
+import { TaskRow } from '../model/types';
+import { Context } from './context';
+import { Status, TaskLink } from './parts';
+
+const MOST = 20;
+
+export function Order(props: { context: Context; row: TaskRow; detail: any }): JSX.Element | null {
+  const { context, row, detail } = props;
+  const wanted: Array<{ task: string }> = detail?.task?.spec?.options?.after ?? [];
+  // Those that it still waits for come first; one that was cancelled may have handed on others
+  const before = [...new Set([...(row.awaited ?? []), ...wanted.map(after => Number(after.task))])];
+  const behind = context.board.behind([row.id]).map(task => task.id);
+  if (!before.length && !behind.length) {
+    return null;
+  }
+  return (
+    <section className="hai-card">
+      <Links context={context} title={context.say('Starts after')} ids={before} />
+      <Links context={context} title={context.say('Wait for its end')} ids={behind} />
+    </section>
+  );
+}
+
+function Links(props: { context: Context; title: string; ids: readonly number[] }): JSX.Element | null {
+  const { context, title, ids } = props;
+  if (!ids.length) {
+    return null;
+  }
+  return (
+    <>
+      <h3>{title}</h3>
+      <ul aria-label={title}>
+        {ids.slice(0, MOST).map(id => (
+          <li key={id}>
+            <Link context={context} id={id} />
+          </li>
+        ))}
+      </ul>
+      {ids.length > MOST && <div className="hai-dim">{context.say('and {n} more', { n: ids.length - MOST })}</div>}
+    </>
+  );
+}
+
+/** By its number alone where the list does not have it: it has ended long ago, or is somebody else's. */
+function Link(props: { context: Context; id: number }): JSX.Element {
+  const { context, id } = props;
+  const task = context.board.tasks.get(id);
+  if (!task) {
+    return <TaskLink context={context} row={{ id, name: `#${id}` }} />;
+  }
+  return (
+    <>
+      <TaskLink context={context} row={task} /> #{id} <Status context={context} task={task} />
+    </>
+  );
+}
