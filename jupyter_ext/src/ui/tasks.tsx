@@ -12,6 +12,8 @@ import { Context, useBoard, useNow } from './context';
 import { List } from './list';
 import { Empty, Status, Verbs, steer } from './parts';
 
+/** So many letters of a name are shown always: tasks of a sweep differ at its end. */
+const TAIL = 12;
 const ROW = 46;
 const ROW_WITH_MORE = 62;
 const QUICK: ReadonlyArray<readonly [string, string]> = [
@@ -168,6 +170,7 @@ interface RowProps {
 const Row = React.memo(function Row(props: RowProps): JSX.Element {
   const { task, context } = props;
   const place = task.place ? `${context.say('place')} ${task.place} · ` : after(context, task.awaited ?? []);
+  const letters = [...task.name];
   const where = `${task.nodes}×${task.group ?? ''}`;
   return (
     <div
@@ -188,14 +191,18 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
       <div className="hai-row-head">
         <a
           className="hai-name"
+          aria-label={task.name}
           onClick={event => {
             event.stopPropagation();
             context.shell.openTask(task.id);
           }}
         >
-          {props.marked ? '☑ ' : ''}
-          {task.starred ? '★ ' : ''}
-          {task.name}
+          <span>
+            {props.marked ? '☑ ' : ''}
+            {task.starred ? '★ ' : ''}
+            {letters.slice(0, -TAIL).join('')}
+          </span>
+          <span>{letters.slice(-TAIL).join('')}</span>
         </a>
         <Verbs task={task} context={context} />
         <Status task={task} context={context} />

@@ -199,3 +199,17 @@ async def test_who_looks_into_the_container_of_somebody_else_is_told_so(
     await page.set_extra_http_headers({"X-Hai-User": "bob"})
     await open_lab(page, lab)
     await expect(page.get_by_role("note")).to_contain_text("What you do in it, you do as")
+
+
+async def test_tasks_of_a_sweep_are_told_apart_in_a_narrow_panel(
+    page: Page, client: Client
+) -> None:
+    """Names differ at their end."""
+    made = await client.tasks.create(task("train_a_model.py LR=0.001 SEED=1", "true"))
+    await client.tasks.wait(made.id, timeout=60)
+    end = row(page, "LR=0.001 SEED=1").locator(".hai-name span").last
+    await expect(end).to_have_text("0.001 SEED=1")
+    seen, name = await end.bounding_box(), await row(page, "SEED=1").locator("a").bounding_box()
+    assert seen
+    assert name
+    assert seen["x"] + seen["width"] <= name["x"] + name["width"]
