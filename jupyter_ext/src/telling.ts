@@ -4,13 +4,16 @@ import { Notification } from '@jupyterlab/apputils';
 import { Me } from './model/answers';
 import { saveAll } from './documents';
 import { Lab, PLUGIN } from './lab';
-import { news } from './model/news';
+import { News, news } from './model/news';
 import { TaskRow } from './model/types';
 import { Options } from './options';
 import { Context } from './ui/context';
 
 const SEEN = `${PLUGIN}:seen`;
 const MESSAGES_SECONDS = 300;
+const SHOWN_MS = 8000;
+/** A notice that was just made and is not drawn yet takes no change. */
+const GATHERED_MS = 500;
 
 export class Telling {
   me: Me | null = null;
@@ -18,6 +21,8 @@ export class Telling {
   private noticed = '';
   private build = '';
   private up = false;
+  private gathered: News[] = [];
+  private told = new Map<string, { notice: string; more: number; at: number }>();
 
   constructor(
     private lab: Lab,
@@ -42,15 +47,33 @@ export class Telling {
   }
 
   private changed(before: TaskRow | undefined, after: TaskRow): void {
-    const { say, shell } = this.context();
     const found = this.options.notifyEnd ? news(before, after, this.me?.user ?? '') : null;
-    if (found) {
-      const text = say(found.text, { id: after.id, name: after.name, why: after.why ?? '' });
-      Notification.emit(text, found.kind, {
-        autoClose: found.kind === 'error' ? false : 8000,
-        actions: [{ label: say('Open'), callback: () => shell.openTask(after.id) }]
-      });
+    if (found && this.gathered.push(found) === 1) {
+      window.setTimeout(() => this.tellAll(), GATHERED_MS);
     }
+  }
+
+  private tellAll(): void {
+    const all = this.gathered;
+    this.gathered = [];
+    new Set(all.map(one => one.text)).forEach(text => this.tell(all.filter(one => one.text === text)));
+  }
+
+  /** The newest of these is named, the rest counted, also what is shown still: notices of a sweep that ends would cover the page. */
+  private tell(alike: News[]): void {
+    const { say, shell } = this.context();
+    const { kind, text, task } = alike.at(-1)!;
+    const last = this.told.get(text);
+    const before = last && Date.now() - last.at < SHOWN_MS ? last.more + 1 : 0;
+    const more = before + alike.length - 1;
+    const message = say(text, { id: task.id, name: task.name, why: task.why ?? '' }) + (more ? ` (+${more})` : '');
+    const options = {
+      autoClose: kind === 'error' ? (false as const) : SHOWN_MS,
+      actions: [{ label: say('Open'), callback: () => shell.openTask(task.id) }]
+    };
+    const again = before > 0 && Notification.update({ id: last!.notice, message, type: kind, ...options });
+    const notice = again ? last!.notice : Notification.emit(message, kind, options);
+    this.told.set(text, { notice, more, at: Date.now() });
   }
 
   private look(): void {

@@ -58,6 +58,9 @@ async def test_of_several_the_newest_is_stopped_first(page: Page, client: Client
     await page.locator(".jp-Dialog .jp-mod-accept").click()
     await expect(page.locator(".hai-batch")).to_contain_text("3 done, 0 refused")
     assert asked == [str(one.id) for one in (*reversed(others), first)]
+    told = page.locator(".Toastify__toast", has_text="was cancelled")
+    await expect(told).to_have_count(1)
+    await expect(told).to_contain_text("(+1)")
 
 
 async def test_the_form_says_which_tasks_go_first_and_forgets_it_for_the_next_time(
