@@ -290,6 +290,7 @@ const zh: Record<string, string> = {
   'open the task': '打开任务',
   'open its log': '打开日志',
   'mark it, for several at once': '标记，以便批量操作',
+  'mark all, or none': '全部标记或全部取消',
   'copy the names of its nodes': '复制节点名称',
   'stop it, after a question': '确认后停止',
   'First steps': '入门',

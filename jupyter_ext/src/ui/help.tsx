@@ -23,6 +23,7 @@ const KEYS: ReadonlyArray<readonly [string, string]> = [
   ['Enter', 'open the task'],
   ['l', 'open its log'],
   ['x', 'mark it, for several at once'],
+  ['Ctrl A, Esc', 'mark all, or none'],
   ['Alt+C', 'copy the names of its nodes'],
   ['Delete', 'stop it, after a question']
 ];

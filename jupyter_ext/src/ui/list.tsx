@@ -10,7 +10,8 @@ export interface ListProps {
   /** Draw a row; `style` puts it in its place. */
   row: (index: number, chosen: boolean, style: React.CSSProperties) => JSX.Element;
   onOpen?: (index: number) => void;
-  onKey?: (index: number, key: string) => void;
+  /** True: it was for the list. */
+  onKey?: (index: number, key: string) => boolean;
   chosen: number;
   /** The id of the chosen row's element, for screen readers. */
   active?: string;
@@ -57,7 +58,7 @@ export function List(props: ListProps): JSX.Element {
     } else if (event.key === 'Enter' && chosen >= 0 && chosen < count) {
       props.onOpen?.(chosen);
     } else {
-      props.onKey?.(chosen, event.altKey ? `Alt+${event.key.toLowerCase()}` : event.key);
+      props.onKey?.(chosen, named(event)) && event.preventDefault();
     }
   };
   return (
@@ -74,6 +75,12 @@ export function List(props: ListProps): JSX.Element {
       <div style={{ height: count * rowHeight, position: 'relative' }}>{rows}</div>
     </div>
   );
+}
+
+/** x, Delete, Alt+c, Ctrl+a */
+function named(event: React.KeyboardEvent): string {
+  const held = event.altKey ? 'Alt+' : event.ctrlKey || event.metaKey ? 'Ctrl+' : '';
+  return held ? held + event.key.toLowerCase() : event.key;
 }
 
 /** The height of an element, also after it was resized. */

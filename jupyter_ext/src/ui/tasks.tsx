@@ -54,6 +54,15 @@ export function Tasks(props: Props): JSX.Element {
     setMarks(choose(rows.map(row => row.id), marks, chosen, id, how));
     setChosen(id);
   }, []);
+  const marking = (id: number, key: string) => {
+    const keys: Record<string, () => void> = {
+      x: () => mark(id, 'add'),
+      'Ctrl+a': () => setMarks(new Set(rows.map(row => row.id))),
+      Escape: () => setMarks(new Set())
+    };
+    keys[key]?.();
+    return key in keys;
+  };
   const index = Math.max(0, rows.findIndex(row => row.id === chosen));
   const row = (i: number, isChosen: boolean, style: React.CSSProperties) => (
     <Row
@@ -110,7 +119,7 @@ export function Tasks(props: Props): JSX.Element {
           active={elementOf(rows[index]!)}
           onChoose={i => rows[i] && pick(rows[i]!.id)}
           onOpen={i => context.shell.openTask(rows[i]!.id)}
-          onKey={(i, key) => rows[i] && (key === 'x' ? mark(rows[i]!.id, 'add') : byKey(context, rows[i]!, key))}
+          onKey={(i, key) => rows[i] !== undefined && (marking(rows[i]!.id, key) || byKey(context, rows[i]!, key))}
         />
       )}
     </div>
@@ -129,14 +138,14 @@ function emptiness(context: Context, filter: string): string {
   return context.say(hidden ? 'No task matches the filter.' : 'No tasks yet. Open a file and submit it.');
 }
 
-function byKey(context: Context, task: TaskRow, key: string): void {
-  if (key === 'Delete' && task.state !== 'FINISHED') {
-    void steer(context, task, 'stop');
-  } else if (key === 'l') {
-    context.shell.openTask(task.id, 'logs');
-  } else if (key === 'Alt+c') {
-    copyNodes(context, task);
-  }
+function byKey(context: Context, task: TaskRow, key: string): boolean {
+  const keys: Record<string, () => void> = {
+    Delete: () => task.state !== 'FINISHED' && void steer(context, task, 'stop'),
+    l: () => context.shell.openTask(task.id, 'logs'),
+    'Alt+c': () => copyNodes(context, task)
+  };
+  keys[key]?.();
+  return key in keys;
 }
 
 function copyNodes(context: Context, task: TaskRow): void {

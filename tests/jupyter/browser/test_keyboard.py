@@ -40,6 +40,20 @@ async def test_the_list_says_which_task_is_chosen(page: Page, client: Client) ->
         await expect(tasks).to_have_attribute("aria-activedescendant", known_as)
 
 
+async def test_all_that_is_listed_is_marked_and_unmarked(page: Page, client: Client) -> None:
+    for i in range(3):
+        made = await client.tasks.create(task(f"one of all {i}", "true"))
+        await client.tasks.wait(made.id, timeout=60)
+    await page.get_by_role("searchbox", name="Filter").fill('"one of all"')
+    await expect(page.locator(".hai-panel .hai-row")).to_have_count(3)
+    tasks = page.get_by_role("listbox", name="Tasks")
+    await tasks.press("Control+a")
+    await expect(page.locator(".hai-batch")).to_contain_text("3 marked")
+    assert await page.evaluate("getSelection().toString()") == ""
+    await tasks.press("Escape")
+    await expect(page.locator(".hai-batch")).to_have_count(0)
+
+
 async def test_tab_stays_in_the_form(page: Page, lab: Place) -> None:
     (lab.root / "keys.py").write_text("print()")
     await open_file(page, "keys.py")
