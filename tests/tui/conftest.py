@@ -26,6 +26,7 @@ _VARIABLES = [
     *("LC_ALL", "LC_MESSAGES", "HAI_LANG", "HAI_PROFILE", "HAI_SERVER", "HAI_TOKEN", "HAI_HOME"),
     *("MARSV2_SERVER", "MARSV2_USER_TOKEN", "NO_COLOR"),
 ]
+NOBODY = "http://127.0.0.1:1"  # listens there
 _PATIENCE = 60.0  # seconds; a machine may be busy with other things
 
 
@@ -47,7 +48,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RunningServer]:
     """Two nodes, one admin. Agents would outlive it, as they should."""
-    async with running_server(tmp_path / "home", nodes=2) as running:
+    async with running_server(tmp_path / "home", nodes=2, webhooks=NOBODY) as running:
         yield running
     sweep(tmp_path / "home")
 

@@ -19,7 +19,7 @@ from hai_backend.testing.played import PlayedLauncher
 from hai_backend.testing.server import running_server
 from hai_backend.testing.workspaces import Pusher
 from hai_tui.demo import TRACE, loss_line, training
-from hai_tui.demo_things import PEOPLE, TREES, VENVS, Tree, Venv, furnish
+from hai_tui.demo_things import ALLOWED, PEOPLE, TREES, VENVS, Tree, Venv, furnish
 from hai_tui.status import status_of
 
 _GIB = 1 << 30
@@ -86,7 +86,7 @@ def _is_whole(task: Task) -> bool:
 async def the_story(home: Path) -> AsyncIterator[tuple[Profile, ManualClock]]:
     """Alice's way to the server, in the afternoon."""
     clock, launcher = ManualClock(1_800_028_800.0), PlayedLauncher(_NODES)
-    async with running_server(home, launcher=launcher, clock=clock) as server:
+    async with running_server(home, launcher=launcher, clock=clock, webhooks=ALLOWED) as server:
         launcher.address = lambda: server.app.address
         async with Client(server.profile) as admin:
             tokens = {user.name: await _person(admin, user) for user in PEOPLE}

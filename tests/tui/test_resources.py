@@ -161,6 +161,30 @@ async def test_the_secret_of_a_token_is_shown_once(server, drive, client) -> Non
         assert "shown only now" not in tui.screen()
 
 
+async def test_webhooks_are_set_tested_and_deleted(server, drive, client) -> None:
+    async with drive(server.profile, start="webhooks", size=(140, 30)) as tui:
+        await tui.shows("0 in all")
+        await tui.press("a")
+        await tui.shows("add: a webhook", "of started, suspended, ended, failed")
+        await tui.press(*"phone", "enter", *"https://elsewhere.example", "ctrl+s")
+        await tui.shows("may not speak to https://elsewhere.example")
+        await tui.press("ctrl+u", *"http://127.0.0.1:1/x", "ctrl+s")
+        await tui.shows("Requests are signed with this secret", "whsec_")
+        await tui.press("escape")
+        await tui.shows("1 in all", "http://127.0.0.1:1")
+        await tui.press("t")
+        await tui.shows("did not take it: it cannot be reached")
+        await tui.press("escape", "e")
+        await tui.shows("edit: phone")
+        await tui.press("down", "ctrl+u", *"ended, started", "ctrl+s")
+        await tui.shows("done · edit: phone", "started,ended")
+        await tui.press("ctrl+d")
+        await tui.shows("delete")
+        await tui.press("y")
+        await tui.shows("0 in all")
+        assert list(await client.webhooks.list()) == []
+
+
 async def test_what_the_role_forbids_says_which_right_is_missing(drive, user) -> None:
     async with drive(user, start="quotas", size=(160, 30)) as tui:
         await tui.shows("ada (user)", "0 in all")

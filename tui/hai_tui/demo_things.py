@@ -38,6 +38,7 @@ from hai.v1.user_pb2 import (
     Share,
     User,
 )
+from hai.v1.webhook_service_pb2 import Webhook
 
 Ends = TypeVar("Ends", Grant, Message)
 As = Callable[[str], Client]
@@ -139,6 +140,11 @@ _MESSAGES = (
     ("your quota of HIGH nodes is 16 now", "alice", False, 0),
     ("please clean up /lab, it is 93 % full", "lab", True, 7),
     ("the cluster rests on Sunday from 8 to 10: new disks", "", False, 3),
+)
+ALLOWED = "https://hooks.slack.com, https://example.org"  # where webhooks may be
+_WEBHOOKS = (
+    Webhook(name="phone", url="https://hooks.slack.com/services/T0/B0/X", format="slack"),
+    Webhook(name="sweeps", url="https://example.org/hook", news=["failed"], tag="sweep"),
 )
 _RULES = (
     MountRule(owners=["public"], mount_path="/data", source="/mnt/data", kind=MOUNT_KIND_HOST_PATH),
@@ -245,6 +251,8 @@ async def _account(who: As, now: float) -> None:
     for subject, is_group, right, days in _GRANTS:
         grant = Grant(subject=subject, subject_is_group=is_group, right=right)
         await alice.users.grant(_ending(grant, now, days))
+    for webhook in _WEBHOOKS:
+        await alice.webhooks.set(webhook)
     for number, (task, service) in enumerate(_PORTS, start=_FIRST_PORT):
         await alice.ports.create(task, service, node_port=number)
     for text, subject, is_group, days in _MESSAGES:

@@ -68,6 +68,7 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry("datasets", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("ports", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("tokens", "resource:ResourcePage", words="[WORDS]"),
+    PageEntry("webhooks", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("messages", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("mounts", "resource:ResourcePage", words="[WORDS]"),
     PageEntry("groups", "resource:ResourcePage", words="[WORDS]"),

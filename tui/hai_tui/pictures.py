@@ -105,6 +105,7 @@ PICTURES: tuple[Picture, ...] = (
     Picture("ports", "ports", shows="2 in all"),
     Picture("tokens", "tokens", shows="4 in all"),
     Picture("messages", "messages", shows="3 in all"),
+    Picture("webhooks", "webhooks", shows="2 in all"),
     Picture("users", "users", shows="5 in all"),
     Picture("rights", "rights", shows="5 in all"),
     Picture("shares", "shares", shows="4 in all"),

@@ -16,33 +16,36 @@ class FakeWebhookService:
         self._world = world
 
     async def ListWebhooks(self, request: pb.ListWebhooksRequest) -> pb.ListWebhooksResponse:
-        kept = [copy(webhook) for _, webhook in sorted(self._world.webhooks.items())]
-        return pb.ListWebhooksResponse(webhooks=kept)
+        kept = sorted(self._world.webhooks.items())
+        mine = [copy(webhook) for (owner, _), webhook in kept if owner == self._world.user]
+        return pb.ListWebhooksResponse(webhooks=mine)
 
     async def SetWebhook(self, request: pb.SetWebhookRequest) -> pb.SetWebhookResponse:
         new = copy(request.webhook)
         _check(new)
-        known = self._world.webhooks.get(new.name)
+        key = self._world.user, new.name
+        known = self._world.webhooks.get(key)
         new.create_time.CopyFrom(known.create_time if known else self._world.time())
         told = [each for each in _NEWS if each in (set(new.news) or {"ended"})]
         del new.news[:]
         new.news.extend(told)
         new.format = new.format or "json"
-        self._world.webhooks[new.name] = new
+        self._world.webhooks[key] = new
         return pb.SetWebhookResponse(webhook=copy(new), secret="" if known else "whsec_AAAA")
 
     async def DeleteWebhook(self, request: pb.DeleteWebhookRequest) -> pb.DeleteWebhookResponse:
-        self._find(request.name)
-        del self._world.webhooks[request.name]
+        del self._world.webhooks[self._find(request.name)]
         return pb.DeleteWebhookResponse()
 
     async def TestWebhook(self, request: pb.TestWebhookRequest) -> pb.TestWebhookResponse:
         self._find(request.name)
         return pb.TestWebhookResponse()
 
-    def _find(self, name: str) -> None:
-        if name not in self._world.webhooks:
+    def _find(self, name: str) -> tuple[str, str]:
+        key = self._world.user, name
+        if key not in self._world.webhooks:
             raise NotFound(f"you have no webhook {name!r}")
+        return key
 
 
 def _check(webhook: pb.Webhook) -> None:

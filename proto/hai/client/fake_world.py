@@ -81,7 +81,7 @@ class World:
     descriptions: dict[tuple[str, str], EnvironmentDescription] = field(default_factory=dict)
     wheels: set[str] = field(default_factory=set)
     messages: dict[int, Told] = field(default_factory=dict)
-    webhooks: dict[str, Webhook] = field(default_factory=dict)  # of the caller
+    webhooks: dict[tuple[str, str], Webhook] = field(default_factory=dict)  # owner, name
     ports: dict[int, Port] = field(default_factory=dict)
     workspaces: dict[tuple[str, str], Workspace] = field(default_factory=dict)
     mount_rules: dict[int, MountRule] = field(default_factory=dict)

@@ -15,6 +15,7 @@ MODULES = (
     "cluster",
     "containers",
     "account",
+    "webhooks",
     "images",
     "environments",
     "workspaces",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
 
 _NEWS = ("started", "suspended", "ended", "failed")
-_FORMATS = ("json", "slack", "discord", "feishu", "dingtalk")
+FORMATS = ("json", "slack", "discord", "feishu", "dingtalk")
 
 
 def _host(webhook: Webhook) -> str:
@@ -84,7 +84,7 @@ def list_webhooks(settings: Settings) -> int:
 @click.option(
     "--on", "news", multiple=True, type=click.Choice(_NEWS), help="Default of a new one: ended."
 )
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Default of a new one: json.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default of a new one: json.")
 @click.option("--tag", help="Only tasks with this tag; '' for all.")
 @click.pass_obj
 def set_webhook(

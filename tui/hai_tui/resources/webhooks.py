@@ -1,0 +1,83 @@
+"""Whom the server tells what becomes of one's tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hai_tui.cli.commands.webhooks import FORMATS, WEBHOOKS
+from hai_tui.i18n import text
+from hai_tui.resources.kind import Answers, Field, Resource, Verb, same
+
+if TYPE_CHECKING:
+    from hai.v1.webhook_service_pb2 import SetWebhookResponse, Webhook
+
+_MORE = (
+    Field("news", lambda item: ", ".join(item.news) if item else "ended"),
+    Field("format", lambda item: item.format if item else FORMATS[0], FORMATS),
+)
+
+
+def _new(item: Any, answers: Answers) -> Webhook:
+    return _said(answers.text("name"), answers)
+
+
+def _changed(item: Webhook, answers: Answers) -> Webhook:
+    return _said(item.name, answers)
+
+
+def _said(name: str, answers: Answers) -> Webhook:
+    from hai.v1.webhook_service_pb2 import Webhook
+
+    return Webhook(
+        name=name,
+        url=answers.text("url"),
+        news=answers.words("news"),
+        format=answers.choice("format", FORMATS),
+        tag=answers.text("tag"),
+    )
+
+
+def _secret(answer: SetWebhookResponse) -> str:
+    if not answer.secret or answer.webhook.format != "json":
+        return text("webhook.made", name=answer.webhook.name)
+    return text("webhook.secret", name=answer.webhook.name, secret=answer.secret)
+
+
+RESOURCES = (
+    Resource(
+        "webhooks",
+        WEBHOOKS,
+        lambda client: client.webhooks.list(),
+        (
+            Verb(
+                "a",
+                "new",
+                lambda client, made: client.webhooks.set(made),
+                _new,
+                (Field("name"), Field("url"), *_MORE, Field("tag")),
+                new=True,
+                said=_secret,
+                copies=lambda answer: answer.secret,
+            ),
+            Verb(
+                "e",
+                "edit",
+                lambda client, made: client.webhooks.set(made),
+                _changed,
+                (*same(["url"]), *_MORE, *same(["tag"])),
+            ),
+            Verb(
+                "t",
+                "test",
+                lambda client, webhook: client.webhooks.test(webhook.name),
+                said=lambda error: error or text("webhook.taken"),
+            ),
+            Verb(
+                "ctrl+d",
+                "delete",
+                lambda client, webhook: client.webhooks.delete(webhook.name),
+                asks=True,
+            ),
+        ),
+    ),
+)
