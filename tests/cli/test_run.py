@@ -69,9 +69,9 @@ def test_whom_a_name_means_is_told_and_a_wrong_word_is_helped(files: Path, hai, 
 def test_who_is_resumed_may_still_wait_for_others(files: Path, hai, fake) -> None:
     hai("run", "a.yaml")
     hai("run", "b.yaml", "--after", "a")
-    assert hai("suspend", "b", "--delay", "1h").out == "5  b  waits for the end of task 4\n"
+    assert hai("suspend", "b", "--delay", "1h").out == "5  b  waits for task 4 to end\n"
     assert hai("suspend", "b", "--hold").out == "5  b  held until `hai resume 5`\n"
-    assert hai("resume", "b").out == "5  b  waits for the end of task 4\n"
+    assert hai("resume", "b").out == "5  b  waits for task 4 to end\n"
 
 
 def test_several_are_described_and_submitted_again(hai, fake, monkeypatch) -> None:

@@ -42,7 +42,7 @@ def not_yet(task: SchedTask, now: float) -> Verdict | None:
     if task.held:
         return WaitReason.HELD, "held by its user; resume it to put it back in the queue"
     if task.awaited:
-        return WaitReason.AFTER, f"waits for the end of task {listed(task.awaited)}"
+        return WaitReason.AFTER, f"waits for task {listed(task.awaited)} to end"
     if task.not_before > now:
         return WaitReason.BACKING_OFF, f"may not start before {utc(task.not_before)}"
     return None

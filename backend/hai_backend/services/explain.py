@@ -92,6 +92,8 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
         return
     yield wait.message
     yield from _predecessors(facts)
+    if wait.why is WaitReason.AFTER:
+        return  # nodes and quotas are no matter until those have ended
     yield _group_numbers(facts)
     yield from _quota_numbers(facts, wait)
     yield from protection(facts.insight.obstacles.nodes)
@@ -105,7 +107,8 @@ def _predecessors(facts: Facts) -> Iterator[str]:
         task = facts.unfinished.get(number)
         now = "" if task is None else "; it waits" if task.waiting else "; it runs"
         outcome = wanted.get(number, AfterOutcome.ENDED)  # one that was handed on
-        yield f"task {number} has to have {outcome} first{now}"
+        name = f" ({task.spec.name})" if task and facts.sees(task) else ""
+        yield f"task {number}{name} has to have {outcome} first{now}"
 
 
 def protection(numbers: NodeNumbers) -> Iterator[str]:
@@ -202,6 +205,8 @@ def ahead(facts: Facts, wait: Wait) -> Iterator[pb.TaskAhead]:
         if (other := facts.unfinished.get(number)) is not None:
             rule = facts.insight.obstacles.rules.get(number, "")
             yield _task_ahead(other, rule or _rule(facts.task, wait, other), facts)
+    if wait.why is WaitReason.AFTER:
+        return  # it lacks no nodes
     running = [t for t in facts.unfinished.values() if _keeps_nodes(t, facts.task, wait)]
     for other in sorted(running, key=lambda t: t.id)[:_MOST]:
         yield _task_ahead(other, "runs already", facts)

@@ -56,4 +56,4 @@ def _never(task: Task, reason: str, now: float) -> Move:
 
 
 def _more(event: ev.PredecessorEnded) -> str:
-    return f"; it still waited for the end of task {listed(event.awaited)}" if event.awaited else ""
+    return f"; it still waited for task {listed(event.awaited)} to end" if event.awaited else ""

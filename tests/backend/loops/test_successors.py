@@ -41,7 +41,7 @@ async def test_it_starts_when_the_last_of_them_has_ended(world: World) -> None:
     assert waits is not None
     assert (waits.why, waits.message) == (
         WaitReason.AFTER,
-        f"waits for the end of task {one}, {two}",
+        f"waits for task {one}, {two} to end",
     )
     for task in (one, two):
         await world.attach_all(task)

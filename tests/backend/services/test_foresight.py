@@ -210,7 +210,7 @@ async def test_a_dry_run_of_who_waits_for_another_names_no_place(
     spec.options.after.add(task=1)
     answer = await dry_run(ada, spec)
     assert (answer.outcome, answer.waiting.reason) == ("WAITS", "AFTER")
-    assert answer.message == "would wait: waits for the end of task 1"
+    assert answer.message == "would wait: waits for task 1 to end"
 
 
 async def test_why_says_of_each_that_goes_first_how_it_has_to_end(
@@ -226,11 +226,12 @@ async def test_why_says_of_each_that_goes_first_how_it_has_to_end(
     await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=spec))
     await passes(platform, loop)
     answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=3))
-    assert list(answer.constraints[:3]) == [
-        "waits for the end of task 1, 2",
-        "task 1 has to have succeeded first; it runs",
-        "task 2 has to have ended first; it waits",
+    assert list(answer.constraints) == [
+        "waits for task 1, 2 to end",
+        "task 1 (runs) has to have succeeded first; it runs",
+        "task 2 (waits) has to have ended first; it waits",
     ]
+    assert not answer.ahead  # nodes are no matter yet
     assert (answer.waiting.queue_place, list(answer.flips)) == (0, [])
     assert "submit it again without" in answer.suggestions[0]
     await platform.ledger.suspend(3, "ada", hold=True, delay=0.0)
@@ -238,7 +239,7 @@ async def test_why_says_of_each_that_goes_first_how_it_has_to_end(
     answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=3))
     assert (answer.waiting.reason, answer.constraints[2]) == (
         "HELD",
-        "task 2 has to have ended first; it waits",
+        "task 2 (waits) has to have ended first; it waits",
     )
 
 

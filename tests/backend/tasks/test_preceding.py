@@ -62,7 +62,7 @@ def test_one_that_never_ran_hands_on_what_it_waited_for() -> None:
     made = step(waiting(AfterSpec(7, ENDED), AfterSpec(8)), end, NOW)
     assert made.task.awaited == (8, 5)
     assert made.events[0].reason == (
-        "task 7 has ended CANCELED; it still waited for the end of task 5, 8"
+        "task 7 has ended CANCELED; it still waited for task 5, 8 to end"
     )
     assert ended(made.task, 5, Outcome.FAILED).awaited == (8,)
     assert ended(made.task, 8, Outcome.FAILED).outcome is Outcome.CANCELED

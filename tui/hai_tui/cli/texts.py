@@ -262,7 +262,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.held": ("held until `hai resume {id}`", "已保持挂起，用 hai resume {id} 恢复"),
     "done.suspended": ("waits in the queue", "已回到队列"),
     "done.resumed": ("may start again", "可以重新调度"),
-    "done.after": ("waits for the end of task {tasks}", "等待任务 {tasks} 结束"),
+    "done.after": ("waits for task {tasks} to end", "等待任务 {tasks} 结束"),
     "done.priority": ("priority {priority}", "优先级 {priority}"),
     "done.moved": ("moved", "已调整顺序"),
     "done.tags": ("tags: {tags}", "标签：{tags}"),
