@@ -8,9 +8,11 @@ from hai.v1.task_pb2 import (
     RANK_STATE_FAILED,
     RANK_STATE_STOPPED,
     RANK_STATE_STOPPED_TERMINATING,
+    TASK_OUTCOME_SUCCEEDED,
     Rank,
     Run,
 )
+from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec
 from hai_tui.likely import STOP_CODES, cause, failing, first_failing, stop_words
 
 
@@ -142,3 +144,26 @@ async def test_a_number_that_no_task_can_have_is_told(server, drive, submit, pag
     await submit("a", "true")
     async with drive(server.profile, start=f"{page} {'9' * 23}") as tui:
         await tui.shows(f"there is no task {'9' * 23}")
+
+
+async def test_keys_lead_along_a_chain_of_tasks(server, drive, client, submit, program) -> None:
+    first = await submit("prepare")
+    follows = OptionsSpec(after=[AfterSpec(task=first.id)])
+    async with drive(server.profile, start=f"task {first.id}") as tui:
+        await tui.shows("prepare", "nodes held")
+        await tui.press(">")
+        await tui.shows("no task waits for it")
+        for name in ("train", "other"):
+            await client.tasks.create(program(name, options=follows))
+        await tui.shows("waited for by  2 train, 3 other")
+        await tui.press("ctrl+d")
+        await tui.shows("For its end waits: 2 train, 3 other.")
+        await tui.press("escape", ">")
+        await tui.shows("id:2,3")
+        await tui.press("<")  # of the one under the cursor
+        await tui.shows("waited for by  2 train")
+        await client.tasks.stop(first.id, TASK_OUTCOME_SUCCEEDED)
+        await tui.press(*":task 2", "enter")
+        await tui.shows("RUNNING")
+        await tui.press("<")  # it waits no more
+        await tui.until(lambda: tui.app.screen.chosen_ids() == [first.id])

@@ -316,3 +316,20 @@ async def test_a_picture_of_a_dialog_shows_what_is_below_it(server, drive) -> No
         await tui.shows("Search")
         tui.app.screen.refresh()
         assert ">HAI<" in tui.app.export_screenshot()
+
+
+async def test_one_key_shows_all_of_a_sweep(server, drive, submit) -> None:
+    for name in ("a", "b"):
+        await submit(name, options=OptionsSpec(tags=["lr", "train-1f"]))
+    await submit("c", options=OptionsSpec(tags=["lr"]))
+    await submit("d")
+    async with drive(server.profile) as tui:
+        await tui.shows("4 tasks")
+        await tui.press("#")
+        await tui.shows("it has no tag; t adds some")
+        await tui.press("j", "#")
+        await tui.shows("3 of 4 tasks")
+        await tui.press("#")
+        await tui.shows("4 tasks")
+        await tui.press("j", "#", "ctrl+a")
+        await tui.shows("2 of 4 tasks · tag:lr tag:train-1f · 2 marked")

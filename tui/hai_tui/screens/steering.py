@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hai.client.errors import HaiError
 from hai.task.levels import PRIORITIES
-from hai_tui import changes
+from hai_tui import chains, changes
 from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
@@ -48,6 +48,10 @@ class TaskPageBase(Page):
         model = self.hai.session.tasks
         found = [model.get(id) for id in self.chosen_ids()] if model else []
         return [task for task in found if task is not None]
+
+    def with_spec(self) -> list[Task]:
+        """The same, with what was submitted where a page knows it."""
+        return self.chosen_tasks()
 
     def steering(self) -> list[Action]:
         """The actions, for both pages."""
@@ -86,6 +90,32 @@ class TaskPageBase(Page):
             return ""
         facts = {"owner": others[0], "user": caller.name, "role": caller.role.lower()}
         return text("refused.others", action=text(f"action.{name}"), **facts)
+
+    def chain(self) -> list[Action]:
+        """Keys that lead from task to task."""
+        return [
+            Action("<", "before", "action.before", self._go_before, shown=False),
+            Action(">", "behind", "action.behind", self._go_behind, shown=False),
+        ]
+
+    def _go_before(self) -> None:
+        ids = {id for task in self.with_spec() for id in chains.before(task)}
+        self._go_along(sorted(ids), "chain.first")
+
+    def _go_behind(self) -> None:
+        self._go_along(self._behind(self.chosen_tasks()), "chain.last")
+
+    def _go_along(self, ids: Sequence[int], none: str) -> None:
+        if not ids:
+            self.hai.say(text(none), warning=True)
+        elif len(ids) == 1:
+            self.hai.goto(f"task {ids[0]}")
+        else:
+            self.hai.goto(f"tasks id:{','.join(map(str, ids))}")
+
+    def _behind(self, tasks: Sequence[Task]) -> list[int]:
+        model = self.hai.session.tasks
+        return chains.behind(tasks, model.tasks.values()) if model else []
 
     def what(self, tasks: Sequence[Task]) -> str:
         """How tasks are called in a question: by id and the beginning of the name, the first few of many."""
@@ -133,9 +163,16 @@ class TaskPageBase(Page):
     def _stop(self) -> Awaitable[None]:
         tasks = self.chosen_tasks()
         choices = [Choice(k, k[0], text(f"stop.{k}")) for k in ("plain", "succeeded", "failed")]
-        question = text("stop.ask", what=self.what(tasks))
+        question = text("stop.ask", what=self.what(tasks)) + self._left_behind(tasks)
         asked = self.choose(text("action.stop"), choices, question)
         return self._stop_these(tasks, question, asked)
+
+    def _left_behind(self, tasks: Sequence[Task]) -> str:
+        """Who stops what others wait for should know; they may be canceled."""
+        model, ids = self.hai.session.tasks, self._behind(tasks)
+        return (
+            f" {text('stop.behind', what=chains.told(ids, model.tasks))}" if model and ids else ""
+        )
 
     async def _stop_these(
         self, tasks: Sequence[Task], question: str, asked: Awaitable[str]

@@ -16,6 +16,7 @@ from textual.widgets import ContentSwitcher, Static
 
 from hai.client.errors import HaiError, NotFound
 from hai.client.ids import possible_id
+from hai_tui import chains
 from hai_tui.actions import Action
 from hai_tui.i18n import text
 from hai_tui.screens import task_tables
@@ -29,6 +30,7 @@ from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+    from hai.v1.task_pb2 import Task
 
 TABS = ("overview", "ranks", "runs", "timeline", "why", "usage", "spec")
 _TICK_SECONDS = 1.0
@@ -52,6 +54,7 @@ class TaskPage(TaskPageBase):
         self._task_id = possible_id(ref)
         self._bell = asyncio.Event()
         self.seen = Seen()
+        self._chain: dict[str, str] = {}
 
     def content(self) -> Widget:
         """Summary, tabs, and what the chosen tab shows."""
@@ -88,6 +91,7 @@ class TaskPage(TaskPageBase):
                 "shift+tab,left", "prevtab", "action.prevtab", lambda: self._step(-1), shown=False
             ),
             *self.steering(),
+            *self.chain(),
             Action("s", "shell", "action.shell", self._shell, writes=True, why_not=self._no_shell),
             Action("S", "services", "action.services", self._services, shown=False),
             self._turn("]", "next", 1),
@@ -123,6 +127,10 @@ class TaskPage(TaskPageBase):
     def chosen_ids(self) -> list[int]:
         """This one."""
         return [self._task_id] if self._task_id else []
+
+    def with_spec(self) -> list[Task]:
+        """As the server was asked for it."""
+        return [self.seen.task] if self.seen.task else self.chosen_tasks()
 
     # Tabs.
 
@@ -194,9 +202,8 @@ class TaskPage(TaskPageBase):
 
         seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
         assert seen.task is not None
-        waiting = seen.waiting
         self._tick()
-        self._put("overview-text", task_text.overview(seen.task, waiting, seen.runs, now, styles))
+        self._draw_overview()
         self._put("why-text", task_text.why(seen.task, seen.why, now, styles))
         self._put("spec-text", self._spec())
         self._table("ranks").show([rank.index for rank in seen.ranks])
@@ -204,6 +211,27 @@ class TaskPage(TaskPageBase):
         self._table("timeline").show([event.sequence for event in reversed(seen.events)])
         self._usage.begin()
         self.reframe()
+
+    def _draw_overview(self) -> None:
+        from hai_tui.screens import task_text
+
+        seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
+        assert seen.task is not None
+        facts = [*task_text.facts(seen.task, now), *self._chain.items()]
+        cards = task_text.overview(seen.task, seen.waiting, seen.runs, facts, now, styles)
+        self._put("overview-text", cards)
+
+    def _look_along_chain(self) -> None:
+        """Who waits for this task may come and go without any change of it."""
+        model = self.hai.session.tasks
+        if model is None or self.seen.task is None:
+            return
+        before, behind = self.seen.task.awaited, self._behind([self.seen.task])
+        pairs = {"before": before, "behind": behind}
+        chain = {key: chains.told(ids, model.tasks) for key, ids in pairs.items()}
+        if chain != self._chain:
+            self._chain = chain
+            self._draw_overview()
 
     def _tick(self) -> None:
         """Time goes on also where nothing changes."""
@@ -215,6 +243,7 @@ class TaskPage(TaskPageBase):
         styles = tones(self.hai.current_theme)
         self._put("summary", task_text.summary(seen.task, seen.waiting, now, styles))
         self.status(self._told_of_cursor() or task_text.status_line(seen.task, now))
+        self._look_along_chain()
 
     def _put(self, id: str, renderable: Any) -> None:
         self.query_one(f"#{id}", Static).update(renderable)

@@ -24,6 +24,7 @@ from hai_tui.likely import cause, failing, first_failing, stop_words
 from hai_tui.look import bar, look
 
 Tones = Mapping[str, Style]
+Facts = Iterable[tuple[str, str]]
 
 LAST_LINES = 12
 """Lines of a failed rank that the card shows."""
@@ -82,7 +83,14 @@ def _card(title: str, *body: RenderableType) -> Group:
     return Group(heading(title), Padding(Group(*body), (0, 0, 1, 2)))
 
 
-def overview(task: Task, waiting: Waiting, runs: Sequence[Run], now: float, tones: Tones) -> Group:
+def overview(
+    task: Task,
+    waiting: Waiting,
+    runs: Sequence[Run],
+    told: Facts,
+    now: float,
+    tones: Tones,
+) -> Group:
     """The cards that matter for this task, the most pressing first."""
     cards: list[RenderableType] = []
     run = runs[-1] if runs else task.run
@@ -95,7 +103,7 @@ def overview(task: Task, waiting: Waiting, runs: Sequence[Run], now: float, tone
         cards.append(_card(title, rank_grid(run, tones), _rank_legend(run, tones)))
     if worth := list(goodput_sentences(task.goodput, now)):
         cards.append(_card(text("head.goodput"), *(Text(line) for line in worth)))
-    cards.append(_card(text("head.facts"), facts(task, now)))
+    cards.append(_card(text("head.facts"), _grid(told)))
     return Group(*cards)
 
 
@@ -156,16 +164,16 @@ def _rank_legend(run: Run, tones: Tones) -> Text:
     return line
 
 
-def facts(task: Task, now: float) -> Table:
-    """Names and values, two columns."""
+def _grid(told: Facts) -> Table:
     grid = Table.grid(padding=(0, 2))
-    for name, value in _facts(task, now):
+    for name, value in told:
         if value and value != "-":
             grid.add_row(Text(text(f"fact.{name}"), "dim"), Text(printable(value)))
     return grid
 
 
-def _facts(task: Task, now: float) -> Iterable[tuple[str, str]]:
+def facts(task: Task, now: float) -> Facts:
+    """Names and values."""
     numbers = {
         "runs": task.run_count,
         "suspends": task.suspend_count,
@@ -179,8 +187,6 @@ def _facts(task: Task, now: float) -> Iterable[tuple[str, str]]:
     yield "held", span(held_seconds(task, now))
     yield "runs", text("fact.runs.text", **numbers)
     yield "life", str(task.whole_life_state or "")
-    more = " …" if len(task.awaited) > _FIRSTS else ""
-    yield "after", ", ".join(map(str, task.awaited[:_FIRSTS])) + more
     yield "tags", ", ".join(task.tags)
 
 
@@ -222,7 +228,6 @@ def _list(key: str, lines: Sequence[str], style: Style | None = None) -> list[Re
     return [_card(text(key), *(Text(f"• {printable(line)}", style or "") for line in lines))]
 
 
-_FIRSTS = 20  # tasks that go first
 _KINDS = (
     ("free", "good"), ("leaving", "busy"), ("takeable", "waits"), ("protected", "held"),
     ("firm", "plain"), ("cordoned", "quiet"), ("not_ready", "bad"),

@@ -32,6 +32,8 @@ class TasksPage(TaskListPage):
             Action("v", "views", "action.views", self._views),
             Action("n", "submit", "action.submit", self._submit, writes=True),
             *self.steering(),
+            *self.chain(),
+            Action("#", "alike", "action.alike", self._alike, shown=False),
             Action("y", "yaml", "action.yaml", self._yaml, shown=False),
             Action("escape", "clear", "action.clear", self._clear, shown=False),
             Action("A", "again", "action.again", self._again, writes=True, shown=False),
@@ -95,6 +97,14 @@ class TasksPage(TaskListPage):
 
     def _faults(self) -> None:
         self._toggle(FAULTS)
+
+    def _alike(self) -> None:
+        """A sweep has a tag in common."""
+        tasks = self.chosen_tasks()
+        if tasks and tasks[0].tags:
+            self._toggle(" ".join(f"tag:{tag}" for tag in tasks[0].tags))
+        else:
+            self.hai.say(text("alike.none"), warning=True)
 
     def _views(self) -> Awaitable[None]:
         stored = {name: str(line) for name, line in self.hai.state.table("views").items()}
