@@ -206,3 +206,23 @@ async def test_a_page_that_wants_two_words_says_so(server, drive) -> None:
     async with drive(server.profile) as tui:
         await tui.press(":", *"diff", "space", "1", "enter")
         await tui.shows("diff wants TASK TASK: such as :diff 12 13")
+
+
+async def test_keys_in_a_field_are_done_in_the_order_in_which_they_come(server, drive) -> None:
+    async with drive(server.profile) as tui:
+        await tui.shows("● live")
+        tui.types("/", *"gpt", *["backspace"] * 3, *"ert", "home", "b")
+        await tui.shows("0 of 0 tasks · bert")
+        await tui.press("escape", *":submit", "enter")
+        await tui.shows("program")
+        tui.types(*["backspace"] * 30, *"gpt", "backspace", "backspace", "x")
+        await tui.until(lambda: tui.app.screen.form.value("name") == "gx")
+        tui.types("y", "down", "a", "tab", "b", "up", "c", "shift+tab", "z")
+        await tui.until(lambda: tui.app.screen.form.value("name") == "z")  # it was selected
+        assert tui.app.screen.form.value("spec.entrypoint") == "c"
+        assert tui.app.screen.form.value("spec.parameters") == "b"
+        await tui.press("f2")
+        area = tui.app.screen.area
+        await tui.until(lambda: area.has_focus)
+        tui.types("pagedown", *"# ab", "backspace", "c")
+        await tui.until(lambda: "# ac" in area.text)

@@ -48,8 +48,6 @@ class FormScreen(Dialog[Done | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False, priority=True),
         Binding("ctrl+s", "send", show=False, priority=True),
-        Binding("up", "app.focus_previous", show=False),
-        Binding("down", "app.focus_next", show=False),
     ]
 
     def __init__(

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
@@ -25,6 +24,7 @@ from hai_tui.submit.draft import Draft
 from hai_tui.submit.verdict import Verdict
 from hai_tui.theme import tones
 from hai_tui.widgets.submit_form import SubmitForm
+from hai_tui.widgets.typing import TextField
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -50,10 +50,6 @@ class SubmitPage(DraftFiles):
     SubmitPage #verdict { height: auto; max-height: 9; padding: 0 1; background: $surface;
         border-top: solid $panel; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "app.focus_previous", show=False),
-        Binding("down", "app.focus_next", show=False),
-    ]
 
     def __init__(self, task: str = "") -> None:
         super().__init__()
@@ -70,7 +66,7 @@ class SubmitPage(DraftFiles):
 
     def content(self) -> Widget:
         """The form, the yaml, and below them what the server says."""
-        area = TextArea.code_editor(
+        area = TextField.code_editor(
             "", language="yaml", theme="css", show_line_numbers=True, tab_behavior="indent"
         )
         return Container(Container(self.form, area, id="views"), Static(id="verdict"))

@@ -20,6 +20,7 @@ from hai.client.errors import HaiError
 from hai.client.profile import Profile
 from hai_tui.i18n import text
 from hai_tui.widgets.ticks import Tick
+from hai_tui.widgets.typing import LineField
 
 if TYPE_CHECKING:
     from hai_tui.app import HaiApp
@@ -52,9 +53,9 @@ class WizardScreen(Screen[None]):
             box.border_title = text("wizard.title")
             yield Label(text("wizard.about"), markup=False)
             yield Label(text("wizard.server"), markup=False)
-            yield Input(id="server", placeholder="hai.example.org:7450", compact=True)
+            yield LineField(id="server", placeholder="hai.example.org:7450", compact=True)
             yield Label(text("wizard.token"), markup=False)
-            yield Input(id="token", password=True, compact=True)
+            yield LineField(id="token", password=True, compact=True)
             yield Tick(text("wizard.insecure"), id="insecure", compact=True)
             with Horizontal():
                 yield Button(text("wizard.connect"), id="connect", variant="primary", compact=True)

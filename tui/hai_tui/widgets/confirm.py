@@ -11,6 +11,7 @@ from textual.widgets import Input, Label
 
 from hai_tui.i18n import text
 from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.typing import LineField
 
 
 class Confirm(Dialog[bool]):
@@ -38,7 +39,7 @@ class Confirm(Dialog[bool]):
         with Vertical():
             yield Label(self._question, markup=False)
             if self._typed:
-                yield Input(compact=True)
+                yield LineField(compact=True)
                 yield Label(text("confirm.typed", word=self._typed), classes="hint", markup=False)
             else:
                 yield Label(text("confirm.keys"), classes="hint", markup=False)

@@ -7,7 +7,8 @@ from typing import TypeVar
 from textual import events
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen
-from textual.widgets import Input
+
+from hai_tui.widgets.typing import LineField
 
 Answer = TypeVar("Answer")
 
@@ -20,7 +21,7 @@ class Dialog(ModalScreen[Answer]):
         if not self.open:
             event.stop()
             self.app.post_message(events.Key(event.key, event.character))
-        elif isinstance(self.focused, Input) and event.is_printable:
+        elif isinstance(self.focused, LineField) and self.focused.takes(event):
             event.stop()
             self.focused.post_message(events.Key(event.key, event.character))
         else:

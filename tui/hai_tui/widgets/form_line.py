@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label
+
+from hai_tui.widgets.typing import LineField
+
+
+class _FormField(LineField):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,shift+tab", "app.focus_previous", show=False),
+        Binding("down,tab", "app.focus_next", show=False),
+    ]
 
 
 class FormLine(Vertical):
@@ -40,7 +51,7 @@ class FormLine(Vertical):
         super().__init__()
         self.key = key
         self._label, self._hint = label, hint
-        self.input = Input(value, compact=True, placeholder=example, password=secret)
+        self.input = _FormField(value, compact=True, placeholder=example, password=secret)
         self.input.cursor_blink = False
         if choices:
             self.offer(choices)

@@ -19,6 +19,8 @@ from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
+from hai_tui.widgets.typing import LineField
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -36,7 +38,7 @@ class Question:
     secret: bool = False
 
 
-class _Line(Input):
+class _Line(LineField):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "recall(1)", show=False),
         Binding("down", "recall(-1)", show=False),
@@ -104,9 +106,10 @@ class Prompt(Horizontal):
 
     def takes(self, event: events.Key) -> bool:
         """True for what was typed after the key that asked, but came before the line had the keyboard."""
-        late = self.question is not None and event.is_printable
+        line = self.query_one(_Line)
+        late = self.question is not None and line.takes(event)
         if late:
-            self.query_one(_Line).post_message(events.Key(event.key, event.character))
+            line.post_message(events.Key(event.key, event.character))
         return late
 
     def on_input_changed(self, event: Input.Changed) -> None:
