@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from haienv.backends.conda import DONE
+from haienv.bytecode import cut_off
 from haienv.layout import (
     BUILDING,
     CONDA,
@@ -56,6 +57,7 @@ def findings(home: Home) -> list[Finding]:
         *_beside(home),
         *_strays(home),
         *(f for each in own if each.fault for f in _broken(each)),
+        *(f for each in own if each.ready for f in _cut_off(each)),
         *_orphans(home),
         *_half_prefixes(home),
         *_half_images(home),
@@ -118,6 +120,12 @@ def _broken(each: Environment) -> Iterator[Finding]:
         str(each.directory),
         f"haienv upgrade {each.name} (-p PYTHON), or --rollback; or remove it and make it again",
     )
+
+
+def _cut_off(each: Environment) -> Iterator[Finding]:
+    for path in cut_off(each.path / "bin" / "python", each.sites[0]):
+        yield Finding(f"{each} cannot import a module: its bytecode is cut off, as by a full disk",
+                      str(path), mend=partial(path.unlink, missing_ok=True))  # fmt: skip
 
 
 def _orphans(home: Home) -> Iterator[Finding]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from haienv.plan import Step, breaking, own, plan
 from haienv.records import MODES, Layer, Malformed, fits, layer_from, minor, to_toml
 from haienv.resolve import Resolution, resolve
 from haienv.safely import LIMIT, LOCK_LIMIT, Unreadable, read_text
-from haienv.transaction import publish, readable, replace_text
+from haienv.transaction import publish, replace_text
 from haienv.wanted import directory_of
 
 Tell = Callable[[Sequence[Step]], None]
@@ -248,13 +247,6 @@ def _closed(target: Path, site: Path, layer: Layer) -> Path:
         directory.chmod(0o555)
     target.chmod(MODES["private"])
     return target
-
-
-def compile_modules(python: Path, site: Path) -> None:
-    """Bytecode for those who may not write it themselves; files that are of another Python are passed over."""
-    with readable():
-        command = [str(python), "-I", "-m", "compileall", "-q", "-j", "0", str(site)]
-        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def close_files(target: Path) -> int:

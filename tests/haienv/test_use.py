@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from haienv.activate.activation import activation
+from haienv.bytecode import compile_modules
 from haienv.cli import main as cli
 
 HERE = [sys.executable, "-m", "haienv"]
@@ -174,6 +176,32 @@ def test_verify_finds_what_was_changed_lost_or_added(haienv: Any) -> None:
     assert {(d["what"], Path(d["path"]).name) for d in result.json} == {
         ("changed", "__init__.py"), ("missing", "__init__.py"), ("added", "extra.py")
     }  # fmt: skip
+
+
+def test_bytecode_that_a_full_disk_has_cut_off_is_found_and_taken_away(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast --visibility public")
+    (module,) = haienv.get("one").sites[0].glob("fast/__pycache__/*.pyc")
+    module.chmod(0o644)
+    module.write_bytes(module.read_bytes()[:-9])
+    with pytest.raises(AssertionError, match="EOFError"):
+        haienv.run("one", "import fast")
+    told = haienv("doctor --json")
+    assert (told.code, [each["path"] for each in told.json]) == (1, [str(module)])
+    haienv.ok("doctor --fix")
+    assert haienv.run("one", "import fast; print(fast.VERSION)") == "2.0"
+    assert haienv.ok("doctor --json").json == []
+
+
+def test_modules_are_not_compiled_by_halves(haienv: Any) -> None:
+    haienv.ok("create one --no_extend fast")
+    found = haienv.get("one")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, usual[1]))  # a write beyond is cut off
+    try:
+        compile_modules(found.path / "bin" / "python", found.sites[0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert haienv.run("one", "import fast; print(fast.VERSION)") == "2.0"
 
 
 @pytest.mark.parametrize("line", ["/../../x,,", "../" * 90 + "x,,", "x" * 200_000, '"x'])

@@ -167,7 +167,7 @@ def _change(settings: Settings, name: str, change: Callable[[Label], Label]) -> 
     here, found = own(name)
     after = changes.configure(here, found, change)
     if found.label.visibility == "private" != after.label.visibility and after.ready:
-        from haienv.layers import compile_modules
+        from haienv.bytecode import compile_modules
 
         settings.note("compiling its modules, for others cannot")
         compile_modules(after.path / "bin" / "python", after.sites[0])

@@ -1,0 +1,42 @@
+"""Bytecode of modules: made for those who may not write it, and found where it is cut off.
+
+Python before 3.13 takes a write for done that a full disk has cut off; such a module cannot be imported ever after.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from haienv.transaction import readable
+
+_CUT_OFF = """
+import marshal, os, sys
+for folder, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        if folder.endswith("__pycache__") and name.endswith(sys.implementation.cache_tag + ".pyc"):
+            path = os.path.join(folder, name)
+            try:
+                with open(path, "rb") as file:
+                    marshal.loads(file.read()[16:])
+            except (EOFError, ValueError, TypeError):
+                print(path)
+            except OSError:
+                pass
+"""
+
+
+def compile_modules(python: Path, site: Path) -> None:
+    """For those who may not write it themselves; files that are of another Python are passed over."""
+    with readable():
+        command = [str(python), "-I", "-m", "compileall", "-q", "-j", "0", str(site)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    for path in cut_off(python, site):
+        path.unlink(missing_ok=True)
+
+
+def cut_off(python: Path, site: Path) -> list[Path]:
+    """What that Python cannot read, though it has the name and the place of its bytecode."""
+    command = [str(python), "-I", "-S", "-c", _CUT_OFF, str(site)]
+    told = subprocess.run(command, capture_output=True, encoding="utf-8", errors="surrogateescape")
+    return [Path(line) for line in told.stdout.splitlines()]
