@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from hashlib import file_digest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from haienv.errors import EnvError, NotFound, Refused
@@ -169,6 +170,41 @@ class Recipe:
 
     description: EnvironmentDescription
     lock: Lock
+
+
+def listed(owner: str) -> tuple[str, list[dict[str, Any]]]:
+    """Who the caller is on the cluster, and what they see there: of an owner, or all."""
+
+    async def work(client: Client) -> tuple[str, list[dict[str, Any]]]:
+        found = await client.environments.list(owner)
+        return (await client.users.whoami()).user.name, [_as_dict(each) for each in found]
+
+    return ask(work)
+
+
+def _as_dict(found: Remote) -> dict[str, Any]:
+    """As what is here, without what the server does not know."""
+    from hai.v1.environment_pb2 import EnvironmentState, EnvironmentVisibility
+
+    visibility = EnvironmentVisibility.Name(found.visibility)
+    return {
+        "name": found.name,
+        "owner": found.owner,
+        "state": EnvironmentState.Name(found.state).removeprefix("ENVIRONMENT_STATE_"),
+        "message": found.message,
+        "path": found.path,
+        "parent": found.parent,
+        "python": found.python_version,
+        "lock_hash": found.lock_hash,
+        "visibility": visibility.removeprefix("ENVIRONMENT_VISIBILITY_").lower(),
+        "group": found.user_group,
+        "packages": found.packages,
+        "size_bytes": found.size_bytes,
+        "description": found.description,
+        "deprecated": found.deprecated,
+        "created": found.create_time.ToDatetime(UTC).isoformat(),
+        "updated": found.update_time.ToDatetime(UTC).isoformat(),
+    }
 
 
 def recipe(name: str, owner: str) -> Recipe:

@@ -54,6 +54,14 @@ def test_what_is_pushed_is_the_same_there_and_back(
     assert "haienv push 'base[ann]'" in refused.error["hint"]
     pushed = haienv.ok("push base --visibility public --json").json
     assert pushed["lock_hash"] == haienv.get("base").layer.lock_hash
+    (listed,) = haienv.ok("list --remote --json").json["own"]
+    here = haienv.ok("list --json").json["own"][0]
+    same = ("name", "state", "python", "packages", "lock_hash", "parent")
+    assert [listed[key] for key in same] == [here[key] for key in same]
+    assert (listed["owner"], listed["visibility"]) == (OWNER, "public")
+    assert haienv.ok("list --remote --names").out == "base\n"
+    nobody = haienv.ok("list --remote -u zoe").err
+    assert "zoe has no environments that you see on the cluster" in nobody
     # As if it were theirs.
     shutil.copytree(cluster.root / OWNER, cluster.root / "aaa", symlinks=True)
     haienv.ok("push top")

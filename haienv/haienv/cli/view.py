@@ -46,30 +46,23 @@ def parent(found: Environment) -> str:
 _HEADS = ("NAME", "OWNER", "PYTHON", "PARENT", "PACKAGES", "SIZE", "STATE", "SHOWN TO", "ABOUT")
 
 
-def table(found: Sequence[Environment]) -> str:
+def table(found: Sequence[dict[str, Any]]) -> str:
     """For people."""
     return aligned([_HEADS, *map(_row, found)])
 
 
-def _row(each: Environment) -> tuple[str, ...]:
-    facts = as_dict(each)
-    shown = (
-        f"group {each.label.group}" if each.label.visibility == "group" else each.label.visibility
-    )
-    about = (
-        f"deprecated: {each.label.deprecated}" if each.label.deprecated else each.label.description
-    )
-    state = facts["state"].lower() if each.ready else f"broken: {each.fault}"
+def _row(facts: dict[str, Any]) -> tuple[str, ...]:
+    state = facts["state"].lower() + (f": {facts['message']}" if facts["message"] else "")
     return (
-        each.name,
-        each.owner,
+        facts["name"],
+        facts["owner"],
         facts["python"],
         facts["parent"],
         str(facts["packages"]),
         human(facts["size_bytes"]),
         state,
-        shown,
-        about,
+        f"group {facts['group']}" if facts["visibility"] == "group" else facts["visibility"],
+        f"deprecated: {facts['deprecated']}" if facts["deprecated"] else facts["description"],
     )
 
 

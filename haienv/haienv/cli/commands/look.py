@@ -22,37 +22,57 @@ _USER = click.option("-u", "--user", help="Whose it is.")
 @click.option("-u", "--user", help="Only of this user.")
 @click.option("-a", "--all", "every", is_flag=True, help="Broken ones too, with the reason.")
 @click.option("--names", "only_names", is_flag=True, help="Only names, one a line.")
+@click.option("--remote", is_flag=True, help="Those of the cluster, as `haienv pull` takes them.")
 @click.pass_obj
-def listing(settings: Settings, user: str | None, every: bool, only_names: bool) -> int:
+def listing(
+    settings: Settings, user: str | None, every: bool, only_names: bool, remote: bool
+) -> int:
     """List environments: the system's, your own, and others' that you may use."""
-    here = home()
-    found = list(everywhere(here, check_name(user, "user") if user else ""))
-    shown = [each for each in found if every or each.ready or each.owner == here.user]
-    groups: dict[str, list[Environment]] = {"system": [], "own": [], "others": []}
+    owner = check_name(user, "user") if user else ""
+    me, found = _on_cluster(owner) if remote else _here(owner)
+    shown = [each for each in found if every or each["state"] == "READY" or each["owner"] == me]
+    groups: dict[str, list[dict[str, Any]]] = {"system": [], "own": [], "others": []}
     for each in shown:
-        groups[_group(each, here.user)].append(each)
+        groups[_group(each["owner"], me)].append(each)
     ordered = [each for group in groups.values() for each in group]
     if only_names and not settings.json:
-        click.echo("".join(f"{_short(each, here.user)}\n" for each in ordered), nl=False)
+        click.echo("".join(f"{_short(each, me)}\n" for each in ordered), nl=False)
         return 0
-    document = {key: [as_dict(each) for each in group] for key, group in groups.items()}
-    settings.answer(document, table(ordered) if ordered else "")
+    settings.answer(groups, table(ordered) if ordered else "")
     if not ordered:
-        nobody = f"{user} has no environments that you see" if user else ""
-        settings.note(nobody or "no environments yet: haienv create NAME")
+        settings.note(_none(user, remote))
     if hidden := len(found) - len(shown):
         settings.note(f"{hidden} broken environments of others are not shown (-a shows them)")
     return 0
 
 
-def _group(each: Environment, user: str) -> str:
-    if each.owner == user:
+def _here(owner: str) -> tuple[str, list[dict[str, Any]]]:
+    here = home()
+    return here.user, [as_dict(each) for each in everywhere(here, owner)]
+
+
+def _on_cluster(owner: str) -> tuple[str, list[dict[str, Any]]]:
+    from haienv.remote import listed
+
+    return listed(owner)
+
+
+def _none(user: str | None, remote: bool) -> str:
+    if user:
+        return f"{user} has no environments that you see{' on the cluster' if remote else ''}"
+    if remote:
+        return "the cluster has no environments that you see: haienv push NAME"
+    return "no environments yet: haienv create NAME"
+
+
+def _group(owner: str, user: str) -> str:
+    if owner == user:
         return "own"
-    return "system" if each.owner == SYSTEM else "others"
+    return "system" if owner == SYSTEM else "others"
 
 
-def _short(each: Environment, user: str) -> str:
-    return each.name if each.owner == user else str(each)
+def _short(each: dict[str, Any], user: str) -> str:
+    return each["name"] if each["owner"] == user else f"{each['name']}[{each['owner']}]"
 
 
 @click.command("info", cls=EnvCommand)
