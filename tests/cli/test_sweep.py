@@ -78,6 +78,11 @@ def test_values_that_are_no_names_are_counted(hai, fake, values: str) -> None:
     assert [variables["X"] for variables in submitted(fake).values()] == values.split(",")
 
 
+def test_a_value_may_have_a_comma(hai, fake) -> None:
+    hai("run", "fit.yaml", "--each", r"X=0.9\,0.99,a\b,\,")
+    assert [variables["X"] for variables in submitted(fake).values()] == ["0.9,0.99", r"a\b", ","]
+
+
 def test_all_have_a_tag_in_common_and_are_told_together(hai, fake) -> None:
     done = hai("run", "fit.yaml", "--array", "1-3", "--tag", "mine")
     tags = {tuple(task.tags) for number, task in fake.world.tasks.items() if number > 3}

@@ -64,7 +64,8 @@ _OPTIONS = (
         "--each",
         type=EachType(),
         multiple=True,
-        help="A task for each value, which it finds in the variable; repeated, for each combination.",
+        help="A task for each value, which it finds in the variable; \\, is a comma in a value; "
+        "repeated, for each combination.",
     ),
     click.option(
         "--at-most",

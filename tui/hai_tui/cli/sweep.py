@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 INDEX, SIZE = "HAI_ARRAY_INDEX", "HAI_ARRAY_SIZE"
 _MOST = 1000
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", re.ASCII)
+_COMMA = re.compile(r"(?<!\\),")  # as Hydra's: \, stands in a value
 _BRACES = re.compile(r"\{(\w+)\}")
 _PLAIN = re.compile(r"[A-Za-z0-9._+-]{1,40}")
 
@@ -60,7 +61,7 @@ class Each(NamedTuple):
 
 
 class EachType(click.ParamType[Each]):
-    """LR=0.1,0.01."""
+    """LR=0.1,0.01; with \\, a value has a comma."""
 
     name = "NAME=V,V…"
 
@@ -71,7 +72,8 @@ class EachType(click.ParamType[Each]):
         name, equals, values = str(value).partition("=")
         if not name or not equals:
             self.fail(f"{value!r} is not as LR=0.1,0.01", param, ctx)
-        return Each(name, tuple(dict.fromkeys(values.split(","))))
+        parts = (part.replace(r"\,", ",") for part in _COMMA.split(values))
+        return Each(name, tuple(dict.fromkeys(parts)))
 
 
 class Sweep(NamedTuple):
