@@ -25,9 +25,8 @@ class LineField(Input):
             now.post_message(events.Key(event.key, event.character))
 
     def takes(self, event: events.Key) -> bool:
-        """True for keys that it never hands on; that to copy it does, where nothing is selected."""
-        own = self._bindings.key_to_bindings.get(event.key, ())
-        return event.is_printable or any(binding.action != "copy" for binding in own)
+        """True for keys that it never hands on."""
+        return event.is_printable or bool(_own(self, event.key))
 
 
 class TextField(TextArea):
@@ -37,9 +36,15 @@ class TextField(TextArea):
         await _do_now(self, event)
 
 
+def _own(field: Widget, key: str) -> list[str]:
+    """What it does for a key. What ends it stays behind all that may still be on its way to it."""
+    bindings = field._bindings.key_to_bindings.get(key, ())
+    return [b.action for b in bindings if b.action not in ("submit", "cancel", "copy")]
+
+
 async def _do_now(field: Widget, event: events.Key) -> None:
-    for binding in field._bindings.key_to_bindings.get(event.key, ()):
-        if await field.app.run_action(binding.action, field):
+    for action in _own(field, event.key):
+        if await field.app.run_action(action, field):
             event.stop()
             event.prevent_default()
             return
