@@ -306,3 +306,18 @@ def test_a_bad_line_of_an_env_file_is_named(files: Path, hai) -> None:
     done = hai("run", "a.yaml", "--env-file", "env")
     assert done.code == 2
     assert "env, line 2: 'bad line' is not NAME=VALUE" in done.err
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        pytest.param("resorce.gpu=1", "resorce.gpu: is not a known key; did you mean resource?", id="part"),
+        pytest.param("max_retry=2", "options.max_retry: is not a known key; did you mean max_retries?", id="option"),
+        pytest.param("node_count=2", "it belongs at resource.node_count", id="elsewhere"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_option_is_answered_with_the_nearest_one(
+    files: Path, hai, assignment: str, told: str
+) -> None:
+    done = hai("run", "a.yaml", "--options", assignment)
+    assert (done.code, told in done.err) == (2, True)

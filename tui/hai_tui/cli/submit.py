@@ -22,8 +22,6 @@ from hai_tui.cli.texts import text
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec
 
-_TOP = ("spec.", "resource.", "options.", "policies.", "name", "priority", "task_type")
-
 _OPTIONS = (
     click.option(
         "-n", "--nodes", type=click.IntRange(1), metavar="N", help="Whole nodes. Default: 1."
@@ -142,10 +140,23 @@ def override(settings: Settings, spec: TaskSpec, options: Mapping[str, Any]) -> 
     spec.options.tags.extend(options["tag"])
     spec.spec.environments.update(variables(options["env_file"], options["env"]))
     for assignment in options["assignments"]:
-        apply_option(spec, assignment if assignment.startswith(_TOP) else f"options.{assignment}")
+        apply_option(spec, _path(assignment))
     if not spec.options.py_venv and not options["no_inherit"]:
         _inherit(settings, spec)
     return spec
+
+
+def _path(assignment: str) -> str:
+    """From the top; what is of `options` may go without that word."""
+    from hai.client.fields import message_fields
+    from hai.v1.task_spec_pb2 import OptionsSpec, TaskSpec
+
+    key = assignment.partition("=")[0].strip()
+    head, dot, _ = key.partition(".")
+    if head in message_fields(OptionsSpec.DESCRIPTOR):
+        return f"options.{assignment}"
+    top = dot or head in message_fields(TaskSpec.DESCRIPTOR)
+    return assignment if top else f"options.{assignment}"
 
 
 def _inherit(settings: Settings, spec: TaskSpec) -> None:
