@@ -96,6 +96,13 @@ def test_up_again_and_down(home: Path) -> None:
     assert "running already" in again.stderr
     assert "for --gpus 8: `hai down`, then `hai up` again" in again.stderr
 
+    assert "speaks to it now" not in again.stderr  # it did already
+
+    profiles.delete("local")
+    again = hai("up", "--home", str(home))
+    assert "profile 'local' speaks to it now" in again.stderr
+    assert (profiles.load("local"), profiles.current()) == (stored, "local")
+
     down = hai("down", "--home", str(home))
     assert down.returncode == 0, down.stderr
     assert running(home) is None

@@ -320,6 +320,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "a server is running already at {address} (pid {pid})",
         "服务已在 {address} 运行（pid {pid}）",
     ),
+    "up.kept": ("profile {profile!r} speaks to it now", "配置 {profile!r} 现已指向它"),
     "up.unused": (
         "it keeps its own settings; for {given}: `hai down`, then `hai up` again",
         "它保持原有设置；要使用 {given}，请先 hai down 再 hai up",

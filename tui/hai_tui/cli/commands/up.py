@@ -69,6 +69,7 @@ def up(
     if found := running(place):
         note(settings, text("up.running", address=found.address, pid=found.pid))
         _unused(settings, numbers)
+        _keep_missing(settings, place, found)
         return _report(settings, found)
     if find_spec(NEEDED) is None:
         raise click.ClickException(
@@ -118,7 +119,7 @@ def _check_profiles() -> None:
     if not os.access(place, os.W_OK):
         raise click.ClickException(
             f"no profile can be stored in {path}, {place} is not writable: "
-            "no server was started; HAI_CONFIG chooses another file"
+            "HAI_CONFIG chooses another file"
         )
 
 
@@ -181,6 +182,17 @@ def _keep(profile: Profile) -> None:
 
     asyncio.run(ask())
     save(profile)
+
+
+def _keep_missing(settings: Settings, home: Path, found: Running) -> None:
+    """Who has no profile for it any more, or an old one, is sent here to get one."""
+    from hai.client import profile as profiles
+
+    name = _profile_name(settings)
+    if name not in profiles.names() or profiles.load(name).server != found.address:
+        _check_profiles()
+        _keep(_profile(settings, home, found))
+        note(settings, text("up.kept", profile=name))
 
 
 def _tell(settings: Settings, found: Running) -> None:
