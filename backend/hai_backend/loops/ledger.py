@@ -41,6 +41,7 @@ Noticed = Callable[
     [Task, Task], Sequence[object]
 ]  # before and after: records to be written with it
 
+_GATHERED = (*get_args(ev.RankEvent), ev.PredecessorEnded)  # a thousand may end at once
 _TRIES = 5  # how often a write is repeated after another replica was faster
 
 
@@ -152,7 +153,7 @@ class Ledger:
         return await _to_the_end(self._locked(task_id, self._keep))
 
     async def _apply(self, task_id: int, event: ev.Event) -> Task:
-        if not isinstance(event, get_args(ev.RankEvent)):
+        if not isinstance(event, _GATHERED):
             return await self._locked(task_id, lambda task_id: self._try(task_id, (event,)))
         mine = self._together.join(task_id, event)
         return await self._locked(task_id, lambda task_id: self._together.write(task_id, mine))

@@ -45,7 +45,7 @@ def ended(task: Task, event: ev.PredecessorEnded, now: float) -> Move:
     line = Line(
         "PredecessorEnded", f"task {event.task} has ended {event.outcome.value}{_more(event)}"
     )
-    left += tuple(other for other in event.awaited if other not in left)
+    left = tuple(dict.fromkeys((*left, *event.awaited)))  # thousands may be handed on
     progress = task.progress if left else replace(task.progress, queued_at=now)
     return Move(replace(task, awaited=left, progress=progress), (), (line,))
 

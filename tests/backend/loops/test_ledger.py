@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from hai_backend.domain.errors import Conflict, InvalidTransition, NotFound, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import AfterSpec
 from hai_backend.domain.task import Outcome, RunState, Task, TaskState
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
@@ -227,6 +228,17 @@ async def test_what_happens_to_many_ranks_at_once_is_written_in_few_writes() -> 
     assert after.run.state is RunState.RUNNING
     assert after.revision <= before + 3
     await world.stop()
+
+
+async def test_the_ends_of_many_that_go_first_are_written_in_few_writes() -> None:
+    world = World(Disk(), FakeLauncher([]))
+    firsts = [(await world.ledger.submit("ada", a_spec(f"t{i}"), "")).id for i in range(50)]
+    wanted = tuple(AfterSpec(first) for first in firsts)
+    last = await world.ledger.submit("ada", a_spec("last", after=wanted), "")
+    ends = (world.ledger.stop(first, "ada", Outcome.SUCCEEDED) for first in firsts)
+    await asyncio.gather(*ends)
+    await world.until(lambda: not world.ledger.unfinished()[last.id].awaited)
+    assert world.ledger.unfinished()[last.id].revision <= last.revision + 3
 
 
 async def test_a_bad_event_among_many_spoils_only_itself() -> None:

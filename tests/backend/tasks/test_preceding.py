@@ -86,3 +86,11 @@ def test_the_timeline_says_it() -> None:
     assert [(e.actor, e.kind, e.reason) for e in made.events] == [
         ("server", "PredecessorEnded", "task 7 has ended SUCCEEDED")
     ]
+
+
+def test_what_many_hand_on_is_waited_for_once() -> None:
+    task = waiting(AfterSpec(7, ENDED), AfterSpec(8, ENDED), AfterSpec(2, ENDED))
+    for first, awaited in ((7, (1, 2)), (8, (2, 3))):
+        event = ev.PredecessorEnded(first, Outcome.CANCELED, awaited)
+        task = step(task, event, NOW).task
+    assert task.awaited == (2, 1, 3)
