@@ -164,10 +164,14 @@ class TaskSpec:
     version: int = 2
 
 
+_LETTERS_AWAITED = 200  # a task that goes first stands in several lists
+
+
 def letters(spec: TaskSpec) -> int:
     """How many it has in the parts that may be long: about what it takes of a server's memory."""
     variables = (spec.spec.environments, *(role.environments for role in spec.roles))
     words = [word for each in variables for pair in each.items() for word in pair]
     words += [word for role in spec.roles for word in role.parameters]
     words += [service.startup_script for service in spec.services]
-    return sum(map(len, (*words, *spec.options.sidecar)))
+    awaited = _LETTERS_AWAITED * len(spec.options.after)
+    return awaited + sum(map(len, (*words, *spec.options.sidecar)))

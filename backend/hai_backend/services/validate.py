@@ -41,8 +41,8 @@ def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
         )
     if context.letters + letters(found) > limits.UNFINISHED_LETTERS:
         raise Exhausted(
-            f"the unfinished tasks of {context.user} have {context.letters} letters in variables and arguments, and "
-            f"{limits.UNFINISHED_LETTERS} is the limit; shorten them, or wait until some are finished"
+            f"the unfinished tasks of {context.user} have {context.letters} letters in variables, arguments and "
+            f"`after`, and {limits.UNFINISHED_LETTERS} is the limit; shorten them, or wait until some are finished"
         )
     return found
 

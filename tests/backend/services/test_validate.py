@@ -484,6 +484,13 @@ def test_too_much_in_unfinished_tasks() -> None:
         validate(given, context(letters=limits.UNFINISHED_LETTERS - 2))
 
 
+def test_those_that_go_first_take_room_too() -> None:
+    given = spec("options { after { task: 1 } after { task: 2 } }")
+    validate(given, context(letters=limits.UNFINISHED_LETTERS - 400))
+    with pytest.raises(Exhausted, match="`after`"):
+        validate(given, context(letters=limits.UNFINISHED_LETTERS - 399))
+
+
 def test_a_spec_that_is_too_large_is_refused_before_it_is_read() -> None:
     given = spec()
     given.spec.parameters.extend(["x" * 1000] * 300)
