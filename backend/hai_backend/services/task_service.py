@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceServicer
+from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task
 from hai_backend.services import caller, filters, limits, moving, paging
 from hai_backend.services.bundling import by_size
@@ -132,11 +134,13 @@ class TaskService(TaskServiceServicer):
         return self._answer(changed)
 
     async def MoveTask(self, request: pb.MoveTaskRequest, context: Context) -> task_pb2.Task:
-        task = await self._access.steerable(caller.current(), request.id)
-        others = moving.siblings(task, self._ledger.unfinished().values())
-        for task_id, rank in moving.new_ranks(task, others, request.before):
-            task = await self._ledger.set_rank(task_id, caller.current().name, rank)
-        return self._answer(task)
+        task, by = await self._access.steerable(caller.current(), request.id), caller.current().name
+        siblings = moving.siblings(task, self._ledger.unfinished().values())
+        *others, (_, own) = moving.new_ranks(task, siblings, request.before)
+        for other, rank in others:
+            with suppress(Conflict):  # it has ended meanwhile, and is in nobody's way
+                await self._ledger.set_rank(other, by, rank)
+        return self._answer(await self._ledger.set_rank(task.id, by, own))
 
     async def TagTask(self, request: pb.TagTaskRequest, context: Context) -> task_pb2.Task:
         async with self._labelling:  # read, change, write

@@ -229,6 +229,26 @@ async def test_moving_a_task_before_another(
     assert why[0].reason == "NOT_COMPARABLE"
 
 
+async def test_a_move_goes_on_when_a_task_that_gives_way_ends_meanwhile(
+    platform: Any, make_spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await platform.caller("ada")
+    await submit(ada, make_spec, "a", "b", "c")
+    set_rank = platform.ledger.set_rank
+
+    async def late(task: int, by: str, rank: float) -> Task:
+        if task == 1:
+            await platform.ledger.stop(1, "ada", None)
+        return await set_rank(task, by, rank)
+
+    monkeypatch.setattr(platform.ledger, "set_rank", late)
+    assert (await ada.tasks.MoveTask(pb.MoveTaskRequest(id=3, before=2))).id == 3
+    assert [t.spec.name for t in sorted(platform.ledger.unfinished().values(), key=_order)] == [
+        "c",
+        "b",
+    ]
+
+
 def _order(task: Task) -> tuple[float, float, int]:
     return task.custom_rank, task.created_at, task.id
 
