@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from hai.client.client import Client
-from hai.client.errors import Conflict, Unauthenticated
+from hai.client.errors import Conflict, Invalid, Unauthenticated
 from hai.client.profile import Profile
 from hai.v1.container_pb2 import SERVICE_ACTION_RESTART
 from hai.v1.task_pb2 import (
@@ -26,6 +26,7 @@ from hai.v1.task_pb2 import (
     Task,
 )
 from hai.v1.task_spec_pb2 import OptionsSpec, ProgramSpec, ResourceSpec, ServiceSpec, TaskSpec
+from hai_backend.testing.server import running_server
 from tests.e2e.kernels import execute, kernel, printed
 from tests.e2e.reaching import PLACES, Reach, origin_of, reach, signed_in
 
@@ -268,3 +269,20 @@ async def test_the_platform_is_there_inside_and_only_for_this_run(here: Reach) -
     async with Client(Profile("old", here.server.profile.server, token)) as old:
         with pytest.raises(Unauthenticated, match="does not accept the token"):
             await old.users.whoami()
+
+
+async def test_of_many_that_are_asked_for_at_once_no_more_come_than_a_user_may_have(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_server(tmp_path / "home", containers_per_user=2) as server,
+        Client(server.profile) as client,
+    ):
+        asked = (client.tasks.create(spec("one", jupyter=False), request_id="r") for _ in range(5))
+        assert len({task.id for task in await asyncio.gather(*asked)}) == 1
+        others = (client.tasks.create(spec(f"b{i}", jupyter=False)) for i in range(5))
+        made = await asyncio.gather(*others, return_exceptions=True)
+        assert sum(isinstance(task, Task) for task in made) == 1
+        refused = [error for error in made if isinstance(error, Invalid)]
+        assert len(refused) == 4
+        assert "2 is the limit" in str(refused[0])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hai.v1 import task_service_pb2 as pb
@@ -10,7 +11,7 @@ from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_oneself
 from hai_backend.domain.errors import Conflict, HaiError, Invalid, Violation
 from hai_backend.domain.priority import Priority
-from hai_backend.domain.spec import TaskSpec, TaskType
+from hai_backend.domain.spec import TaskSpec, TaskType, letters
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.sched.policy import Policy
@@ -63,6 +64,7 @@ class Submitting:
         self._containers = containers
         self._environments = environments
         self._workspaces = workspaces
+        self._on_the_way: list[tuple[str, str, TaskSpec]] = []  # by user and request_id
         self._predecessors = Predecessors(TaskAccess(ledger, directory))
 
     def level(self, task: Task, number: int) -> Priority:
@@ -70,9 +72,17 @@ class Submitting:
         return checked_level(task.spec.resource, number, self._context(task.user))
 
     def _context(
-        self, user: str, has_right: Callable[[str], bool] = lambda right: False
+        self,
+        user: str,
+        has_right: Callable[[str], bool] = lambda right: False,
+        request_id: str = "",
     ) -> SubmitContext:
         """What tasks of `user` are judged by."""
+        coming = [
+            spec
+            for owner, request, spec in self._on_the_way
+            if owner == user and not (request and request == request_id)  # it may be sent twice
+        ]
         return SubmitContext(
             user=user,
             capacity=self._capacity.groups(),
@@ -80,19 +90,19 @@ class Submitting:
             quotas=self._directory.quota_rows_of(user, self._clock.now()),
             shares=self._directory.share_rows_of(user),
             policy=self._policy,
-            unfinished=self._ledger.unfinished_of(user),
-            letters=self._ledger.letters_of(user),
-            containers=self._containers_of(user),
+            unfinished=self._ledger.unfinished_of(user) + len(coming),
+            letters=self._ledger.letters_of(user) + sum(map(letters, coming)),
+            containers=self._containers_of(user, coming),
             containers_allowed=self._containers.per_user,
             lifetimes=self._containers.lifetimes,
         )
 
-    def _containers_of(self, user: str) -> int:
+    def _containers_of(self, user: str, coming: Sequence[TaskSpec]) -> int:
         """Counted only where there is a limit: every submission would pay for it."""
         if not self._containers.per_user:
             return 0
-        mine = (t for t in self._ledger.unfinished().values() if t.user == user)
-        return sum(t.spec.task_type is TaskType.JUPYTER for t in mine)
+        mine = (t.spec for t in self._ledger.unfinished().values() if t.user == user)
+        return sum(spec.task_type is TaskType.JUPYTER for spec in (*mine, *coming))
 
     async def submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
         """Durable on return. Raises Invalid, Exhausted or Conflict.
@@ -102,13 +112,28 @@ class Submitting:
         """
         _require_request_id(request.request_id)
         try:
-            spec, note = await self._pinned(identity, self._checked(identity, request))
+            return await self._submit(identity, request)
         except HaiError:
             task = await self._ledger.submitted(identity.name, request.request_id)
             if task is None:
                 raise
             return task
-        return await self._ledger.submit(identity.name, spec, request.request_id, note)
+
+    async def _submit(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
+        checked = self._checked(identity, request)
+        with self._coming(identity.name, request.request_id, checked):
+            spec, note = await self._pinned(identity, checked)
+            return await self._ledger.submit(identity.name, spec, request.request_id, note)
+
+    @contextmanager
+    def _coming(self, user: str, request_id: str, spec: TaskSpec) -> Iterator[None]:
+        """Not in the ledger yet: of many at once each would find that there is room for it."""
+        mine = user, request_id, spec
+        self._on_the_way.append(mine)
+        try:
+            yield
+        finally:
+            self._on_the_way.remove(mine)
 
     async def check(self, identity: Identity, request: pb.CreateTaskRequest) -> Task:
         """The task as it would be, with id 0. Raises what `submit` would."""
@@ -137,7 +162,8 @@ class Submitting:
         return spec, "; ".join(filter(None, notes))
 
     def _checked(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
-        spec = validate(request.spec, self._context(identity.name, identity.has_right))
+        context = self._context(identity.name, identity.has_right, request.request_id)
+        spec = validate(request.spec, context)
         require_oneself(identity, spec, "a dev container")
         return spec
 
