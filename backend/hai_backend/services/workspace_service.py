@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from hai.v1 import workspace_pb2
 from hai.v1 import workspace_service_pb2 as pb
@@ -103,8 +104,11 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def GetTree(
         self, request: pb.GetTreeRequest, context: Context
     ) -> AsyncIterator[pb.GetTreeResponse]:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
-            async for answer in self._trees.tell(room, request):
+        async with (
+            self._workspaces.open(caller.current(), request.name, request.user) as room,
+            aclosing(self._trees.tell(room, request)) as answers,
+        ):
+            async for answer in answers:
                 yield answer
 
     async def PushTree(
@@ -116,8 +120,11 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def FetchFiles(
         self, request: pb.FetchFilesRequest, context: Context
     ) -> AsyncIterator[pb.FetchFilesResponse]:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
-            async for answer in self._trees.fetch(room, request):
+        async with (
+            self._workspaces.open(caller.current(), request.name, request.user) as room,
+            aclosing(self._trees.fetch(room, request)) as answers,
+        ):
+            async for answer in answers:
                 yield answer
 
     async def ListRevisions(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing
 from typing import TypeVar
 
 from hai.v1 import workspace_service_pb2 as pb
@@ -15,7 +15,7 @@ from hai_backend.services.convert_workspace import (
     tree_to_proto,
 )
 from hai_backend.services.workspaces import Workspaces
-from hai_backend.workspaces import checkouts, looking, reading
+from hai_backend.workspaces import checkouts, early, looking, reading
 from hai_backend.workspaces.rooms import Room
 from hai_backend.workspaces.staging import Author
 
@@ -33,17 +33,18 @@ class Trees:
 
     async def tell(
         self, room: Room, request: pb.GetTreeRequest
-    ) -> AsyncIterator[pb.GetTreeResponse]:
+    ) -> AsyncGenerator[pb.GetTreeResponse]:
         """A tree, or what differs from an older one; at least one message. Raises NotFound."""
         passed_over = PassedOver()
         revision = await self._meant(room, request, passed_over)
         if request.since:
             await self._require_kept(room, request.since)
         told = False
-        async for page in self._in_threads(room, _pages(room, request, revision)):
-            for answer in tree_to_proto(revision, page):
-                told = True
-                yield answer
+        async with aclosing(self._in_threads(room, _pages(room, request, revision))) as pages:
+            async for page in pages:
+                for answer in tree_to_proto(revision, page):
+                    told = True
+                    yield answer
         for answer in passed_over_to_proto(revision, passed_over):
             told = True
             yield answer
@@ -82,30 +83,33 @@ class Trees:
 
     async def fetch(
         self, room: Room, request: pb.FetchFilesRequest
-    ) -> AsyncIterator[pb.FetchFilesResponse]:
+    ) -> AsyncGenerator[pb.FetchFilesResponse]:
         """Contents of files. Raises NotFound, Invalid or Conflict."""
         if len(request.offsets) not in (0, len(request.paths)):
             problem = "must be as many as paths, or none"
             raise Invalid((Violation("offsets", problem),))
-        async for bundle in self._in_threads(room, await self._bundles(room, request)):
-            yield bundle_to_proto(bundle)
+        source: early.Source = checkouts.OfTask(room.files, request.task)
+        if not request.task:
+            revision = await self.kept(room, max(request.revision, 1))
+            source = reading.OfRevision(room.files, revision)
+        bundles = reading.read(
+            source, request.paths, request.offsets, compress=request.accept_compressed
+        )
+        async with aclosing(self._in_threads(room, bundles)) as made:
+            async for bundle in made:
+                yield bundle_to_proto(bundle)
 
-    async def _bundles(self, room: Room, request: pb.FetchFilesRequest) -> Iterator[reading.Bundle]:
-        what, compress = (request.paths, request.offsets), request.accept_compressed
-        if request.task:
-            opener = partial(checkouts.opened_file, room.files, request.task)
-            return reading.read(opener, *what, compress=compress)
-        revision = await self.kept(room, max(request.revision, 1))
-        return reading.read_revision(room.files, revision, *what, compress=compress)
-
-    async def _in_threads(self, room: Room, items: Iterator[Item]) -> AsyncIterator[Item]:
-        """One after the other, each made in a thread."""
+    async def _in_threads(self, room: Room, items: Generator[Item]) -> AsyncGenerator[Item]:
+        """One after the other, each made in a thread, which also puts away what they were made with."""
         step: Callable[[], Item | None] = lambda: next(items, None)  # noqa: E731 - a name for mypy
-        while (item := await self._rooms.work(room.files.path, step)) is not None:
-            yield item
+        try:
+            while (item := await self._rooms.work(room.files.path, step)) is not None:
+                yield item
+        finally:
+            await self._rooms.work(room.files.path, items.close)
 
 
-def _pages(room: Room, request: pb.GetTreeRequest, revision: int) -> Iterator[list[Entry]]:
+def _pages(room: Room, request: pb.GetTreeRequest, revision: int) -> Generator[list[Entry]]:
     if request.task:
         return checkouts.written(room.files, request.task)
     if request.since:

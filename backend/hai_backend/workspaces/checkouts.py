@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -28,7 +29,7 @@ from hai_backend.workspaces.clearing import Inside, clear
 from hai_backend.workspaces.contents import copy_whole, digest_of, open_in, opened
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.folders import Folders, give
-from hai_backend.workspaces.hands import FILE_BYTES, FILE_SECONDS, PART, Hands, parts
+from hai_backend.workspaces.hands import FILE_BYTES, FILE_SECONDS, PART, Hands, Storage, parts
 from hai_backend.workspaces.reading import lost
 from hai_backend.workspaces.stats import bears
 
@@ -104,7 +105,7 @@ def existing(files: Files) -> list[int]:
     return [row[0] for row in files.index.rows("SELECT task FROM checkouts ORDER BY task")]
 
 
-def written(files: Files, task: int) -> Iterator[list[Entry]]:
+def written(files: Files, task: int) -> Generator[list[Entry]]:
     """What the program of a task wrote, in pages. Raises NotFound."""
     page: list[Entry] = []
     with _directory(files, task) as folders:
@@ -117,19 +118,37 @@ def written(files: Files, task: int) -> Iterator[list[Entry]]:
         yield page
 
 
-def opened_file(files: Files, task: int, path: str) -> int:
-    """A file in the directory of a task, for reading. Raises NotFound."""
-    with _directory(files, task) as folders:
+@dataclass(frozen=True, slots=True)
+class OfTask:
+    """Files in the directory of a task."""
+
+    files: Files
+    task: int
+
+    @property
+    def storage(self) -> Storage:
+        """What is known of it."""
+        return self.files.storage
+
+    def folders(self) -> Folders:
+        """Its directory. Raises NotFound."""
+        return _directory(self.files, self.task)
+
+    def open(self, folders: Folders, path: str, most: int | None = None) -> int | None:
+        """One of them. Raises NotFound."""
         try:
             if path_problem(path):
                 raise FileNotFoundError(path)
             file = open_in(folders.at(folder_of(path)), path.rpartition("/")[2])
         except OSError as error:
-            raise NotFound(f"task {task} has no file {path[:200]!r}") from error
-    if not S_ISREG(os.fstat(file).st_mode):
+            raise NotFound(f"task {self.task} has no file {path[:200]!r}") from error
+        now = os.fstat(file)
+        if S_ISREG(now.st_mode) and (most is None or now.st_size <= most):
+            return file
         os.close(file)
-        raise NotFound(f"{path[:200]!r} of task {task} is no file")
-    return file
+        if S_ISREG(now.st_mode):
+            return None
+        raise NotFound(f"{path[:200]!r} of task {self.task} is no file")
 
 
 def tidy(files: Files, task: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -127,13 +127,13 @@ class Index:
         query = f"{_REVISION} WHERE number < ? {some} ORDER BY number DESC LIMIT ?"
         return [_revision_of(row) for row in self.rows(query, (before, limit))]
 
-    def tree(self, revision: int) -> Iterator[list[Entry]]:
+    def tree(self, revision: int) -> Generator[list[Entry]]:
         """All entries of a revision, in pages, by folder and name."""
         return self._pages(
             f"SELECT folder, name, {FIELDS} FROM entries WHERE {_IN_REVISION}", revision
         )
 
-    def changes(self, since: int, revision: int) -> Iterator[list[Entry]]:
+    def changes(self, since: int, revision: int) -> Generator[list[Entry]]:
         """What differs from an earlier revision, in pages; paths that are gone have kind NONE."""
         query = f"""SELECT folder, name, {FIELDS} FROM entries
             WHERE {_IN_REVISION} AND born > :since
@@ -144,7 +144,7 @@ class Index:
               AND n.born <= :revision AND (n.gone = 0 OR n.gone > :revision))"""
         return self._pages(f"SELECT * FROM ({query}) WHERE 1", revision, since)
 
-    def _pages(self, query: str, revision: int, since: int = 0) -> Iterator[list[Entry]]:
+    def _pages(self, query: str, revision: int, since: int = 0) -> Generator[list[Entry]]:
         after = {"revision": revision, "since": since, "folder": "", "name": ""}
         ordered = (
             f"{query} AND (folder, name) > (:folder, :name) ORDER BY folder, name LIMIT {PAGE}"

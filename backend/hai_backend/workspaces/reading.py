@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import zstandard
@@ -11,8 +12,10 @@ import zstandard
 from hai_backend.domain.errors import Conflict, Invalid, NotFound, Violation
 from hai_backend.domain.workspace import EntryKind
 from hai_backend.workspaces.contents import opened
+from hai_backend.workspaces.early import Source, small_files
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.folders import Folders
+from hai_backend.workspaces.hands import Storage
 
 MESSAGE_BYTES = 1 << 20
 _PROBE_BYTES = 1 << 16
@@ -38,19 +41,15 @@ class Bundle:
     compressed: bool
 
 
-Open = Callable[[str], int]
-"""A file for reading, by its path. Raises HaiError."""
-
-
 def read(
-    open_file: Open, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
-) -> Iterator[Bundle]:
+    source: Source, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
+) -> Generator[Bundle]:
     """Files in the order asked. Raises NotFound, Invalid; Conflict CONTENT_LOST when all before that file is told."""
     parts: list[Part] = []
     data: list[bytes] = []
     size, failure = 0, None
     try:
-        for part, content in _parts(open_file, paths, offsets):
+        for part, content in _parts(source, paths, offsets):
             if size + len(content) > MESSAGE_BYTES and parts:
                 yield _bundle(parts, data, compress)
                 parts, data, size = [], [], 0
@@ -66,16 +65,27 @@ def read(
 
 
 def _parts(
-    open_file: Open, paths: Sequence[str], offsets: Sequence[int]
+    source: Source, paths: Sequence[str], offsets: Sequence[int]
 ) -> Iterator[tuple[Part, bytes]]:
-    for index, path in enumerate(paths):
-        offset = offsets[index] if index < len(offsets) else 0
-        with opened(open_file(path)) as file:
-            size = os.fstat(file).st_size
-            if not 0 <= offset <= size:
-                problem = f"{path} has {size} bytes, not {offset}"
-                raise Invalid((Violation(f"offsets[{index}]", problem),))
-            yield from _pieces(file, path, index, offset, size)
+    with closing(small_files(source, paths)) as early:
+        for index, (path, content) in enumerate(zip(paths, early, strict=True)):
+            offset = offsets[index] if index < len(offsets) else 0
+            if content is not None and 0 <= offset <= len(content):
+                yield Part(index, offset, len(content) - offset, True), content[offset:]
+            else:
+                yield from _opened(source, path, index, offset)
+
+
+def _opened(source: Source, path: str, index: int, offset: int) -> Iterator[tuple[Part, bytes]]:
+    with source.folders() as folders:
+        file = source.open(folders, path)
+    assert file is not None
+    with opened(file):
+        size = os.fstat(file).st_size
+        if not 0 <= offset <= size:
+            problem = f"{path} has {size} bytes, not {offset}"
+            raise Invalid((Violation(f"offsets[{index}]", problem),))
+        yield from _pieces(file, path, index, offset, size)
 
 
 def _pieces(
@@ -93,27 +103,33 @@ def _pieces(
             return
 
 
-def read_revision(
-    files: Files, revision: int, paths: Sequence[str], offsets: Sequence[int], *, compress: bool
-) -> Iterator[Bundle]:
-    """Files of a revision: `read`, with the tree open all the time."""
-    with files.folders() as tree:
+@dataclass(frozen=True, slots=True)
+class OfRevision:
+    """Files of a revision."""
 
-        def open_file(path: str) -> int:
-            return of_revision(files, revision, path, tree)
+    files: Files
+    revision: int
 
-        yield from read(open_file, paths, offsets, compress=compress)
+    @property
+    def storage(self) -> Storage:
+        """What is known of it."""
+        return self.files.storage
 
+    def folders(self) -> Folders:
+        """The tree."""
+        return self.files.folders()
 
-def of_revision(files: Files, revision: int, path: str, tree: Folders | None = None) -> int:
-    """A file of a revision. Raises NotFound, or Conflict CONTENT_LOST."""
-    entry = files.index.entry(path, revision)
-    if entry is None or entry.kind is not EntryKind.FILE:
-        raise NotFound(f"there is no file {path[:200]!r} in revision {revision}")
-    file = files.find(entry.digest, tree)
-    if file is None:
-        raise lost(path)
-    return file
+    def open(self, folders: Folders, path: str, most: int | None = None) -> int | None:
+        """One of them. Raises NotFound, or Conflict CONTENT_LOST."""
+        entry = self.files.index.entry(path, self.revision)
+        if entry is None or entry.kind is not EntryKind.FILE:
+            raise NotFound(f"there is no file {path[:200]!r} in revision {self.revision}")
+        if most is not None and entry.size > most:
+            return None
+        file = self.files.find(entry.digest, folders)
+        if file is None:
+            raise lost(path)
+        return file
 
 
 def lost(path: str, hint: str = "look at the newest tree") -> Conflict:

@@ -17,6 +17,7 @@ from hai_backend.workspaces import (
     applying,
     checkouts,
     clearing,
+    early,
     hands,
     laying,
     looking,
@@ -33,6 +34,7 @@ def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hands, "is_slow", lambda took, usual: True)
     for room in (applying, checkouts, clearing, laying, preparing):
         monkeypatch.setattr(room, "PART", 2)
+    monkeypatch.setattr(early, "_BYTES", 1000)
     for room in (looking, untouched):
         monkeypatch.setattr(room, "NAMES", 4)
 
@@ -41,6 +43,7 @@ def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
 def quick_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is done by threads, however long a test takes."""
     monkeypatch.setattr(hands, "is_slow", lambda took, usual: False)
+    monkeypatch.setattr(hands.Storage, "slow", False)  # whatever was found before
     monkeypatch.setattr(hands, "ThreadPoolExecutor", None)
 
 

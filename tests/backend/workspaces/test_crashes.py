@@ -126,7 +126,8 @@ def of_revision(files: Files, number: int) -> dict[str, bytes]:
     for page in files.index.tree(number):
         for entry in page:
             if entry.kind is EntryKind.FILE:
-                with opened(reading.of_revision(files, number, entry.path)) as file:
+                source = reading.OfRevision(files, number)
+                with source.folders() as tree, opened(source.open(tree, entry.path)) as file:
                     found[entry.path] = os.pread(file, entry.size + 1, 0)
     return found
 

@@ -105,7 +105,8 @@ def of_revision(files: Files, number: int) -> Tree:
         if each.kind is EntryKind.SYMLINK:
             found[each.path] = "l", each.target.encode()
         if each.kind is EntryKind.FILE:
-            with opened(reading.of_revision(files, number, each.path)) as file:
+            source = reading.OfRevision(files, number)
+            with source.folders() as tree, opened(source.open(tree, each.path)) as file:
                 data = os.pread(file, each.size + 1, 0)
             found[each.path] = "x" if each.executable else "f", data
     return found

@@ -13,12 +13,13 @@ from types import ModuleType
 import pytest
 from blake3 import blake3
 
-from hai_backend.domain.errors import Conflict
+from hai_backend.domain.errors import Conflict, Invalid, NotFound
 from hai_backend.domain.workspace import Entry, EntryKind, PassedOver
 from hai_backend.workspaces import (
     applying,
     checkouts,
     clearing,
+    early,
     hands,
     laying,
     looking,
@@ -262,10 +263,100 @@ def test_directories_stay_open_while_files_are_read(files: Files, asked) -> None
     look(files)
     asked.clear()
     paths = [f"pkg/d1/f{number}" for number in range(FILES)]
-    [bundle] = reading.read_revision(files, 1, paths, (), compress=False)
+    [bundle] = reading.read(reading.OfRevision(files, 1), paths, (), compress=False)
     assert bundle.data == b"".join(b"%d of 1" % number for number in range(FILES))
     for name in ("files", "pkg", "d1"):
         assert asked.count(("open", name)) == 1
+
+
+@pytest.fixture(params=["of a revision", "of a task"])
+def source(request: pytest.FixtureRequest, files: Files) -> early.Source:
+    """All that was written, in the tree and as a task has it."""
+    look(files)
+    checkouts.make(files, 7, 1, 0)
+    of_task, of_revision = checkouts.OfTask(files, 7), reading.OfRevision(files, 1)
+    return of_task if request.param == "of a task" else of_revision
+
+
+def told(source: early.Source, paths: list[str], offsets: list[int]) -> list[bytes]:
+    """Contents from an offset on, each as it was put together."""
+    contents = [b""] * len(paths)
+    for bundle in reading.read(source, paths, offsets, compress=False):
+        data = bundle.data
+        for part in bundle.parts:
+            assert part.offset == offsets[part.index] + len(contents[part.index])
+            contents[part.index] += data[: part.size]
+            data = data[part.size :]
+    return contents
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_small_files_are_read_early_and_told_in_order(
+    files: Files, source: early.Source, monkeypatch
+) -> None:
+    meet, real = together(3), early._Reader.read
+
+    def met(self: early._Reader, paths: list[str]) -> list[bytes | None]:
+        if any("d3" in path for path in paths):
+            meet()
+        return real(self, paths)
+
+    monkeypatch.setattr(early._Reader, "read", met)
+    paths = [f"pkg/d{i}/f{j}" for i in range(FOLDERS) for j in range(FILES)]
+    paths[7:7] = ["large", "pkg/d2/inner/empty"]
+    offsets = [index % 3 for index in range(len(paths))]
+    offsets[8] = 0
+    expected = [(files.tree / path).read_bytes() for path in paths]
+    assert told(source, paths, offsets) == [
+        content[offset:] for content, offset in zip(expected, offsets, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "offset", "error"),
+    [
+        pytest.param("pkg/d0/f3", 9999, Invalid, id="an offset behind its end"),
+        pytest.param("pkg/d0", 0, NotFound, id="a directory"),
+        pytest.param("pkg/none", 0, NotFound, id="nothing"),
+        pytest.param("../x", 0, NotFound, id="outside"),
+    ],
+)
+@pytest.mark.parametrize("storage", ["slow_storage", "quick_storage"])
+def test_what_cannot_be_read_is_told(
+    source: early.Source, storage, wrong, offset, error, request
+) -> None:
+    request.getfixturevalue(storage)
+    with pytest.raises(error):
+        told(source, ["pkg/d0/f1", wrong, "pkg/d0/f2"], [0, offset, 0])
+
+
+@pytest.mark.parametrize("storage", ["slow_storage", "quick_storage"])
+def test_all_before_what_is_lost_is_told(files: Files, storage, request) -> None:
+    request.getfixturevalue(storage)
+    look(files)
+    (files.tree / "pkg/d0/f5").write_bytes(b"by a program")
+    bundles = reading.read(
+        reading.OfRevision(files, 1), [f"pkg/d0/f{n}" for n in range(FILES)], (), compress=False
+    )
+    assert [part.index for part in next(bundles).parts] == [0, 1, 2, 3, 4]
+    with pytest.raises(Conflict, match="pkg/d0/f5 is gone"):
+        next(bundles)
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_large_file_is_opened_once_and_who_leaves_leaves_nothing_open(
+    files: Files, asked
+) -> None:
+    look(files)
+    before = len(os.listdir("/proc/self/fd"))
+    asked.clear()
+    paths = ["large", *(f"pkg/d1/f{n}" for n in range(FILES))]
+    bundles = reading.read(reading.OfRevision(files, 1), paths, (), compress=False)
+    next(bundles)
+    bundles.close()
+    assert asked.count(("open", "large")) == 1
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert not [t for t in threading.enumerate() if t.name.startswith("storage")]
 
 
 @pytest.mark.usefixtures("slow_storage")
