@@ -958,6 +958,28 @@ def test_paths_of_the_cluster_are_named_from_where_one_stands(shell, monkeypatch
     assert last(shell("cat", "log", "--json")[1])["path"] == "out/log"
 
 
+def test_a_name_that_is_printed_moves_no_cursor_and_makes_no_line(shell, tmp_path) -> None:
+    name = "a\x1b[2J\nb\r\x9b1m\u202e"
+    there = Path(last(shell("status", "--json")[1])["remote"])
+    (there / name).write_text("1")
+    told = [shell("ls"), shell("diff"), shell("pull", "--dry-run"), shell("status")]
+    shell("pull")
+    Path(name).write_text("2")
+    (there / name).write_text("3")
+    told += [shell("pull"), shell("resolve"), shell("status")]
+    shell("resolve", name, "--keep", "remote")
+    told += [shell("snapshots", "--local")]
+    told += [
+        shell("restore", name, "--local"),
+        shell("remove", find().name, "-f", "a*", "--dry-run"),
+    ]
+    for _, out, err in told[:3] + told[7:]:
+        assert r"a\x1b[2J\nb\r\x9b1m\u202e" in out + err
+    for _, out, err in told:
+        assert not set("\x1b\x9b\r\u202e") & set(out + err)
+        assert "\nb" not in out + err
+
+
 def test_a_glob_is_seen_from_where_one_stands(shell, monkeypatch, tmp_path) -> None:
     for path in ("a.txt", "[x]/a.txt", "[x]/in/b.txt", "x/a.txt"):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -43,11 +43,18 @@ def tell(answer: Mapping[str, Any], verb: str, as_json: bool) -> int:
         print(f"haiworkspace: not synced: {answer['refused']}; {_HINT}", file=sys.stderr)
     else:
         print(f"in sync at revision {answer['revision']} (daemon)")
-    for kind, word in _LEFT_ALONE.items():
-        for path in answer.get(kind, ()) if not as_json else ():
-            print(f"  {word}: {path}", file=sys.stderr)
+    if not as_json:
+        _tell_left_alone(answer)
     counted = ("refused", "conflicts", "problems", *(("passed_over",) if verb == "sync" else ()))
     return int(any(answer.get(kind) for kind in counted))
+
+
+def _tell_left_alone(answer: Mapping[str, Any]) -> None:
+    for kind, word in _LEFT_ALONE.items():
+        for path in answer.get(kind, ()):
+            from hai_sync.cli.telling import printable
+
+            print(f"  {word}: {printable(path)}", file=sys.stderr)
 
 
 def _tell_failure(answer: Mapping[str, Any], as_json: bool) -> int:

@@ -41,5 +41,5 @@ def check_ignore(paths: tuple[str, ...], **options: Any) -> int:
         if options["as_json"] or options["output"] == "json":
             event("ignored", path=relative, ignored=bool(why), why=why)
         elif why:
-            click.echo(printable(f"{relative}\t{why}"))
+            click.echo(printable(relative) + "\t" + printable(why))
     return 0 if found else 1

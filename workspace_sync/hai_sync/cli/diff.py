@@ -15,7 +15,7 @@ from hai_sync.cli.comparing import compared, fetched, too_large, unified, within
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common, filter_of, filters, note_unused
 from hai_sync.cli.sizes import size_of
-from hai_sync.cli.telling import change_facts, event, tell_problems
+from hai_sync.cli.telling import change_facts, event, printable, tell_problems
 from hai_sync.cli.there import Revision
 from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
@@ -96,7 +96,7 @@ def _tell(
         click.echo(_stat(changes, words))
     else:
         for change in changes:
-            click.echo(f"{words[change.verb]:13} {change.path}")
+            click.echo(printable(f"{words[change.verb]:13} {change.path}"))
 
 
 def _differences(report: Report) -> list[Change]:

@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hai_sync.cli.sizes import size_of
-from hai_sync.cli.telling import change_facts, conflict_facts, conflict_line, tell_problems
+from hai_sync.cli.telling import (
+    change_facts,
+    conflict_facts,
+    conflict_line,
+    printable,
+    tell_problems,
+)
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Kind
 from hai_sync.session.wish import Report
@@ -27,7 +33,7 @@ def tell_plan(report: Report, as_json: bool) -> None:
 def _lines(report: Report) -> Iterator[str]:
     for arrow, changes in (("->", report.outcome.to_remote), ("<-", report.outcome.to_local)):
         for change in changes:
-            yield f"{arrow} {_SIGNS[change.verb]} {_about(change)}\n"
+            yield printable(f"{arrow} {_SIGNS[change.verb]} {_about(change)}") + "\n"
     for conflict in report.outcome.conflicts:
         yield f"!! {conflict_line(conflict)}\n"
 

@@ -16,7 +16,7 @@ from hai.client.errors import Conflict, HaiError, NotFound, UsageError
 from hai_sync.author import author, client_id
 from hai_sync.cli.opening import pattern, with_connection
 from hai_sync.cli.options import common
-from hai_sync.cli.telling import Progress
+from hai_sync.cli.telling import Progress, printable
 from hai_sync.core.diff import Change, in_order
 from hai_sync.core.entry import Tree, below
 from hai_sync.core.names import fault
@@ -67,7 +67,7 @@ def remove(
     gone = with_connection(profile, lambda connection: _chosen(connection, name, wanted))
     if dry_run or not gone:
         for path in gone:
-            click.echo(path)
+            click.echo(printable(path))
         return 0 if gone else _nothing(files)
     _confirm(yes, f"Remove {len(gone)} paths of {name} on the cluster?")
     with_connection(profile, lambda connection: _remove(connection, name, wanted))

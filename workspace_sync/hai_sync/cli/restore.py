@@ -12,7 +12,7 @@ import click
 from hai_sync.author import client_id
 from hai_sync.cli.opening import relative, with_session
 from hai_sync.cli.options import common
-from hai_sync.cli.telling import Progress, event, tell_report
+from hai_sync.cli.telling import Progress, event, printable, tell_report
 from hai_sync.cli.there import Revision
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.place import Place, find
@@ -89,7 +89,7 @@ def _restore_here(place: Place, names: list[str], stamp: str, as_json: bool) -> 
         if as_json:
             event("restored", path=path)
         else:
-            click.echo(f"{path} is back")
+            click.echo(printable(f"{path} is back"))
     return 0
 
 

@@ -11,7 +11,7 @@ from hai.v1.workspace_pb2 import WorkspaceRevision
 from hai_sync.cli.opening import with_session
 from hai_sync.cli.options import common
 from hai_sync.cli.sizes import size_of
-from hai_sync.cli.telling import event
+from hai_sync.cli.telling import event, printable
 from hai_sync.kept import Kept, Version
 from hai_sync.session.session import Session
 
@@ -40,11 +40,10 @@ def snapshots(count: int, tagged: bool, here: bool, **options: Any) -> int:
         )
         return 0
     for revision in revisions:
-        click.echo(_line(revision))
+        click.echo(printable(_line(revision)))
     for version in versions:
-        click.echo(
-            f"{version.stamp}  {_time(version.time)}  {size_of(version.size):>10}  {version.path}"
-        )
+        when, size = _time(version.time), size_of(version.size)
+        click.echo(printable(f"{version.stamp}  {when}  {size:>10}  {version.path}"))
     return 0
 
 

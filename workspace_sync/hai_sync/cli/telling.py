@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from hai_sync.core.rules import Conflict
 from hai_sync.session.wish import Refused, Report
 
 _TOP = 10
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _SHOWN_EVERY = 0.1
 
 
@@ -99,7 +101,7 @@ def _heavy_lines(found: Heavy) -> Iterator[str]:
 def conflict_line(conflict: Conflict) -> str:
     """Who has what."""
     ours, theirs = conflict.local.get(conflict.path), conflict.remote.get(conflict.path)
-    return f"{conflict.path}  here: {_side(ours)}; cluster: {_side(theirs)}"
+    return printable(f"{conflict.path}  here: {_side(ours)}; cluster: {_side(theirs)}")
 
 
 def _side(entry: Entry | None) -> str:
@@ -176,8 +178,10 @@ def left_alone(path: str, why: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Bytes that are not UTF-8, as names may hold, in a form that can be written."""
-    return text.encode(errors="backslashreplace").decode()
+    """What names may hold and no line should, in a form that can be written: bytes that are not UTF-8, and what moves
+    the cursor, ends the line or turns the writing around."""
+    shown = text.encode(errors="backslashreplace").decode()
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), shown)
 
 
 def _tell_conflicts(report: Report) -> None:
@@ -194,7 +198,7 @@ def _tell_removals(report: Report) -> None:
     gone = [c for c in (*report.outcome.to_remote, *report.outcome.to_local) if c.new is None]
     click.echo(f"nothing was changed: it would remove {len(gone)} paths, as", err=True)
     for change in gone[:_TOP]:
-        click.echo(f"  {change.path}", err=True)
+        click.echo(printable(f"  {change.path}"), err=True)
     click.echo("  hint: --many-removals if that is meant, --no-delete to keep them", err=True)
 
 

@@ -207,7 +207,7 @@ def _line(answer: dict[str, Any]) -> str:
     if answer["refused"]:
         words += f"\nnot synced: {answer['refused']}; {_SHOWN}"
     for path in answer["conflicts"]:
-        words += f"\nconflict: {path}"
+        words += f"\nconflict: {printable(path)}"
     passed_over = answer.get("passed_over", {})  # not of a daemon of an older version
     for path, why in (*answer["problems"].items(), *passed_over.items()):
         words += f"\n{left_alone(path, why)}"
