@@ -266,6 +266,37 @@ def test_a_daemon_is_asked_only_for_its_own_server(
         assert (code, "(daemon)" in out) == (0, asked), out
 
 
+AN_OLDER_DAEMON = """
+import sys
+from hai_sync.cli.main import main
+from hai_sync.session.daemon import Daemon
+flushed = Daemon._flushed
+async def as_before(self):
+    said = (await flushed(self)).items()
+    return {key: value for key, value in said if key not in ("mode", "surroundings")}
+Daemon._flushed = as_before
+main(["watch", "start", "--foreground", "--mode", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("mode", ["pull", "sync"])
+def test_what_a_daemon_of_before_an_upgrade_may_not_do_is_done_beside_it(shell, mode) -> None:
+    """It did not say what its mode is, and with which server it speaks."""
+    Path("here").touch()
+    shell("push")
+    with subprocess.Popen([sys.executable, "-c", AN_OLDER_DAEMON, mode]):
+        try:
+            while shell("watch", "status")[0]:
+                time.sleep(0.02)
+            Path("here").write_text("x")
+            code, out, _ = shell("push")
+            assert code == 0
+            assert "(daemon)" not in out
+            assert shell("cat", "here")[1] == "x"
+        finally:
+            shell("watch", "stop")
+
+
 def test_what_a_daemon_says_of_a_pause_counts(shell, monkeypatch) -> None:
     older = {"pid": 7, "phase": "watching"}
     monkeypatch.setattr("hai_sync.cli.watch.ask", lambda own, request, timeout: older)
