@@ -22,19 +22,18 @@ _VERSION = table("alembic_version", column("version_num"))
 
 def upgrade(connection: Connection) -> None:
     """Bring the schema to the newest revision. Raises Conflict when the database is newer: no waiting mends that."""
-    if _revision(connection) == NEWEST:
+    found = _revision(connection)
+    if found == NEWEST:
         return
-    from alembic import command
-    from alembic.util.exc import CommandError
-
-    try:
-        command.upgrade(config(connection), "head")
-    except CommandError as error:
+    if found is not None and found > NEWEST:
         raise Conflict(
-            f"the database {connection.engine.url.render_as_string()} cannot be migrated: {error};"
-            " it was probably written by a newer server: install that version",
+            f"the database {connection.engine.url.render_as_string()} was written by a newer server (revision {found};"
+            f" this one knows {NEWEST}): install that version, or restore a backup of before",
             reason="DATABASE_NEWER",
-        ) from error
+        )
+    from alembic import command
+
+    command.upgrade(config(connection), "head")
 
 
 def _revision(connection: Connection) -> str | None:
