@@ -143,3 +143,57 @@ def test_the_newest_revision_is_the_one_that_a_start_looks_for() -> None:
         script = ScriptDirectory.from_config(config(connection))
     engine.dispose()
     assert script.get_current_head() == NEWEST
+
+
+OLDER = [f"{number:04}" for number in range(1, int(NEWEST))]
+
+
+def filled(connection: Connection, revision: str) -> dict[Table, Any]:
+    """Migrate to a revision, and put a row into each table; answers with these."""
+    command.upgrade(config(connection), revision)
+    known = MetaData()
+    known.reflect(connection)
+    tables = [t for t in known.sorted_tables if t.name != "alembic_version"]
+    return {table: put(connection, table, 7) for table in tables}
+
+
+def put(connection: Connection, table: Table, number: int) -> tuple[Any, ...]:
+    """A row with this number, or a text that has it, wherever one may be."""
+    kinds = {int: number, str: f"t{number}", float: number + 0.5, bool: True, bytes: b"7"}
+    row = {column.name: kinds[column.type.python_type] for column in table.columns}
+    connection.execute(insert(table), row)
+    return tuple(row.values())
+
+
+def rows(connection: Connection, table: Table) -> list[tuple[Any, ...]]:
+    """Of the columns that the table had."""
+    return [tuple(row) for row in connection.execute(select(table))]
+
+
+def check_from(connection: Connection, revision: str) -> None:
+    """In a rolling upgrade the server that leads is still an older one, which knows nothing of new columns."""
+    before = filled(connection, revision)
+    upgrade(connection)
+    for table, row in before.items():
+        assert row in rows(connection, table), table.name
+        assert put(connection, table, 8) in rows(connection, table), table.name
+
+
+@pytest.mark.parametrize("revision", OLDER)
+def test_rows_of_an_older_server_are_kept_and_it_writes_on(revision: str) -> None:
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        check_from(connection, revision)
+    engine.dispose()
+
+
+@pytest.mark.postgres
+async def test_rows_of_each_older_server_are_kept_and_it_writes_on_postgres(
+    postgres_url: str,
+) -> None:
+    url = make_url(postgres_url).set(drivername="postgresql+asyncpg")
+    engine = create_async_engine(url, poolclass=NullPool)
+    for revision in OLDER:
+        async with engine.connect() as connection:  # and all of it rolled back
+            await connection.run_sync(check_from, revision)
+    await engine.dispose()
