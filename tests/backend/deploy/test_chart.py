@@ -379,6 +379,44 @@ def test_no_secret_is_in_a_config_map(render: Render, values: Body) -> None:
     assert not any(json.dumps(word)[1:-1] in others for word in words)
 
 
+def labels(name: str) -> Body:
+    own = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": "hai"}
+    return {"matchLabels": own}
+
+
+def volume(size: str, mode: str) -> Body:
+    return {"accessModes": [mode], "resources": {"requests": {"storage": size}}}
+
+
+INSTALLED: dict[tuple[str, str], Any] = {
+    ("StatefulSet", "hai"): ("hai-peers", "Parallel", labels("hai-server"), None),
+    ("StatefulSet", "hai-postgresql"): (
+        *("hai-postgresql", None, labels("hai-postgresql")),
+        [{"metadata": {"name": "data"}, "spec": volume("10Gi", "ReadWriteOnce")}],
+    ),
+    ("PersistentVolumeClaim", "hai-shared"): volume("100Gi", "ReadWriteMany"),
+    ("Secret", "hai-run-token-key"): {"key"},
+    ("Secret", "hai-postgresql"): {"password", "url"},
+    ("Secret", "hai-tls"): {"ca.crt", "tls.crt", "tls.key"},
+}
+"""What Kubernetes never changes, and what programs and data hang on. Whoever must change it here breaks upgrades."""
+
+
+def kept(body: Body) -> Any:
+    if body["kind"] == "Secret":
+        return set(body["data"])
+    if body["kind"] == "PersistentVolumeClaim":
+        return body["spec"]
+    never = ("serviceName", "podManagementPolicy", "selector", "volumeClaimTemplates")
+    return tuple(body["spec"].get(key) for key in never)
+
+
+def test_an_installed_release_can_be_upgraded(render: Render) -> None:
+    kinds = {kind for kind, _ in INSTALLED}
+    found = {(b["kind"], b["metadata"]["name"]): b for b in render() if b["kind"] in kinds}
+    assert {key: kept(body) for key, body in found.items()} == INSTALLED
+
+
 def test_selectors_find_their_pods(render: Render) -> None:
     manifests = render()
     labels = [
