@@ -71,5 +71,6 @@ def _facts(info: ServerInfo | None) -> dict[str, object]:
 
 def _together(info: ServerInfo) -> str:
     if info.protocol == _PROTOCOL:
-        return "compatible"
+        same = info.version == client_version()
+        return "compatible" if same else "compatible; what only one of them knows is refused"
     return f"not compatible: this client speaks {_PROTOCOL}; install the one for {info.protocol}"
