@@ -27,6 +27,11 @@ from hai_backend.tasks import events as ev
 
 _DONE_SECONDS = 20.0  # stopping takes 5, and Lab starts in 10
 _GONE_SECONDS = 50.0
+_ACTIONS = (
+    container_pb2.SERVICE_ACTION_START,
+    container_pb2.SERVICE_ACTION_STOP,
+    container_pb2.SERVICE_ACTION_RESTART,
+)
 _ENDED = (container_pb2.SERVICE_STATE_STOPPED, container_pb2.SERVICE_STATE_FAILED)
 
 
@@ -75,8 +80,8 @@ class ContainerService(ContainerServiceServicer):
         self, request: pb.ControlServiceRequest, context: Context
     ) -> container_pb2.Container:
         task = await self._r.access.steerable(caller.current(), request.id)
-        if request.action == container_pb2.SERVICE_ACTION_UNSPECIFIED:
-            raise Invalid((Violation("action", "is required: start, stop or restart"),))
+        if request.action not in _ACTIONS:
+            raise Invalid((Violation("action", "must be start, stop or restart"),))
         service = next((s for s in task.spec.services if s.name == request.service), None)
         if service is None or request.rank not in service.rank:
             where = f"rank {request.rank} of task {task.id}"

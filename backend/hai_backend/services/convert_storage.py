@@ -34,6 +34,12 @@ def rule_to_proto(row: MountRow) -> pb.MountRule:
 def rule_from_proto(message: pb.MountRule, id: int) -> MountRow:
     """A checked rule under an identity. Raises Invalid with every violation."""
     rules = Rules()
+    for word, number, known in (
+        ("action", message.action, _ACTIONS_BY_NUMBER),
+        ("kind", message.kind, _KINDS_BY_NUMBER),
+    ):
+        if number and number not in known:
+            rules.add(f"rule.{word}", f"{number} is none that this server knows")
     row = MountRow(
         owners=tuple(dict.fromkeys(message.owners)),
         mount_path=message.mount_path,

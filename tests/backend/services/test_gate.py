@@ -16,7 +16,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from structlog.testing import capture_logs
 
-from hai.v1 import server_service_pb2, user_pb2, user_service_pb2, workspace_service_pb2
+from hai.v1 import (
+    container_service_pb2,
+    server_service_pb2,
+    user_pb2,
+    user_service_pb2,
+    workspace_service_pb2,
+)
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.errors import Exhausted, Invalid, Unavailable
 from hai_backend.domain.user import Role, TokenScope, User
@@ -130,6 +136,18 @@ async def test_what_a_newer_client_asks_for_is_not_left_out_without_a_word(
         f"hai.v1.{message}.127" for message in ("AfterSpec", "ServiceSpec", "TaskSpec")
     ]
     assert (await ada.tasks.ListTasks(pb.ListTasksRequest())).tasks == []
+
+
+@pytest.mark.parametrize("action", [0, 99])
+async def test_a_service_is_told_only_what_its_agent_can_do(
+    platform: Any, make_spec: Any, expect_refusal: Any, action: int
+) -> None:
+    ada = await platform.caller("ada")
+    task = await ada.tasks.CreateTask(pb.CreateTaskRequest(spec=make_spec("one")))
+    asked = container_service_pb2.ControlServiceRequest(id=task.id, service="web", action=action)  # type: ignore[arg-type]
+    async with expect_refusal() as why:
+        await ada.containers.ControlService(asked)
+    assert why[0].violations == (("action", "must be start, stop or restart"),)
 
 
 async def test_a_newer_client_may_look(platform: Any) -> None:

@@ -70,6 +70,17 @@ async def test_everything_that_is_wrong_is_told_at_once(platform: Any, expect_re
     assert await rules(olga) == []
 
 
+async def test_an_action_of_tomorrow_adds_nothing(platform: Any, expect_refusal: Any) -> None:
+    olga = await platform.caller("olga")
+    async with expect_refusal() as why:
+        await olga.storage.CreateMountRule(adding("/a", action=99, kind=98))
+    assert dict(why[0].violations) == {
+        "rule.action": "99 is none that this server knows",
+        "rule.kind": "98 is none that this server knows",
+    }
+    assert await rules(olga) == []
+
+
 async def test_of_far_too_much_not_all_is_looked_at(platform: Any, expect_refusal: Any) -> None:
     request = adding("/a", "/srv/x", *(f"{i} {i}" for i in range(1500)))
     request.rule.conditions.extend(["no condition"] * 3000)
