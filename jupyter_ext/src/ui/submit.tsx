@@ -12,7 +12,7 @@ import { Outcome, useCheck } from './check';
 import { Context, useLoaded } from './context';
 import { Editor } from './editor';
 import { Fields } from './fields';
-import { Failed } from './parts';
+import { Failed, Reload } from './parts';
 
 export interface Wanted {
   path: string;
@@ -77,6 +77,13 @@ function Loading(props: Props): JSX.Element {
     <div className="hai-form">
       <Failed error={draft.error} context={context} />
       {!draft.error && context.say('Loading …')}
+      <div className="hai-form-foot">
+        {draft.error && <Reload context={context} onClick={draft.reload} />}
+        {/* The focus has to be inside for Escape */}
+        <button className="hai-button" autoFocus onClick={() => props.done(null)}>
+          {context.say('Cancel')}
+        </button>
+      </div>
     </div>
   );
 }

@@ -54,6 +54,26 @@ async def test_all_that_is_listed_is_marked_and_unmarked(page: Page, client: Cli
     await expect(page.locator(".hai-batch")).to_have_count(0)
 
 
+async def test_a_form_that_cannot_be_had_is_asked_for_again_or_left(page: Page, lab: Place) -> None:
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=503, body='{"message": "the platform is away"}')
+
+    (lab.root / "away.py").write_text("print()")
+    await open_file(page, "away.py")
+    await page.route("**/hai_jupyter/draft*", refuse)
+    form = page.locator(".hai-form")
+    for _ in range(2):
+        await page.locator(".hai-panel .hai-primary").press("Enter")
+        await expect(form.get_by_role("alert")).to_contain_text("the platform is away")
+        await page.keyboard.press("Escape")
+        await expect(form).to_have_count(0)
+    await page.locator(".hai-panel .hai-primary").press("Enter")
+    await page.unroute("**/hai_jupyter/draft*")
+    await form.get_by_role("button", name="Reload").press("Enter")
+    await expect(form.get_by_label("Name", exact=True)).to_be_focused()
+    await page.keyboard.press("Escape")
+
+
 async def test_tab_stays_in_the_form(page: Page, lab: Place) -> None:
     (lab.root / "keys.py").write_text("print()")
     await open_file(page, "keys.py")
