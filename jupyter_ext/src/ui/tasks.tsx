@@ -158,6 +158,11 @@ function after(context: Context, awaited: readonly number[]): string {
   return awaited.length ? `${context.say(task, { id: awaited[0]!, n: awaited.length })} · ` : '';
 }
 
+/** A click with Shift marks all from the chosen one on, with Ctrl (or Cmd) this one. */
+function marks(event: React.MouseEvent): 'range' | 'add' | null {
+  return event.shiftKey ? 'range' : event.ctrlKey || event.metaKey ? 'add' : null;
+}
+
 interface RowProps {
   task: TaskRow;
   context: Context;
@@ -192,7 +197,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
       data-task={task.id}
       title={`${task.name}\n${task.why ?? ''}`}
       onClick={event => {
-        const how = event.shiftKey ? 'range' : event.ctrlKey || event.metaKey ? 'add' : null;
+        const how = marks(event);
         how ? props.onMark(task.id, how) : props.onChoose(task.id);
       }}
       onDoubleClick={() => context.shell.openTask(task.id)}
@@ -201,10 +206,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
         <a
           className="hai-name"
           aria-label={task.name}
-          onClick={event => {
-            event.stopPropagation();
-            context.shell.openTask(task.id);
-          }}
+          onClick={event => marks(event) || context.shell.openTask(task.id)}
         >
           <span>
             {props.marked ? '☑ ' : ''}

@@ -40,6 +40,21 @@ async def test_the_list_says_which_task_is_chosen(page: Page, client: Client) ->
         await expect(tasks).to_have_attribute("aria-activedescendant", known_as)
 
 
+async def test_a_click_on_a_name_chooses_or_marks_its_task(page: Page, client: Client) -> None:
+    """Delete after it would ask about another one."""
+    for name in ("clicked on", "newer one"):
+        made = await client.tasks.create(task(name, "true"))
+        await client.tasks.wait(made.id, timeout=60)
+    await row(page, "newer one").wait_for()
+    name = row(page, "clicked on").locator(".hai-name")
+    await name.click()
+    await expect(page.locator(".hai-page h2")).to_contain_text("clicked on")
+    await expect(row(page, "clicked on")).to_have_attribute("aria-selected", "true")
+    await row(page, "newer one").locator(".hai-name").click(modifiers=["Control"])
+    await expect(page.locator(".hai-batch")).to_contain_text("1 marked")
+    await expect(page.locator(".hai-page")).to_have_count(1)
+
+
 async def test_all_that_is_listed_is_marked_and_unmarked(page: Page, client: Client) -> None:
     for i in range(3):
         made = await client.tasks.create(task(f"one of all {i}", "true"))
