@@ -255,7 +255,8 @@ test('states have a word and a mark, and verbs that fit', () => {
   assert.deepEqual(verbs(row(1)), ['suspend', 'stop']);
   assert.deepEqual(verbs(row(1, { run: 'STOPPING' })), ['stop']);
   assert.deepEqual(verbs(row(1, { state: 'SUSPENDED', held: true })), ['resume', 'stop']);
-  assert.deepEqual(verbs(row(1, { state: 'FINISHED' })), []);
+  assert.deepEqual(verbs(row(1, { state: 'FINISHED', type: 'training' })), ['again']);
+  assert.deepEqual(verbs(row(1, { state: 'FINISHED', type: 'jupyter' })), []);
   const marks = ['RUNNING', 'SUCCEEDED', 'FAILED', 'STOPPED', 'WAITING', 'SUSPENDED', 'HELD'].map(glyph);
   assert.equal(new Set(marks).size, marks.length);
   assert.deepEqual([level(30), level(-1), level(7)], ['HIGH', 'AUTO', '7']);

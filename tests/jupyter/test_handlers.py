@@ -12,6 +12,7 @@ import pytest
 
 from hai.client.client import Client
 from hai.v1.artifact_pb2 import Artifact
+from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from tests.jupyter.conftest import Page, Place
 
 NB: Any = nbformat
@@ -498,3 +499,15 @@ async def test_what_is_taken_out_of_the_form_is_taken_out_of_a_task_file(
     spec = (await page.post("check", {"path": "less.yml", "form": form})).data["spec"]
     assert spec["options"] == {"time_limit": 3600}
     assert (spec["spec"]["environments"], spec["resource"]["node_count"]) == ({"B": "3"}, 2)
+
+
+async def test_a_task_is_submitted_again_as_it_was(page: Page, client: Client) -> None:
+    program = ProgramSpec(entrypoint="true", entrypoint_executable=True)
+    spec = TaskSpec(version=2, name="once more", spec=program, resource=ResourceSpec(node_count=1))
+    spec.options.tags.append("kept")
+    first = await client.tasks.create(spec)
+    await client.tasks.wait(first.id, timeout=60)
+    answer = await page.post(f"tasks/{first.id}/again", {})
+    assert (answer.data["name"], answer.data["tags"]) == ("once more", ["kept"])
+    assert answer.data["id"] > first.id
+    await client.tasks.wait(answer.data["id"], timeout=60)

@@ -63,11 +63,11 @@ class ExecutedHandler(Handler):
 
 
 class VerbHandler(Handler):
-    """stop, suspend, resume, priority, move, star, tag."""
+    """stop, suspend, resume, again, priority, move, star, tag."""
 
     @answers
     async def post(self, id: str, verb: str) -> Any:
-        """The task afterwards."""
+        """The task afterwards; of `again` the new one."""
         return task_row(await _VERBS[verb](self.client, int(id), self.body()))
 
 
@@ -77,6 +77,11 @@ async def _why(client: Client, task: Task) -> Any:
     with suppress(HaiError):  # it may have started in between
         return plain(await client.tasks.explain(task.id))
     return None
+
+
+async def _again(client: Client, id: int) -> Task:
+    """Submit the same once more. Two that do it at once get one task, for it has the same name."""
+    return await client.tasks.create((await client.tasks.get(id)).spec)
 
 
 def _number(body: Body, field: str) -> int:
@@ -97,6 +102,7 @@ _VERBS: Mapping[str, Verb] = {
     "stop": lambda client, id, body: client.tasks.stop(id),
     "suspend": lambda client, id, body: client.tasks.suspend(id, hold=body.get("hold") is True),
     "resume": lambda client, id, body: client.tasks.resume(id),
+    "again": lambda client, id, body: _again(client, id),
     "priority": lambda client, id, body: client.tasks.set_priority(id, _number(body, "priority")),
     "move": lambda client, id, body: client.tasks.move(id, _number(body, "before")),
     "star": lambda client, id, body: client.tasks.star(id, body.get("starred") is True),

@@ -68,7 +68,7 @@ export function glyph(status: string): string {
 /** Which verbs make sense for a task now. */
 export function verbs(task: TaskRow): string[] {
   if (task.state === 'FINISHED') {
-    return [];
+    return task.type === 'training' ? ['again'] : [];
   }
   const leaving = ['SUSPENDING', 'STOPPING', 'TERMINATING'].includes(task.run ?? '');
   if (task.state === 'RUNNING' && !leaving) {

@@ -107,6 +107,7 @@ const zh: Record<string, string> = {
   Submit: '提交',
   Stop: '停止',
   Suspend: '暂停',
+  'Submit again': '再次提交',
   Resume: '恢复',
   Open: '打开',
   Cancel: '取消',

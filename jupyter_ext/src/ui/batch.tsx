@@ -10,7 +10,8 @@ import { behind } from './parts';
 const LABELS: ReadonlyArray<readonly [string, string]> = [
   ['suspend', 'Suspend'],
   ['resume', 'Resume'],
-  ['stop', 'Stop']
+  ['stop', 'Stop'],
+  ['again', 'Submit again']
 ];
 
 /** Buttons for the marked tasks; each does it with those for which it makes sense. */

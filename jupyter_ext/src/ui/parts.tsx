@@ -35,17 +35,19 @@ export function TaskLink(props: { row: Pick<TaskRow, 'id' | 'name'>; context: Co
   );
 }
 
-const MARKS: Record<string, string> = { stop: '■', suspend: '‖', resume: '▶' };
-const LABELS: Record<string, string> = { stop: 'Stop', suspend: 'Suspend', resume: 'Resume' };
+const MARKS: Record<string, string> = { stop: '■', suspend: '‖', resume: '▶', again: '↻' };
+const LABELS: Record<string, string> = { stop: 'Stop', suspend: 'Suspend', resume: 'Resume', again: 'Submit again' };
 
 /** Buttons for what can be done with a task now. */
 export function Verbs(props: { task: TaskRow; context: Context; words?: boolean }): JSX.Element {
   const { task, context, words } = props;
-  const mine = context.me()?.user === task.user || context.me()?.role !== 'USER';
+  const own = context.me()?.user === task.user;
+  const may = (verb: string) => own || (context.me()?.role !== 'USER' && verb !== 'again');
   return (
     <span className="hai-verbs">
-      {mine &&
-        verbs(task).map(verb => (
+      {verbs(task)
+        .filter(may)
+        .map(verb => (
           <button
             key={verb}
             className={`hai-button ${words ? '' : 'hai-button-small'}`}
@@ -76,6 +78,7 @@ export async function steer(context: Context, task: TaskRow, verb: string): Prom
     const after = await context.api.verb(task.id, verb, verb === 'suspend' ? { hold: true } : {});
     context.board.put(after);
     context.board.changed();
+    verb === 'again' && shell.openTask(after.id);
   } catch (error) {
     shell.fail(error);
   }

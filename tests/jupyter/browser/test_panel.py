@@ -213,3 +213,22 @@ async def test_tasks_of_a_sweep_are_told_apart_in_a_narrow_panel(
     assert seen
     assert name
     assert seen["x"] + seen["width"] <= name["x"] + name["width"]
+
+
+async def test_what_has_ended_is_submitted_again_alone_or_several_at_once(
+    page: Page, client: Client
+) -> None:
+    for name in ("falls 1", "falls 2"):
+        made = await client.tasks.create(task(name, "exit 3"))
+        await client.tasks.wait(made.id, timeout=60)
+    await page.get_by_role("searchbox", name="Filter").fill("falls")
+    await row(page, "falls 2").wait_for()
+    await page.locator(".hai-list").press("Control+a")
+    await page.locator(".hai-batch").get_by_role("button", name="Submit again 2").click()
+    await expect(page.locator(".hai-batch")).to_contain_text("2 done, 0 refused")
+    await client.tasks.wait_all([made.id + 1, made.id + 2], timeout=60)
+    await row(page, "falls").locator(".hai-name").click()
+    head = page.locator(".hai-page:visible .hai-page-head")
+    await head.get_by_role("button", name="Submit again").click()
+    await expect(head).to_contain_text(f"#{made.id + 3}")
+    await client.tasks.wait(made.id + 3, timeout=60)
