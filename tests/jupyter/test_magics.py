@@ -47,6 +47,7 @@ def test_a_cell_is_submitted_looked_at_and_its_log_printed(
 ) -> None:
     made = shell.run_cell_magic("hai_job", "mine -p 10", "print('the answer', 42)")
     assert isinstance(made, TaskView)
+    assert repr(made) == f"task {made.id} mine WAITING_INIT"
     assert f"task {made.id} mine SUCCEEDED" in ended(shell, made.id)
     shell.run_line_magic("hai_logs", f"{made.id} -n 5 -r 0")
     assert "[0] the answer 42" in capsys.readouterr().out
