@@ -24,18 +24,25 @@ from hai.client.errors import HaiError, explained
 from hai.client.profile import load
 from hai.client.spec import apply_option, read_spec
 from hai.v1.task_pb2 import Task
-from hai.v1.task_spec_pb2 import TaskSpec
+from hai.v1.task_spec_pb2 import AfterSpec, TaskSpec
 from hai_jupyter import nbfiles, notebooks
 from hai_jupyter.places import Places
 from hai_jupyter.submission import Source, compose, notebook_task, runner_python
 from hai_jupyter.task_view import TaskList, TaskView
 
 Result = TypeVar("Result")
+_OUTCOMES = ("succeeded", "failed", "ended")
 
 
 def _takes_options(magic: Any) -> Any:
     """What every submission may choose."""
     for each in (
+        argument(
+            *("-a", "--after"),
+            action="append",
+            default=[],
+            help="A task that goes first: 12, fit, fit:ended",
+        ),
         argument("-o", "--option", action="append", default=[], help="A field: options.py_venv=b"),
         argument("-g", "--group", default="", help="Node group."),
         argument("-p", "--priority", type=int, default=None, help="A level's number."),
@@ -122,7 +129,7 @@ async def _submit_file(client: Client, wanted: Any, file: Path) -> Task:
     values = dict(value.partition("=")[::2] for value in wanted.value)
     source = Source(file.name, None, values, {"name": wanted.name} if wanted.name else {})
     spec = compose(source, Places(file.parent), await runner_python(client), write=True)
-    return await client.tasks.create(_chosen(spec, wanted))
+    return await _create(client, spec, wanted)
 
 
 async def _submit_cell(client: Client, wanted: Any, cell: str) -> Task:
@@ -131,7 +138,21 @@ async def _submit_cell(client: Client, wanted: Any, cell: str) -> Task:
     text = nbfiles.text(nbfiles.made([nbfiles.code_cell(cell, id="cell-0")], {}))
     copy = notebooks.stored(text, here, "cell", write=True)
     base = notebook_task(name, copy, here, await runner_python(client), {})
-    return await client.tasks.create(_chosen(read_spec(base), wanted))
+    return await _create(client, read_spec(base), wanted)
+
+
+async def _create(client: Client, spec: TaskSpec, wanted: Any) -> Task:
+    chosen = _chosen(spec, wanted)
+    chosen.options.after.extend([await _first(client, word) for word in wanted.after])
+    return await client.tasks.create(chosen)
+
+
+async def _first(client: Client, word: str) -> AfterSpec:
+    """12, fit or fit:ended. A name may have a colon itself."""
+    task, _, outcome = word.rpartition(":")
+    if outcome not in _OUTCOMES:
+        task, outcome = word, ""
+    return AfterSpec(task=await client.tasks.resolve(task), outcome=outcome)
 
 
 def _chosen(spec: TaskSpec, wanted: Any) -> TaskSpec:

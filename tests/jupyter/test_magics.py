@@ -65,6 +65,16 @@ def test_a_file_is_submitted_with_values_and_options(
     assert "told --rate=0.5" in capsys.readouterr().out
 
 
+def test_a_cell_is_submitted_behind_others(shell: Any) -> None:
+    first = shell.run_cell_magic("hai_job", "falls:late", "raise SystemExit(3)")
+    assert "FAILED" in ended(shell, first.id)
+    made = shell.run_cell_magic("hai_job", "behind -a falls:late:ended", "print('behind')")
+    assert "SUCCEEDED" in ended(shell, made.id)
+    for line, said in (("never -a falls:late", "ended FAILED"), ("never -a nobody", "nobody")):
+        with pytest.raises(UsageError, match=said):
+            shell.run_cell_magic("hai_job", line, "print()")
+
+
 @pytest.mark.parametrize(
     ("magic", "line", "said"),
     [
