@@ -6,7 +6,7 @@ import { TaskRow } from '../model/types';
 import { clock, lasting, level, levels, whose } from '../model/words';
 import { Context, useBoard, useLoaded, useNow } from './context';
 import { Overview } from './overview';
-import { Empty, Failed, Status, Verbs } from './parts';
+import { Empty, Failed, Status, Verbs, beside } from './parts';
 
 const Logs = React.lazy(() => import(/* webpackChunkName: "logs" */ './logs'));
 const Charts = React.lazy(() => import(/* webpackChunkName: "charts" */ './charts'));
@@ -61,7 +61,7 @@ function Page(props: { context: Context; id: number; tab: string; rank: string; 
   return (
     <div className="hai-page-body">
       <Head context={context} row={row} />
-      <div className="hai-tabs" role="tablist">
+      <div className="hai-tabs" role="tablist" onKeyDown={beside}>
         {TABS.map(([name, label]) => (
           <button key={name} role="tab" className="hai-tab-button" aria-selected={tab === name} onClick={() => onTab(name)}>
             {context.say(label)}
@@ -90,6 +90,7 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
             className="hai-star"
             aria-pressed={row.starred ?? false}
             title={context.say('Mark')}
+            aria-label={context.say('Mark')}
             onClick={() => void change(context, row, 'star', { starred: !row.starred })}
           >
             {row.starred ? '★' : '☆'}

@@ -7,6 +7,7 @@ import { Cluster } from './cluster';
 import { Containers } from './containers';
 import { Context, useBoard } from './context';
 import { Environments } from './environments';
+import { beside } from './parts';
 import { Tasks } from './tasks';
 import { Workspaces } from './workspaces';
 
@@ -72,7 +73,7 @@ function Body(props: { context: Context; state: PanelState; onState: (state: Pan
   return (
     <div className="hai-body">
       <Header context={context} />
-      <div className="hai-tabs" role="tablist">
+      <div className="hai-tabs" role="tablist" onKeyDown={beside}>
         {TABS.map(([id, label]) => (
           <button
             key={id}

@@ -120,6 +120,18 @@ export function Empty(props: { children: React.ReactNode }): JSX.Element {
   return <div className="hai-empty">{props.children}</div>;
 }
 
+/** In a list of tabs the arrow keys go to the one beside, and round. */
+export function beside(event: React.KeyboardEvent<HTMLElement>): void {
+  const step = ({ ArrowLeft: -1, ArrowRight: 1 } as Record<string, number>)[event.key] ?? 0;
+  const tabs = [...event.currentTarget.querySelectorAll<HTMLElement>('[role=tab]')];
+  const at = tabs.indexOf(event.target as HTMLElement);
+  if (step && at >= 0) {
+    const next = tabs[(at + step + tabs.length) % tabs.length]!;
+    next.focus();
+    next.click();
+  }
+}
+
 /** Ask again. */
 export function Reload(props: { context: Context; onClick: () => void }): JSX.Element {
   return (

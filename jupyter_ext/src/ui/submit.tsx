@@ -12,7 +12,7 @@ import { Outcome, useCheck } from './check';
 import { Context, useLoaded } from './context';
 import { Editor } from './editor';
 import { Fields } from './fields';
-import { Failed, Reload } from './parts';
+import { Failed, Reload, beside } from './parts';
 
 export interface Wanted {
   path: string;
@@ -147,7 +147,7 @@ function Sheet(props: Props & { draft: Draft }): JSX.Element {
   const tabs = [['form', 'Form'], ['yaml', 'Task file'], ...(draft.changes === null ? [] : [['changes', 'Changes']])];
   return (
     <div className="hai-form" onKeyDown={stayInside}>
-      <div className="hai-tabs" role="tablist">
+      <div className="hai-tabs" role="tablist" onKeyDown={beside}>
         {tabs.map(([name, label]) => (
           <button key={name} role="tab" className="hai-tab-button" aria-selected={view === name} onClick={() => show(name!)}>
             {say(label!)}

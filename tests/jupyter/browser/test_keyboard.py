@@ -22,6 +22,19 @@ async def test_the_tab_that_was_chosen_keeps_the_focus(page: Page) -> None:
         await expect(tab).to_be_focused()
 
 
+async def test_the_arrow_keys_go_from_tab_to_tab(page: Page) -> None:
+    panel = page.locator(".hai-panel")
+    await panel.get_by_role("tab", name="Tasks").focus()
+    for key, name in (
+        ("ArrowRight", "Containers"),
+        ("ArrowLeft", "Tasks"),
+        ("ArrowLeft", "Messages"),
+    ):
+        await page.keyboard.press(key)
+        await expect(panel.get_by_role("tab", name=name)).to_be_focused()
+        await expect(panel.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+
+
 async def test_the_list_says_which_task_is_chosen(page: Page, client: Client) -> None:
     made = [await client.tasks.create(task(f"heard {i}", "true")) for i in range(2)]
     for each in made:
