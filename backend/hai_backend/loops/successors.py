@@ -8,12 +8,15 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
+import structlog
+
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.task import Outcome, Task, TaskState
 from hai_backend.loops.insisting import insisted
 from hai_backend.loops.ledger import Ledger
 from hai_backend.tasks import events as ev
 
+log = structlog.get_logger(__name__)
 Begin = Callable[[Coroutine[Any, Any, None]], object]
 
 _TOGETHER = 100  # are told at a time
@@ -69,7 +72,15 @@ class Successors:
         while some := sorted(self._waiting.get(ended.task, ()))[:_TOGETHER]:
             for task in some:
                 self._leave(ended.task, task)
-            await asyncio.gather(*(self._ledger.insist(task, ended) for task in some))
+            await asyncio.gather(*(self._tell_one(task, ended) for task in some))
+
+    async def _tell_one(self, task: int, ended: ev.PredecessorEnded) -> None:
+        """One that is odd keeps no other from being told."""
+        try:
+            await self._ledger.insist(task, ended)
+        except Exception as error:
+            what = "a task could not be told of the end of one that goes first"
+            log.error(what, task=task, first=ended.task, error=repr(error))
 
 
 def _end(task: Task) -> ev.PredecessorEnded:

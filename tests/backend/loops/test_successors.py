@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.spec import AfterOutcome, AfterSpec
-from hai_backend.domain.task import Outcome, Task, TaskState
+from hai_backend.domain.task import Outcome, Task, TaskEvent, TaskState
+from hai_backend.launch.fake import FakeLauncher
+from hai_backend.store.memory import MemoryStore
 from hai_backend.tasks.events import Event
 from hai_backend.testing import a_spec
 from hai_backend.testing.world import World
@@ -120,6 +123,25 @@ async def test_many_are_written_together_and_ask_once_how_it_ended(world: World)
     assert (asked[first], set(again.ledger.unfinished())) == (1, many)
     assert 1 < most < 300  # and others have their turn meanwhile
     await again.stop()
+
+
+class Odd(MemoryStore):
+    """Takes nothing more of one task."""
+
+    async def save_task(self, task: Task, events: Sequence[TaskEvent]) -> Task | None:
+        if task.spec.name == "t0":
+            raise AssertionError("an odd task")
+        return await super().save_task(task, events)
+
+
+async def test_one_odd_task_keeps_no_other_from_being_told() -> None:
+    world = World(Odd(), FakeLauncher([]))
+    first = await submitted(world, "first")
+    odd, *others = [await submitted(world, f"t{i}", first) for i in range(150)]
+    await end(world, first)
+    for other in others:
+        await freed(world, other)
+    assert world.ledger.unfinished()[odd].awaited == (first,)
 
 
 async def test_nothing_is_kept_of_tasks_that_have_ended(world: World) -> None:
