@@ -51,6 +51,7 @@ def _words(error: Exception) -> tuple[str, str, str]:
         hint = "what syncs comes with it: pip install 'hai-platform[sync]'"
         return f"{error.name} is not installed", hint, "NOT_INSTALLED"
     if isinstance(error, TimeoutError):
-        return "it took longer than --sync_timeout; do it again to go on", "", "TIMED_OUT"
+        words = str(error) or "it took longer than --sync_timeout; do it again to go on"
+        return words, "", "TIMED_OUT"
     hint = "run it again with --debug and report what it prints"
     return f"internal error: {type(error).__name__}: {error}", hint, "INTERNAL"

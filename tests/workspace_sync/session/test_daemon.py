@@ -7,8 +7,10 @@ import contextlib
 import errno
 import json
 import shutil
+import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from hai.client.errors import NotFound, Unauthenticated, Unreachable
 from hai_sync.cli import failures
 from hai_sync.cli.answered import tell
+from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode, Rules
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon
@@ -344,6 +347,37 @@ async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:
         assert "no server" in daemon.state.error
         away = False
         await until(lambda: laptop.there() == {"a": b"1"})
+
+
+async def test_one_that_nobody_can_reach_ends(laptop, monkeypatch) -> None:
+    monkeypatch.setattr(daemon_module, "FULL_SECONDS", 0.01)
+    said, ours = list[str](), laptop.session.place.socket
+    work = asyncio.create_task(Daemon(laptop.session, Wish(), said.append).run())
+    await until(ours.exists)
+    ours.unlink()
+    ours.touch()  # another daemon's
+    async with asyncio.timeout(20):
+        await work
+    assert ours.exists()
+    assert "its socket is gone" in said[-1]
+
+
+@pytest.mark.parametrize("argv", [("status",), ("watch", "status"), ("push",)])
+async def test_one_that_does_not_answer_is_told_as_such(laptop, argv, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(laptop.root)
+    profile = laptop.session.remote.connection.profile
+    monkeypatch.setenv("HAI_SERVER", profile.server)
+    monkeypatch.setenv("HAI_TOKEN", profile.token)
+    patience = socket.socket.settimeout
+    monkeypatch.setattr(socket.socket, "settimeout", lambda self, _: patience(self, 0.05))
+    with (
+        closing(socket.socket(socket.AF_UNIX)) as silent,
+        ShortPath(laptop.session.place.own) as at,
+    ):
+        silent.bind(at)
+        silent.listen()
+        assert await asyncio.to_thread(main, argv) == 124
+    assert "the daemon of this workspace does not answer" in capsys.readouterr().err
 
 
 async def test_a_root_that_goes_away_ends_it_and_removes_nothing(laptop, tmp_path) -> None:

@@ -30,6 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from hai.client.stdout import nobody_reads
 
         return nobody_reads()
+    except TimeoutError as error:  # of a daemon; other commands tell their own
+        from hai_sync.cli.failures import tell
+
+        return tell(error, arguments)
     except KeyboardInterrupt:  # while a daemon is asked, or we look by ourselves
         print("interrupted; do it again to go on", file=sys.stderr)
         return 130

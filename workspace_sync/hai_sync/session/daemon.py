@@ -74,6 +74,7 @@ class Daemon:
         self._going = asyncio.Event()  # else it syncs only when it is asked
         self._going.set()
         self._syncing = asyncio.Lock()
+        self._inode = 0  # of our socket
         self._due = False  # something may have changed
         self._look = True  # at the server's files, too
 
@@ -84,6 +85,7 @@ class Daemon:
         with ShortPath(self.session.place.own) as path:
             server = await asyncio.start_unix_server(self._serve, path)
         os.chmod(socket, 0o600)
+        self._inode = os.stat(socket).st_ino
         works: list[Awaitable[None]] = [
             self._local(),
             self._remote(),
@@ -102,7 +104,14 @@ class Daemon:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            socket.unlink(missing_ok=True)
+            if self._is_reached():
+                socket.unlink()
+
+    def _is_reached(self) -> bool:
+        """Whether commands ask us: our socket was not removed, perhaps for another daemon."""
+        with suppress(OSError):
+            return os.stat(self.session.place.socket).st_ino == self._inode
+        return False
 
     def stop(self) -> None:
         """End `run`."""
@@ -135,10 +144,12 @@ class Daemon:
             await asyncio.sleep(next(waits))
 
     async def _clock(self) -> None:
-        while True:
-            await asyncio.sleep(FULL_SECONDS)
+        await asyncio.sleep(FULL_SECONDS)
+        while self._is_reached():
             self.session.forget()
             self._ring(look=True)
+            await asyncio.sleep(FULL_SECONDS)
+        self._say("its socket is gone, so that nobody could ask or stop it: it ends")
 
     def _ring(self, look: bool = False) -> None:
         self._due = True

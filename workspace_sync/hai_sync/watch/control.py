@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 NAME = "daemon.sock"
 _LONGEST = 100
+_SILENT = "the daemon of this workspace does not answer; end its process (a `watch start`), and start it again"
 
 
 def ask(own: str | os.PathLike[str], request: Mapping[str, Any], timeout: float = 3600.0) -> Any:
-    """The daemon's answer; None: there is no daemon."""
+    """The daemon's answer; None: there is no daemon. Raises TimeoutError."""
     if not os.path.exists(os.path.join(own, NAME)):
         return None
     with socket.socket(socket.AF_UNIX) as client:
@@ -32,6 +33,8 @@ def ask(own: str | os.PathLike[str], request: Mapping[str, Any], timeout: float 
             answer = client.makefile("rb").readline()
         except (ConnectionError, FileNotFoundError):
             return None
+        except TimeoutError:
+            raise TimeoutError(_SILENT) from None
     return json.loads(answer) if answer else None
 
 
