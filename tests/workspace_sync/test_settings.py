@@ -44,3 +44,11 @@ def test_two_who_set_at_once_take_turns(place: Place) -> None:
     with ThreadPoolExecutor() as threads:
         list(threads.map(keep, NAMES))
     assert find(place.root) == place
+
+
+def test_a_full_disk_is_told_with_the_file_which_stays(place: Place) -> None:
+    (place.own / "workspace.yml.new").symlink_to("/dev/full")
+    before = (place.own / "workspace.yml").read_text()
+    with pytest.raises(OSError, match=r"No space left on device: '.*/\.hfai/workspace\.yml'"):
+        keep_setting(place, "jobs", "2")
+    assert (place.own / "workspace.yml").read_text() == before

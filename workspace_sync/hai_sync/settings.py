@@ -26,8 +26,11 @@ def keep_setting(place: Place, name: str, value: str | None) -> None:
         lines = [line for line in _text(place).splitlines() if not line.startswith(f"{name}:")]
         lines += [] if value is None else [f"{name}: {value}"]
         new = _file(place).with_name(f"{CONFIG}.new")
-        new.write_text("\n".join(lines) + "\n", "utf-8")
-        os.replace(new, _file(place))
+        try:
+            new.write_text("\n".join(lines) + "\n", "utf-8")
+            os.replace(new, _file(place))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(_file(place))) from error
 
 
 @contextmanager
