@@ -28,7 +28,8 @@ def hide(files: Files, task: int) -> Path:
     try:
         os.rename(path, gone)
     except FileNotFoundError:
-        raise no_directory(task) from None
+        if not files.index.rows("SELECT 1 FROM checkouts WHERE task = ?", (task,)):
+            raise no_directory(task) from None  # else a server died before it had forgotten it
     with files.index.transaction(durable=True) as db:
         db.execute("DELETE FROM checkouts WHERE task = ?", (task,))
     return gone

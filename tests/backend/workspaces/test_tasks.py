@@ -10,6 +10,7 @@ import pytest
 from hai.client.errors import Conflict, Invalid, NotFound
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_backend.domain import errors
 from hai_backend.testing.here import on_pods
 from hai_backend.testing.workspaces import Pusher
 from hai_backend.workspaces import checkouts, collecting, task_trees
@@ -117,6 +118,19 @@ def test_what_a_server_left_that_died_meanwhile_goes_with_the_next_collection(tm
         assert task_trees.trees(files, before=99, limit=9) == []
         collecting.collect(files, pinned=(), running=(), before=0.0)
         assert list(files.tasks.iterdir()) == []
+
+
+def test_what_a_server_had_hidden_that_died_then_can_be_removed_again(tmp_path) -> None:
+    make(tmp_path / "w", 0)
+    with closing(Files(tmp_path / "w", 0)) as files:
+        push(files, {"a": b"x"}, {}, 0)
+        checkouts.make(files, 7, 1, 0)
+        (files.tasks / "7").rename(files.tasks / ".7.gone")
+        task_trees.hide(files, 7)
+        assert task_trees.trees(files, before=99, limit=9) == []
+        assert list(files.tasks.iterdir()) == []
+        with pytest.raises(errors.NotFound, match="no directory of task 7"):
+            task_trees.hide(files, 7)
 
 
 @pytest.mark.parametrize(
