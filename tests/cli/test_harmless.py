@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import AsyncGenerator
+from errno import ENOSPC
+from typing import Any
 
 import pytest
 
-from hai.v1.log_service_pb2 import LogLine
-from hai_tui.cli.follow import Lines, _shown
+from hai.v1.log_service_pb2 import LogLine, TailLogsResponse
+from hai_tui.cli.follow import Lines, _shown, print_lines
 
 EVIL = "\x1b]0;title\x07a\x1b[2J\x1b]52;c;cGF5\x07\x1b[31mred"
 
@@ -27,3 +30,40 @@ def test_a_terminal_gets_colours_and_nothing_else_that_steers_it(
 def test_a_file_gets_what_was_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
     assert _shown(LogLine(text=EVIL), Lines()) == f"{EVIL}\n"
+
+
+async def test_a_log_that_cannot_be_written_any_more_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left: list[int] = []
+
+    class Logs:
+        async def tail(self, id: int, **_: object) -> AsyncGenerator[TailLogsResponse]:
+            try:
+                yield TailLogsResponse(lines=[LogLine(text="a")])
+            finally:
+                left.append(id)
+
+    class Client:
+        logs = Logs()
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", Full())
+    with pytest.raises(OSError, match="No space"):
+        await print_lines(Client(), 12, Lines(), follow=False)  # type: ignore[arg-type]
+    assert left == [12]
+
+
+def test_a_full_disk_is_told_with_what_helps(
+    hai: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("hai_tui.cli.commands.listing.show", full)
+    told = hai("list").err
+    assert "hai: cannot write: No space left on device\n" in told
+    assert "hint: the disk, or your part of it, is full" in told

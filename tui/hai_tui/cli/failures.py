@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import sys
@@ -19,6 +20,7 @@ from hai_tui.cli.settings import Settings
 from hai_tui.cli.texts import text
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _INTEGER = ("a valid integer range", "a whole number")  # click's words, ours
 
 _CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -83,7 +85,8 @@ def _facts(error: Exception) -> dict[str, Any]:
         case UnicodeError():
             facts |= {"reason": "USAGE", "message": f"not text in UTF-8: {error}"}
         case OSError():
-            facts |= {"reason": "SYSTEM", "message": _system(error)}
+            hint = text("full.hint") if error.errno in _FULL else ""
+            facts |= {"reason": "SYSTEM", "message": _system(error), "hint": hint}
         case _:
             facts |= {
                 "message": f"internal error: {type(error).__name__}: {error}",
@@ -145,6 +148,8 @@ def _help_hint(error: click.UsageError) -> str:
 
 def _system(error: OSError) -> str:
     what = error.strerror or str(error)
+    if error.errno in _FULL and not error.filename:  # mostly the output
+        return f"cannot write: {what}"
     return f"{error.filename}: {what}" if error.filename else what
 
 

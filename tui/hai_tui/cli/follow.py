@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -101,11 +101,12 @@ async def print_lines(
         follow=follow,
         lost=lost,
     )
-    async for batch in stream:
-        some = some or bool(batch.lines)
-        wanted = (x for x in batch.lines if not lines.grep or lines.grep.search(x.text))
-        sys.stdout.write("".join(_shown(line, lines) for line in wanted))
-        sys.stdout.flush()
+    async with aclosing(stream):  # also where nothing can be written any more
+        async for batch in stream:
+            some = some or bool(batch.lines)
+            wanted = (x for x in batch.lines if not lines.grep or lines.grep.search(x.text))
+            sys.stdout.write("".join(_shown(line, lines) for line in wanted))
+            sys.stdout.flush()
     return some
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from hai.v1.task_pb2 import Task
@@ -28,9 +29,10 @@ async def watch_tasks(client: Client, settings: Settings, filter: str) -> int:
     if settings.decorated and settings.output in ("table", "wide"):
         return await _on_screen(client, settings, filter)
     write = _as_json if settings.json else _Lines(settings)
-    async for changes in client.tasks.watch(filter, lost=told_when_lost(settings)):
-        write(changes.tasks)
-        sys.stdout.flush()
+    async with aclosing(client.tasks.watch(filter, lost=told_when_lost(settings))) as answers:
+        async for changes in answers:
+            write(changes.tasks)
+            sys.stdout.flush()
     return 0
 
 

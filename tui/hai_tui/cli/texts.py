@@ -186,6 +186,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{error}；恢复后继续（Ctrl-C 退出）",
     ),
     "interrupted": ("interrupted", "已中断"),
+    "full.hint": (
+        "the disk, or your part of it, is full; run it again when there is room",
+        "磁盘或您的配额已满；有空间后请重试",
+    ),
     "none.tasks": ("no tasks match", "没有符合条件的任务"),
     "none.queue": ("nothing waits", "没有排队的任务"),
     "none.nodes": ("no nodes", "没有节点"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,8 +48,9 @@ def snapshot(settings: Settings, out: str | None, anonymize: bool) -> int:
 
     async def work(client: Client) -> int:
         with _written(out) as write:
-            async for part in client.nodes.snapshot(anonymous=anonymize):
-                write(part)
+            async with aclosing(client.nodes.snapshot(anonymous=anonymize)) as parts:
+                async for part in parts:
+                    write(part)
         if out:
             note(settings, text("snapshot.done", file=out))
         return 0
