@@ -289,6 +289,13 @@ def test_errors_have_codes_and_leave_everything(haienv: Any, line: str, code: in
     assert [*(haienv.home.own / ".building").iterdir()] == []
 
 
+def test_a_wrong_word_is_told_in_one_sentence_with_what_helps(haienv: Any) -> None:
+    told = haienv("nonsense").err
+    assert (
+        told == "haienv: No such command 'nonsense'; hint: `haienv --help` shows how it is used\n"
+    )
+
+
 def test_nobody_changes_what_belongs_to_another(haienv: Any) -> None:
     haienv.ok("create base --no_extend fast --visibility public")
     bob = haienv.as_user("bob")

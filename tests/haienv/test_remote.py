@@ -60,6 +60,7 @@ def test_what_is_pushed_is_the_same_there_and_back(
     assert [listed[key] for key in same] == [here[key] for key in same]
     assert (listed["owner"], listed["visibility"]) == (OWNER, "public")
     assert haienv.ok("list --remote --names").out == "base\n"
+    assert "`haienv list --remote` shows them" in haienv("pull bsae --json").error["message"]
     nobody = haienv.ok("list --remote -u zoe").err
     assert "zoe has no environments that you see on the cluster" in nobody
     # As if it were theirs.

@@ -93,7 +93,7 @@ class Environments:
             names = [str(e.called) for e in await self.visible(identity)]
             raise NotFound(
                 f"there is no environment {called}{nearest(str(called), names)}; "
-                "`haienv list` shows them",
+                "`haienv list --remote` shows them",
                 reason="NO_SUCH_ENVIRONMENT",
             )
         return found

@@ -175,7 +175,8 @@ def _facts(error: EnvError | click.ClickException | OSError) -> tuple[int, dict[
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"`{error.ctx.command_path} --help` shows how it is used"
     reason = "USAGE" if isinstance(error, click.UsageError) else "FAILED"
-    return error.exit_code, {"reason": reason, "message": error.format_message(), "hint": hint}
+    message = error.format_message().removesuffix(".")  # a hint may follow
+    return error.exit_code, {"reason": reason, "message": message, "hint": hint}
 
 
 def _asks_for_json(arguments: list[str]) -> bool:
