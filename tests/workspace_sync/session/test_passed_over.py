@@ -12,6 +12,7 @@ from hai.client.profile import Profile
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode
 from hai_sync.place import find
+from hai_sync.quick.surroundings import surroundings
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.wish import Report, Wish
 
@@ -145,7 +146,8 @@ def test_what_was_asked_is_not_done_where_it_cannot_come(root: Path, capsys) -> 
 
 def test_who_asks_a_daemon_is_told_and_may_submit(root: Path, monkeypatch, capsys) -> None:
     report = Report(revision=3, passed_over={"pipe": "on the cluster it is a special file"})
-    monkeypatch.setattr("hai_sync.cli.main._ask_daemon", lambda root: report.as_dict())
+    answer = {**report.as_dict(), "surroundings": surroundings("")}
+    monkeypatch.setattr("hai_sync.cli.main._ask_daemon", lambda root: answer)
     assert main(["push"]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("in sync at revision 3 (daemon)\n", "  on the cluster only: pipe\n")
