@@ -37,9 +37,7 @@ log = structlog.get_logger(__name__)
 Perform = Callable[[Task, Instruction], None]
 Changed = Callable[[Task | None, Task], None]  # before (None: it is new) and after
 Recall = Callable[[Task], Task]  # the task with what is known of it and not written yet
-Noticed = Callable[
-    [Task, Task], Sequence[object]
-]  # before and after: records to be written with it
+Noticed = Callable[[Task, Task], Sequence[object]]  # before, after: records to write with it
 
 _GATHERED = (*get_args(ev.RankEvent), ev.PredecessorEnded)  # a thousand may end at once
 _TRIES = 5  # how often a write is repeated after another replica was faster

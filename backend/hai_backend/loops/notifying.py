@@ -84,7 +84,10 @@ class Notifying:
 
     def noticed(self, before: Task, task: Task) -> Sequence[Notice]:
         """What is to be written with this change."""
-        found = notices(self._webhooks.of(task.user), before, task, self._clock.now())
+        webhooks = self._webhooks.of(task.user)
+        if not webhooks:
+            return ()
+        found = notices(webhooks, before, task, self._clock.now())
         return [notice for notice in found if _key(notice) not in self._full]
 
     def changed(self, before: Task | None, task: Task) -> None:
