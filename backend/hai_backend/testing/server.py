@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -18,12 +19,15 @@ from hai.client.profile import Profile
 from hai_backend.app import App
 from hai_backend.config import Settings
 from hai_backend.engine import make_launcher
+from hai_backend.home import keep_port, last_port
 from hai_backend.launch.base import Launcher
 from hai_backend.loops.clock import Clock
 from hai_backend.store.connect import open_store
 from hai_backend.testing.databases import usual_database
 
 _START_SECONDS = 300.0  # of a machine that is busy with ten other things
+# The kernel lends none of these, so nothing takes the port of a server that is away.
+_QUIET_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class ServerProcess:
         """Return when it answers, or passes calls on. Raises RuntimeError with its last words."""
         where = self.home / "server.json"
         where.unlink(missing_ok=True)
+        if not last_port(self.home):
+            keep_port(self.home, f":{random.choice(_QUIET_PORTS)}")
         command = [*self._command, *more]
         if module:
             command[2] = module

@@ -96,6 +96,7 @@ async def test_a_form_that_cannot_be_had_is_asked_for_again_or_left(page: Page, 
         await page.keyboard.press("Escape")
         await expect(form).to_have_count(0)
     await page.locator(".hai-panel .hai-primary").press("Enter")
+    await expect(form.get_by_role("alert")).to_contain_text("the platform is away")
     await page.unroute("**/hai_jupyter/draft*")
     await form.get_by_role("button", name="Reload").press("Enter")
     await expect(form.get_by_label("Name", exact=True)).to_be_focused()
