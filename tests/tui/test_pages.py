@@ -104,6 +104,21 @@ async def test_what_a_page_asks_ends_as_soon_as_it_is_left(drive) -> None:
         assert late == []
 
 
+@pytest.mark.parametrize("steps", [0, 4, 6, 9, 12, 22])
+@pytest.mark.parametrize("line", ["logs 12", "usage"])
+async def test_a_page_left_while_it_opens_takes_nothing_with_it(
+    drive, line: str, steps: int
+) -> None:
+    async with made_up(drive) as (tui, _):
+        tui.app.goto(line)
+        for _ in range(
+            steps
+        ):  # its parts come one by one meanwhile, and the app has not begun to connect
+            await asyncio.sleep(0)
+        tui.app.back()
+        await tui.shows("12 tasks", "● live")
+
+
 async def test_a_log_that_closes_is_not_drawn(drive) -> None:
     async with made_up(drive) as (tui, _):
         tui.app.goto("logs 12")

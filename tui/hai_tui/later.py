@@ -1,4 +1,4 @@
-"""Something that happens once, a little later: also where the machine is busy.
+"""Something that happens once, a little later, also where the machine is busy; and work beside what is shown.
 
 Textual's own single shot is left out without a word when the process is held up for as long as its delay between two
 lines of its start (`Timer._run` skips what is late). Whoever waits for it then waits for ever.
@@ -7,7 +7,7 @@ lines of its start (`Timer._run` skips what is late). Whoever waits for it then 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from textual.dom import DOMNode
 
@@ -25,3 +25,10 @@ def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
             callback()
 
     asyncio.get_running_loop().call_later(seconds, node.call_next, now)
+
+
+def in_background(
+    node: DOMNode, begin: Callable[[], Awaitable[None]], *, group: str, exclusive: bool = False
+) -> None:
+    """Run it as a worker that ends with the page or widget, also before it has begun."""
+    node.run_worker(begin, group=group, exclusive=exclusive)

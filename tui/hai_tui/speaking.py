@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 REPAINT_SECONDS = 0.1
 """Changes of tasks reach the pages at most this often."""
 
+FIRST_PAINT_SECONDS = 0.03
+"""The first page is drawn by then. Textual's own word of it is lost when the page on top goes at that moment."""
+
 
 class Speaking(Places):
     """An app that speaks to the server of a profile."""
@@ -95,7 +98,11 @@ class Speaking(Places):
         self._connected = True
         entry, words = find(self.options.start)
         await self.push_screen(entry.make(words))
-        self.call_after_refresh(self.session.start)
+        later(self, FIRST_PAINT_SECONDS, partial(self._start, self.session))
+
+    def _start(self, session: Session) -> None:
+        if session is self.session:  # else it was left within that time
+            session.start()
 
     def _session(self, profile: Profile) -> Session:
         return Session(

@@ -21,7 +21,7 @@ from hai_tui.cluster.use import legend, look_of, numbers
 from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import text
 from hai_tui.labels import told
-from hai_tui.later import later
+from hai_tui.later import in_background, later
 from hai_tui.look import Look
 from hai_tui.screens.node_actions import NodeSteering
 from hai_tui.spark import spark
@@ -118,7 +118,7 @@ class ClusterPage(NodeSteering):
 
     def opened(self) -> None:
         """Watch the nodes; note now and then how much is held."""
-        self.run_worker(self._watch(), group="watch")
+        in_background(self, self._watch, group="watch")
         self.set_interval(SAMPLE_SECONDS, self._sample)
         self.set_interval(USE_SECONDS, self._ask_use)
         self._ask_use()

@@ -13,6 +13,7 @@ from hai.client.errors import HaiError
 from hai_tui.actions import Action
 from hai_tui.cli import human
 from hai_tui.i18n import text
+from hai_tui.later import in_background
 from hai_tui.logs.reader import Reader, Source
 from hai_tui.screens.log_moves import LogMoves
 from hai_tui.widgets.log_pane import LogPane
@@ -53,7 +54,7 @@ class LogsPage(LogMoves):
 
     def opened(self) -> None:
         """Open the log that the page was asked for."""
-        self.run_worker(self._begin())
+        in_background(self, self._begin, group="begin")
 
     async def _begin(self) -> None:
         """What is wrong with it stays there; the note about it passes."""

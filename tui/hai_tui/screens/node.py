@@ -18,7 +18,7 @@ from hai_tui.cluster.text import node_card
 from hai_tui.cluster.use import numbers
 from hai_tui.feed.ticks import Gathered
 from hai_tui.i18n import text
-from hai_tui.later import later
+from hai_tui.later import in_background, later
 from hai_tui.screens.node_actions import NodeSteering
 from hai_tui.theme import tones
 from hai_tui.widgets.columns import Cell, Column
@@ -116,7 +116,7 @@ class NodePage(NodeSteering):
         self._ask_queue()
         self._ask_use()
         self.set_interval(USE_SECONDS, self._ask_use)
-        self.run_worker(self._watch(), group="watch", exclusive=True)
+        in_background(self, self._watch, group="watch", exclusive=True)
 
     async def _watch(self) -> None:
         from hai_tui.feed.stream import Pump

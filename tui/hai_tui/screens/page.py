@@ -20,7 +20,7 @@ from textual.widget import Widget
 from hai.client.errors import HaiError
 from hai_tui.actions import Action, pressed, refusal
 from hai_tui.i18n import text
-from hai_tui.later import goes
+from hai_tui.later import goes, in_background
 from hai_tui.theme import tones
 from hai_tui.widgets.bars import Banner, KeyLine, StatusLine, TopLine
 from hai_tui.widgets.confirm import Confirm
@@ -115,7 +115,9 @@ class Page(Screen[None]):
         self.set_focus(content if content.focusable else next(inside, None))
 
     def on_mount(self) -> None:
-        """Show the frame, then let the page begin."""
+        """Show the frame, then let the page begin, unless it was left before it came."""
+        if goes(self):
+            return
         self.focus_content()
         self.reframe()
         self.opened()
@@ -263,7 +265,7 @@ class Page(Screen[None]):
         While the server is away it is asked again by itself; the banner says so.
         """
 
-        async def work() -> None:
+        async def look() -> None:
             session = self.hai.session
             try:
                 client = await session.client()
@@ -274,9 +276,7 @@ class Page(Screen[None]):
                 if self.stands:
                     self.refused(error)
 
-        # Not begun yet: it may be replaced before it is
-        begin: Callable[[], Awaitable[None]] = work
-        self.run_worker(begin, group=group, exclusive=True)
+        in_background(self, look, group=group, exclusive=True)
 
     async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:
         """One request of an action, within its deadline. Raises HaiError, which is shown if nobody catches it."""

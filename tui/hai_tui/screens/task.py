@@ -19,6 +19,7 @@ from hai.client.ids import possible_id
 from hai_tui import chains
 from hai_tui.actions import Action
 from hai_tui.i18n import text
+from hai_tui.later import in_background
 from hai_tui.screens import task_tables
 from hai_tui.screens.steering import TaskPageBase
 from hai_tui.screens.task_seen import Seen
@@ -154,7 +155,7 @@ class TaskPage(TaskPageBase):
     def opened(self) -> None:
         """Ask, and ask again whenever the task changes."""
         self.query_one("#summary", Static).update(text("task.loading", id=self._ref))
-        self.run_worker(self._look(), group="look")
+        in_background(self, self._look, group="look")
         self.set_interval(_TICK_SECONDS, self._tick)
 
     def tasks_changed(self, ids: set[int]) -> None:

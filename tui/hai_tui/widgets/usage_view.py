@@ -11,6 +11,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from hai_tui.i18n import text
+from hai_tui.later import in_background
 
 if TYPE_CHECKING:
     from hai.client.errors import HaiError
@@ -77,7 +78,7 @@ class UsageView(VerticalScroll):
 
     def look(self) -> None:
         """Ask now."""
-        self.run_worker(self._look(), exclusive=True, group="usage")
+        in_background(self, self._look, group="usage", exclusive=True)
 
     async def _look(self) -> None:
         from hai.client.errors import HaiError
