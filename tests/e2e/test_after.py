@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from hai.client.client import Client
-from hai.client.errors import HaiError
+from hai.client.errors import TimedOut, Unreachable
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import Task, TaskOutcome, TaskState
 from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec, ProgramSpec, ResourceSpec, TaskSpec
@@ -22,7 +22,13 @@ from hai_backend.testing.server import ServerProcess
 
 STRIDE = 7  # a start of a server takes two seconds
 FAULTY = "hai_backend.testing.faults"
-PROGRAM = 'echo "$1 begins" >> "$2"\nsleep 0.2\necho "$1 ends" >> "$2"\n'
+# None ends before all are submitted: one that could never start would be refused.
+PROGRAM = """
+echo "$1 begins" >> "$2"
+until [ -e "$2.all" ]; do sleep 0.05; done
+sleep 0.2
+echo "$1 ends" >> "$2"
+"""
 Answer = TypeVar("Answer")
 
 
@@ -45,6 +51,7 @@ class Chain:
         page = await self._submit(client, "page", AfterSpec(task=train, outcome="failed"))
         first = [AfterSpec(task=number, outcome="ended") for number in (train, page)]
         clean = await self._submit(client, "clean", *first)
+        self.witness.with_name("witness.all").touch()
         return [await self._ended(client, number) for number in (prepare, train, page, clean)]
 
     async def _submit(self, client: Client, name: str, *after: AfterSpec) -> int:
@@ -66,11 +73,11 @@ class Chain:
             await asyncio.sleep(0.05)
 
     async def _patient(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Ask until it is answered."""
+        """Ask until it is answered. Raises what no other try can mend."""
         while True:
             try:
                 return await ask()
-            except HaiError:
+            except (Unreachable, TimedOut):
                 if self._server.running:
                     await asyncio.sleep(0.02)
                 else:
