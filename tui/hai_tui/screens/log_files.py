@@ -7,11 +7,13 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import click
 
 from hai_tui.i18n import text
+from hai_tui.later import in_background
 from hai_tui.logs.harmless import harmless
 from hai_tui.logs.saving import write
 from hai_tui.logs.window import Line
@@ -47,8 +49,8 @@ class LogFiles(Page):
 
     def _save(self, name: str) -> None:
         if name.strip() and self.pane is not None:
-            work = self._save_to(self.pane, Path(os.path.expanduser(name.strip())))
-            self.run_worker(self.reported(work), group="actions")
+            path = Path(os.path.expanduser(name.strip()))
+            self.report(partial(self._save_to, self.pane, path))
 
     async def _save_to(self, pane: LogPane, path: Path) -> None:
         async def lines() -> str:
@@ -82,12 +84,16 @@ class LogFiles(Page):
                 self.hai.say(text("logs.no_pager", pager=pager), warning=True)
         self.tell()
 
-    async def reported(self, work: Awaitable[object]) -> None:
+    def report(self, begin: Callable[[], Awaitable[object]], group: str = "actions") -> None:
+        """Run it beside what is shown; what the server refuses is told."""
+        in_background(self, partial(self._reported, begin), group=group)
+
+    async def _reported(self, begin: Callable[[], Awaitable[object]]) -> None:
         """Do it; what goes wrong is told, and the page stays."""
         from hai.client.errors import HaiError
 
         try:
-            await work
+            await begin()
         except HaiError as error:
             self.hai.fail(error)
         except click.BadParameter as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hai_tui.i18n import text
 from hai_tui.logs.search import matches
 from hai_tui.screens.log_files import LogFiles
@@ -86,7 +88,7 @@ class LogMoves(LogFiles):
             earlier = (each for each in self._history if each != words)
             self._history = (words, *earlier)[:50]
             at_end = self.pane is not None and self.pane.view.following
-            self.run_worker(self.reported(self.go_to_hit(back=at_end)), group="actions")
+            self.report(partial(self.go_to_hit, back=at_end))
 
     async def go_to_hit(self, *, back: bool) -> None:
         """The nearest line with what is looked for, read from the server where need be."""

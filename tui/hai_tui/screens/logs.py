@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -109,8 +110,7 @@ class LogsPage(LogMoves):
         pane = next(p for p in self.panes if p.view is event.view)
         reader = pane.reader
         if reader is not None:
-            work = reader.older() if event.first else reader.newer()
-            self.run_worker(self.reported(work), group=f"page-{id(pane)}")
+            self.report(reader.older if event.first else reader.newer, f"page-{id(pane)}")
 
     def on_log_pane_changed(self, event: LogPane.Changed) -> None:
         """Tell how much is held."""
@@ -131,7 +131,7 @@ class LogsPage(LogMoves):
     def shown_again(self) -> None:
         """The task may have had another run meanwhile."""
         for pane in self.panes:
-            self.run_worker(self.reported(self._runs(pane)))
+            self.report(partial(self._runs, pane))
 
     # Opening.
 
@@ -201,7 +201,7 @@ class LogsPage(LogMoves):
         pane.source = Source(pane.source.task, ranks)
         pane.view.set_labels(pane.source.labelled)
         pane.view.following = True
-        self.run_worker(self.reported(self._reread(pane)))
+        self.report(partial(self._reread, pane))
 
     async def _reread(self, pane: LogPane) -> None:
         await self._read(pane, await self.hai.session.client())
@@ -212,7 +212,7 @@ class LogsPage(LogMoves):
             pane.window.fold = not pane.window.fold
             self.hai.say(text("logs.bars.place" if pane.window.fold else "logs.bars.lines"))
             self._remember("lines", not pane.window.fold)
-            self.run_worker(self.reported(self._refold(pane)))
+            self.report(partial(self._refold, pane))
 
     async def _refold(self, pane: LogPane) -> None:
         """What was seen first stays, unless the end is followed."""
@@ -258,7 +258,7 @@ class LogsPage(LogMoves):
     def _add(self, words: str) -> None:
         task, _, ranks = words.strip().partition(" ")
         if task:
-            self.run_worker(self.reported(self._open(task, ranks.strip() or "all")))
+            self.report(partial(self._open, task, ranks.strip() or "all"))
 
     def _switch(self) -> None:
         panes, pane = self.panes, self.pane
