@@ -111,9 +111,7 @@ async def test_a_page_left_while_it_opens_takes_nothing_with_it(
 ) -> None:
     async with made_up(drive) as (tui, _):
         tui.app.goto(line)
-        for _ in range(
-            steps
-        ):  # its parts come one by one meanwhile, and the app has not begun to connect
+        for _ in range(steps):  # its parts come one by one, and nothing is connected yet
             await asyncio.sleep(0)
         tui.app.back()
         await tui.shows("12 tasks", "● live")
