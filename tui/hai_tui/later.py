@@ -30,5 +30,5 @@ def later(node: DOMNode, seconds: float, callback: Callable[[], None]) -> None:
 def in_background(
     node: DOMNode, begin: Callable[[], Awaitable[None]], *, group: str, exclusive: bool = False
 ) -> None:
-    """Run it as a worker that ends with the page or widget, also before it has begun."""
+    """Run it as a worker that ends with the page or widget. It may end, or be replaced, before it has begun."""
     node.run_worker(begin, group=group, exclusive=exclusive)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from hai.client.errors import HaiError, Invalid, Unreachable, Violation
 from hai_tui.actions import Action
 from hai_tui.feed.link import LinkState
 from hai_tui.i18n import text
+from hai_tui.later import in_background
 from hai_tui.screens.submit_files import DraftFiles
 from hai_tui.submit import draft as drafts
 from hai_tui.submit.draft import Draft
@@ -180,8 +181,7 @@ class SubmitPage(DraftFiles):
         """A newer text, right or wrong, cancels the question about an older one."""
         self.workers.cancel_group(self, "check")
         if self.draft.spec is not None and not self.draft.violations and self.is_mounted:
-            check: Callable[[], Awaitable[None]] = self._check
-            self.run_worker(check, group="check")
+            in_background(self, self._check, group="check")
 
     async def _check(self) -> None:
         await asyncio.sleep(PAUSE_SECONDS)

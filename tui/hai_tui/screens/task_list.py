@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -14,7 +15,7 @@ from hai_tui.cli.table import printable
 from hai_tui.feed.shown import Shown
 from hai_tui.filter import Filter, FilterError, parse
 from hai_tui.i18n import text
-from hai_tui.later import later
+from hai_tui.later import in_background, later
 from hai_tui.screens.column_choice import chosen
 from hai_tui.screens.steering import TaskPageBase
 from hai_tui.screens.task_columns import columns
@@ -185,7 +186,8 @@ class TaskListPage(TaskPageBase):
     def _ask_older(self) -> None:
         self._asking = True
         self.write_status()
-        self.run_worker(self._older(self._filter), group="older", exclusive=True)
+        look = partial(self._older, self._filter)
+        in_background(self, look, group="older", exclusive=True)
 
     async def _older(self, wanted: Filter) -> None:
         """Tasks beyond what is loaded; answers to a filter that has gone are dropped with the worker."""
