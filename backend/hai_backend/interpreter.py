@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import resource
 import sys
@@ -12,8 +11,6 @@ from contextlib import contextmanager, suppress
 _FILES = 16_384
 _SWITCH_SECONDS = 0.0005
 _THRESHOLDS = (50_000, 20, 100)
-_TRIM, _MMAP = -1, -3  # names of mallopt(3)
-_KEPT_BYTES = 32 << 20
 
 
 def share_quickly() -> None:
@@ -22,18 +19,6 @@ def share_quickly() -> None:
     With Python's own 5 ms a commit of some twenty steps takes 0.1 s and more, and every suspend waits for one.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-
-
-def keep_memory() -> None:
-    """Megabytes that were freed are not given back at once, for the next message needs as many.
-
-    The kernel empties each page anew: of what a push of 1 GiB costs a server that was a fifth. Where malloc is not
-    glibc's, nothing happens.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP, _KEPT_BYTES)
-        mallopt(_TRIM, _KEPT_BYTES)
 
 
 def open_many() -> None:

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from hai.client.memory import keep_memory
 from hai_backend import config, interpreter
 from hai_backend.app import App, OpenStore
 from hai_backend.config import Settings
@@ -150,7 +151,7 @@ async def _serve(settings: Settings, open_store: OpenStore) -> None:
     stop = asyncio.Event()
     _hear_signals(app, stop)
     interpreter.share_quickly()
-    interpreter.keep_memory()
+    keep_memory()
     interpreter.open_many()
     if await _started(app, stop):
         interpreter.collect_rarely()

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import gc
 import resource
-import subprocess
-import sys
 
 import pytest
 
 from hai_backend import interpreter
 from hai_backend.interpreter import built_to_stay
-
-_FAULTS = """
-import resource
-from hai_backend import interpreter
-interpreter.keep_memory()
-
-def message() -> None:
-    bytes(bytearray(4 << 20))
-
-message()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(50):
-    message()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
 
 
 def _fails() -> None:
@@ -48,13 +31,6 @@ def test_what_was_built_is_never_looked_at_again() -> None:
         assert not young & {id(thing) for thing in built}
     finally:
         gc.unfreeze()
-
-
-def test_memory_of_one_message_serves_the_next() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _FAULTS], check=True, capture_output=True, text=True
-    )
-    assert int(done.stdout) < 5000  # 50 messages of 1024 pages each, twice
 
 
 def test_many_files_may_be_open() -> None:

@@ -180,6 +180,8 @@ class Push:
         newest = files.index.newest()
         if newest.number != base:
             raise revision_changed(base, newest.number)
+        if self._laid.used:
+            files.incoming.sync_early()  # while the change is judged
         staging.stage_wanted(files.index, self._number)
         if not staging.settle(files.index, allow_many_removals=allow_many_removals):
             return newest

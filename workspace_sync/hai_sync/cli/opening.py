@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from hai.client.connection import Connection, on_loopback
 from hai.client.errors import UsageError
+from hai.client.memory import keep_memory
 from hai.client.profile import Profile, config_path, load, names
 from hai_sync.index import Index
 from hai_sync.place import Place, find
@@ -24,6 +25,7 @@ from hai_sync.session.wish import Listener, Silent
 
 Answer = TypeVar("Answer")
 _GARBAGE = 50_000
+_ARENAS = 2  # one thread at a time allocates, mostly
 
 
 @asynccontextmanager
@@ -81,6 +83,7 @@ def with_session(
     """Open, work, close."""
     # Of what there is many, entries and messages, nothing is ever in a circle
     gc.set_threshold(_GARBAGE)
+    keep_memory(_ARENAS)
 
     async def whole() -> Answer:
         async with opened(profile, listener) as session:

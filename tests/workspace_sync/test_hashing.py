@@ -1,0 +1,48 @@
+"""Looking into files leaves them as they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from hai_sync import hashing
+from hai_sync.hashing import open_file, read_all
+
+LONG_AGO = (
+    1_000_000_000,
+    1_600_000_000,
+)  # read before it was written: the kernel notes the next time
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems always note it")
+def test_reading_a_file_of_ours_is_not_noted(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"text")
+    os.utime(tmp_path / "f", LONG_AGO)
+    file = open_file(tmp_path, "f")
+    assert read_all(file, 4) == b"text"
+    os.close(file)
+    assert (tmp_path / "f").stat().st_atime == LONG_AGO[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is but one way")
+def test_a_file_of_somebody_else_is_read_as_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "f").write_bytes(b"text")
+    opened, asked = os.open, list[int]()
+
+    def only_with_a_trace(path: str, flags: int) -> int:
+        asked.append(flags)
+        if flags != hashing._READ:
+            raise PermissionError(1, "Operation not permitted", path)
+        return opened(path, flags)
+
+    monkeypatch.setattr(hashing.os, "open", only_with_a_trace)
+    file = open_file(tmp_path, "f")
+    monkeypatch.undo()
+    assert read_all(file, 4) == b"text"
+    os.close(file)
+    assert asked[-1] == hashing._READ
