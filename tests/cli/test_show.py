@@ -11,7 +11,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 
 import click
@@ -87,12 +90,13 @@ def test_terminals_get_colours_unless_refused() -> None:
 ASKED = """
 import asyncio, sys
 from hai.client.fake import FakeClient
-from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
+from hai.v1.task_spec_pb2 import AfterSpec, OptionsSpec, ProgramSpec, TaskSpec
 from hai_tui.cli.main import main
 
 fake = FakeClient(nodes=["n0"])
-for name in ("a", "b"):
-    spec = TaskSpec(version=2, name=name, spec=ProgramSpec(entrypoint="x.py"))
+for name in ("a", "b", "c"):
+    after = OptionsSpec(after=[AfterSpec(task=1)] if name == "c" else [])
+    spec = TaskSpec(version=2, name=name, spec=ProgramSpec(entrypoint="x.py"), options=after)
     asyncio.run(fake.tasks.create(spec))
 sys.exit(main(sys.argv[1:], connect=lambda profile: fake))
 """
@@ -110,22 +114,36 @@ def until_it_reads(pid: int) -> None:
         looks = looks + 1 if sleeps else 0
 
 
-@pytest.mark.parametrize("line", ["stop a b", "container delete a"])
-def test_ctrl_c_at_a_question_ends_it_at_once(line: str) -> None:
+@contextmanager
+def asked(line: str) -> Iterator[tuple[subprocess.Popen[bytes], FileIO, bytes]]:
+    """A command at a terminal that waits for an answer: its process, its terminal, and what it has said."""
     reader, writer = pty.openpty()
     command, streams = [sys.executable, "-c", ASKED, *line.split()], dict.fromkeys(STREAMS, writer)
-    with subprocess.Popen(command, **streams) as hai, os.fdopen(reader, "rb", 0) as terminal:
+    with subprocess.Popen(command, **streams) as hai, os.fdopen(reader, "r+b", 0) as terminal:
         told = b""
         while b"[y/N]" not in told:
             told += terminal.read(4096)
         until_it_reads(hai.pid)
-        hai.send_signal(signal.SIGINT)
         try:
-            assert hai.wait(10) == 130
+            yield hai, terminal, told
         finally:
             hai.kill()
-        assert b"interrupted" in terminal.read(4096)
     os.close(writer)
+
+
+@pytest.mark.parametrize("line", ["stop a b", "container delete a"])
+def test_ctrl_c_at_a_question_ends_it_at_once(line: str) -> None:
+    with asked(line) as (hai, terminal, _):
+        hai.send_signal(signal.SIGINT)
+        assert hai.wait(10) == 130
+        assert b"interrupted" in terminal.read(4096)
+
+
+def test_who_waits_for_a_task_is_told_before_it_is_stopped() -> None:
+    with asked("stop a") as (hai, terminal, told):
+        assert b"waiting for the end of it: 3 c (alice)\r\nstop 1 a (alice)? [y/N]" in told
+        terminal.write(b"n\n")
+        assert hai.wait(10) == 1
 
 
 @pytest.mark.parametrize(

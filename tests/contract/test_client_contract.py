@@ -205,6 +205,9 @@ async def test_filters(client: Client) -> None:
     assert await found("name:g*") == [two.id]
     assert await found("starred:true state:waiting_init user:me") == [two.id]
     assert await found(f"id:{one.id},{two.id} state:running") == []
+    three = await client.tasks.create(spec("eval", after=[AfterSpec(task=one.id)]))
+    assert await found(f"after:{one.id},{three.id}") == [three.id]
+    assert await found(f"after:{two.id}") == []
     with pytest.raises(errors.Invalid):
         await found("colour:red")
 

@@ -36,7 +36,7 @@ RUNS = Task(
     create_time=Timestamp(seconds=int(NOW) - 3 * 86400),
     starred=True,
 )
-WAITS = Task(id=9, name="eval", user="ada", state=TASK_STATE_WAITING_INIT)
+WAITS = Task(id=9, name="eval", user="ada", state=TASK_STATE_WAITING_INIT, awaited=[8, 12])
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,9 @@ WAITS = Task(id=9, name="eval", user="ada", state=TASK_STATE_WAITING_INIT)
         pytest.param("name:er", {7}, id="part of a name"),
         pytest.param("tag:swe*", {7}, id="tag"),
         pytest.param("starred:yes", {8}, id="starred"),
+        pytest.param("after:8", {9}, id="who waits for a task"),
+        pytest.param("after:1,12", {9}, id="who waits for one of them"),
+        pytest.param("-after:8 id:7,9", {7}, id="who does not wait for it"),
         pytest.param("node:n3", {7}, id="node"),
         pytest.param("node:n*", {7}, id="nodes whose names begin so"),
         pytest.param('why:"exited with"', {7}, id="why, quoted"),
@@ -83,6 +86,7 @@ def test_matches(line: str, ids: set[int]) -> None:
         pytest.param("user>bob", "user can not be compared with >", id="comparison"),
         pytest.param("user:", "user: wants a value", id="no value"),
         pytest.param("/(/", "not a regular expression", id="regex"),
+        pytest.param("after:train", "after wants a number", id="after a name"),
         pytest.param("starred:maybe", "starred wants true or false", id="yes or no"),
     ],
 )
@@ -125,7 +129,8 @@ def test_any_line_is_a_filter_or_an_error(line: str) -> None:
 
 async def test_the_server_takes_what_it_is_asked(client) -> None:
     for line in ("status:failed", "status:held", "user:me", "tag:a,b", "age:<2d", "priority:high",
-                 "starred:no", "id:1,2", "group:gpu", "type:jupyter", "priority>=30", "status:cancelled"):  # fmt: skip
+                 "starred:no", "id:1,2", "after:1,2",
+                 "group:gpu", "type:jupyter", "priority>=30", "status:cancelled"):  # fmt: skip
         await client.tasks.list(filter=parse(line, me="admin").server)
 
 

@@ -69,7 +69,7 @@ _ALIASES = {
     "state": "status", "outcome": "status", "is": "status", "tags": "tag", "star": "starred",
 }  # fmt: skip
 KEYS = ("status", "user", "name", "tag", "group", "zone", "type", "why", "priority", "nodes", "runs",
-        "failures", "place", "id", "age", "used", "starred", "node")  # fmt: skip
+        "failures", "place", "id", "after", "age", "used", "starred", "node")  # fmt: skip
 """What may stand before the colon."""
 
 STATUS_WORDS = tuple(_STATES)
@@ -140,6 +140,8 @@ def _keyed(key: str, relation: str, rest: str, me: str) -> Term:
             return _on_nodes(values)
         case "id":
             return _ids(values)
+        case "after":
+            return _after(values)
         case "name" | "why":
             return _part(key, values)
     return _exact(key, values, me)
@@ -227,6 +229,12 @@ def _ids(values: Sequence[str]) -> Term:
     wanted = {int(_parsed("id", value)) for value in values}
     server = f"id:{','.join(map(str, sorted(wanted)))}"
     return _each(lambda task, now: task.id in wanted, server)
+
+
+def _after(values: Sequence[str]) -> Term:
+    wanted = {int(_parsed("after", value)) for value in values}
+    server = f"after:{','.join(map(str, sorted(wanted)))}"
+    return _each(lambda task, now: not wanted.isdisjoint(task.task.awaited), server)
 
 
 def _regex(pattern: str) -> Term:

@@ -7,6 +7,7 @@
 Terms are ANDed, values of a term are ORed, "-" negates (state, user, name and tag only).
     state:running,queued   outcome:failed   user:me   name:bert*   tag:sweep   group:default   type:jupyter
     priority>=30   starred:true   id:1,2   age<2d (younger than two days)   created>2026-01-01 (UTC)
+    after:3 (waits for task 3 to end)
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _STATES: Mapping[str, frozenset[TaskState]] = {
     "unfinished": frozenset(TaskState) - {TaskState.FINISHED},
 }
 _SETS = {"state": "states", "user": "users", "name": "names", "tag": "tags"}
-_ONLY_SETS = {"outcome": "outcomes", "group": "groups", "type": "task_types", "id": "ids"}
+_ONLY_SETS = {"outcome": "outcomes", "group": "groups", "type": "task_types", "id": "ids",
+              "after": "awaiting"}  # fmt: skip
 _RANGES = ("priority", "created", "age", "starred")
 KEYS = (*_SETS, *_ONLY_SETS, *_RANGES)
 
@@ -130,7 +132,7 @@ def _values(term: Term, caller: str, rules: Rules) -> list[Any]:
             return [o for v in term.values for o in _word(term, v, Outcome, rules)]
         case "type":
             return [t for v in term.values for t in _word(term, v, TaskType, rules)]
-        case "id":
+        case "id" | "after":
             return [i for v in term.values if (i := number(term.text, v, rules)) is not None]
         case "user":
             return [caller if value == "me" else value for value in term.values]

@@ -38,6 +38,7 @@ class TaskFilter:
     names: tuple[str, ...] = ()  # exact, or with * as a wildcard
     tags: frozenset[str] = frozenset()
     task_types: frozenset[str] = frozenset()
+    awaiting: frozenset[int] = frozenset()  # that wait for one of these tasks to end
     not_states: frozenset[TaskState] = frozenset()
     not_tags: frozenset[str] = frozenset()
     not_users: frozenset[str] = frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from enum import Enum
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from hai_backend.domain.task import TaskState
 from hai_backend.store.base import TaskFilter
@@ -49,6 +49,8 @@ def _among(wanted: TaskFilter, dialect: str) -> Iterator[ColumnElement[bool]]:
         yield _named(wanted.names, dialect)
     if wanted.tags:
         yield _tagged(wanted.tags)
+    if wanted.awaiting:
+        yield _awaits(wanted.awaiting)
 
 
 def _not_excluded(wanted: TaskFilter, dialect: str) -> Iterator[ColumnElement[bool]]:
@@ -88,6 +90,14 @@ def _visible(wanted: TaskFilter) -> Iterator[ColumnElement[bool]]:
 
 def _tagged(tags: Collection[str]) -> ColumnElement[bool]:
     return _C.id.in_(select(TAGS.c.task_id).where(TAGS.c.tag.in_(sorted(tags))))
+
+
+def _awaits(ids: Collection[int]) -> ColumnElement[bool]:
+    """Who waits has not ended, and few do: their lists are looked through as the text that they are, `[12, 13]`."""
+    told = func.replace(func.replace(_C.awaited, "[", ", "), "]", ", ")
+    return and_(
+        UNFINISHED, _C.awaited != "[]", or_(*(told.contains(f" {id},") for id in sorted(ids)))
+    )
 
 
 def _named(patterns: Collection[str], dialect: str) -> ColumnElement[bool]:

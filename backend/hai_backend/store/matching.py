@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from hai_backend.domain.task import Task
+from hai_backend.domain.task import Task, TaskState
 from hai_backend.store.base import TaskFilter
 
 
@@ -31,6 +31,7 @@ def _among(task: Task, wanted: TaskFilter) -> bool:
         and (not wanted.names or _named(task.spec.name, wanted.names))
         and (not wanted.tags or not wanted.tags.isdisjoint(task.tags))
         and (not wanted.task_types or task.spec.task_type in wanted.task_types)
+        and (not wanted.awaiting or _awaits(task, wanted.awaiting))
     )
 
 
@@ -58,6 +59,10 @@ def _visible(task: Task, wanted: TaskFilter, user_groups: Mapping[str, Collectio
         return True
     groups = user_groups.get(task.user, ())
     return task.spec.options.shared_in_group and not wanted.visible_groups.isdisjoint(groups)
+
+
+def _awaits(task: Task, ids: Collection[int]) -> bool:
+    return task.state is not TaskState.FINISHED and any(id in ids for id in task.awaited)
 
 
 def _named(name: str, patterns: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ import { status } from './words';
 
 export type Matcher = (task: TaskRow) => boolean;
 
-const KEYS = ['state', 'status', 'outcome', 'user', 'name', 'tag', 'group', 'type', 'id', 'starred'];
+const KEYS = ['state', 'status', 'outcome', 'user', 'name', 'tag', 'group', 'type', 'id', 'after', 'starred'];
 
 /** A function that says whether a task is meant; `me` is who `user:me` stands for. */
 export function matcher(text: string, me: string): Matcher {
@@ -45,6 +45,8 @@ function values(key: string, task: TaskRow): string[] {
       return task.tags ?? [];
     case 'id':
       return [String(task.id)];
+    case 'after':
+      return (task.awaited ?? []).map(String);
     case 'starred':
       return [String(task.starred ?? false)];
     default:

@@ -74,6 +74,10 @@ def _equals(key: str, value: str, caller: str) -> Test:
             return lambda t: t.user == (caller if value == "me" else value)
         case "type":
             return lambda t: t.task_type == value
+        case "after":
+            return lambda t: (
+                value in map(str, t.awaited) and t.state != TaskState.TASK_STATE_FINISHED
+            )
         case "id" | "group" | "priority":
             return lambda t: str(getattr(t, key)) == value
     raise _invalid(f"{key} is not a known key")

@@ -47,6 +47,7 @@ NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
         pytest.param("group:default", {"groups": {"default"}}, id="a group"),
         pytest.param("type:jupyter", {"task_types": {TaskType.JUPYTER}}, id="a type"),
         pytest.param("id:1,2", {"ids": {1, 2}}, id="ids"),
+        pytest.param("after:1,2", {"awaiting": {1, 2}}, id="who waits for tasks"),
         pytest.param("starred:true", {"starred": True}, id="starred"),
         pytest.param("priority>=30", {"priority_min": 30}, id="at least"),
         pytest.param("priority>30", {"priority_min": 31}, id="more than"),

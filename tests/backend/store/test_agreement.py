@@ -24,6 +24,7 @@ USER_GROUPS = ("g1", "g2")
 NODE_GROUPS = ("default", "big")
 TAGS = ("a", "b", "c")
 NAMES = st.text("ab*?[]%_\\é", min_size=1, max_size=4)
+AWAITED = (1, 2, 12)
 TIMES = st.sampled_from((0.0, 0.1, 0.1 + 0.2, 1763723720.123457))
 
 
@@ -46,6 +47,7 @@ def tasks(draw: st.DrawFn) -> Task:
         tags=tuple(draw(st.lists(st.sampled_from(TAGS), max_size=3))),
         starred=draw(st.booleans()),
         outcome=draw(st.none() | st.sampled_from(Outcome)),
+        awaited=tuple(draw(st.lists(st.sampled_from(AWAITED), max_size=3, unique=True))),
     )
 
 
@@ -63,6 +65,7 @@ FILTERS = st.builds(
     names=st.just(()) | st.lists(NAMES, max_size=2).map(tuple),
     tags=some(TAGS),
     task_types=some(TaskType),
+    awaiting=some(AWAITED),
     not_states=some(TaskState),
     not_tags=some(TAGS),
     not_users=some(USERS),

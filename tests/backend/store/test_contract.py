@@ -385,11 +385,27 @@ ALL = (
     task("bert-1", tags=("a", "b"), starred=True, created_at=1.0, priority=Priority.HIGH),
     task("bert_2", tags=("b",), created_at=2.0, state=TaskState.RUNNING, priority=Priority.LOW),
     task("Bert%3", "bob", created_at=3.0, spec=spec("Bert%3", "big", shared_in_group=True)),
-    task("x[y]?", "bob", created_at=4.0, state=TaskState.SUSPENDED, priority=Priority.AUTO),
-    task("done", "carol", created_at=5.0, state=TaskState.FINISHED, outcome=Outcome.FAILED),
+    task(
+        "x[y]?",
+        "bob",
+        created_at=4.0,
+        state=TaskState.SUSPENDED,
+        priority=Priority.AUTO,
+        awaited=(2,),
+    ),
+    task(
+        "done",
+        "carol",
+        created_at=5.0,
+        state=TaskState.FINISHED,
+        outcome=Outcome.FAILED,
+        awaited=(2,),
+    ),
     task("done", "carol", created_at=5.0, state=TaskState.FINISHED, outcome=Outcome.SUCCEEDED),
     task("ünï\\d", "dan", spec=replace(spec("ünï\\d"), task_type=TaskType.JUPYTER)),
-    task("shared", "eve", spec=spec("shared", shared_in_group=True), created_at=6.0),
+    task(
+        "shared", "eve", spec=spec("shared", shared_in_group=True), created_at=6.0, awaited=(1, 12)
+    ),
 )
 
 
@@ -424,6 +440,10 @@ S, O = TaskState, Outcome  # noqa: E741
         pytest.param({"tags": {"a", "zz"}}, [1], id="one of the tags"),
         pytest.param({"tags": {"b"}}, [1, 2], id="tag of several tasks"),
         pytest.param({"task_types": {TaskType.JUPYTER}}, [7], id="task type"),
+        pytest.param(
+            {"awaiting": {2}}, [4], id="who waits; neither who has ended nor who waits for 12"
+        ),
+        pytest.param({"awaiting": {1, 2, 99}}, [4, 8], id="who waits for any of them"),
         pytest.param({"not_states": {S.FINISHED, S.RUNNING}}, [1, 3, 4, 7, 8], id="not states"),
         pytest.param({"not_tags": {"a"}, "users": {"alice"}}, [2], id="not tag"),
         pytest.param({"not_users": {"alice", "bob"}}, [5, 6, 7, 8], id="not users"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hai.client.errors import HaiError
+from hai.client.errors import HaiError, Invalid
 from hai_tui.cli.asking import confirmed
 from hai_tui.cli.failures import exit_code, tell
 from hai_tui.cli.session import call
@@ -35,7 +35,7 @@ class Action:
     done: Callable[[Task], str]
     verb: str = ""  # key of the question's verb; empty: never ask
     yes: bool = False
-    newest_first: bool = False
+    ends: bool = False  # the tasks, for which others may wait: of several the newest goes first
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ async def _resolve(
 
 
 def _in_turn(ids: dict[str, int], action: Action) -> Sequence[tuple[str, int]]:
-    return sorted(ids.items(), key=lambda named: -named[1] if action.newest_first else 0)
+    return sorted(ids.items(), key=lambda named: -named[1] if action.ends else 0)
 
 
 async def _one(
@@ -97,14 +97,30 @@ def _failed(settings: Settings, ref: str, error: HaiError, result: _Result) -> N
 
 
 async def _agreed(client: Client, ids: dict[str, int], action: Action) -> bool:
-    """Ask a person at a terminal when several tasks, or tasks of others, are meant."""
+    """Ask a person at a terminal when several tasks, tasks of others, or tasks for which others wait are meant."""
     if not action.verb or action.yes or not sys.stdin.isatty():
         return True
     me = (await client.users.whoami()).user.name
     tasks = [await client.tasks.get(id) for id in list(ids.values())[:_SHOWN]]
-    if len(ids) == 1 and tasks[0].user == me:
+    behind = await _behind(client, set(ids.values())) if action.ends else ""
+    if len(ids) == 1 and tasks[0].user == me and not behind:
         return True
-    named = ", ".join(f"{t.id} {t.name} ({t.user})" for t in tasks)
     more = f" … ({len(ids)})" if len(ids) > _SHOWN else ""
-    question = text("confirm", verb=text(f"verb.{action.verb}"), what=named + more)
-    return confirmed(question)
+    question = text("confirm", verb=text(f"verb.{action.verb}"), what=_named(tasks) + more)
+    return confirmed(behind + question)
+
+
+async def _behind(client: Client, ids: set[int]) -> str:
+    """Who else waits for these to end; a server of before cannot tell."""
+    some = ",".join(map(str, sorted(ids)[:_SHOWN]))
+    try:
+        page = await client.tasks.list(filter=f"after:{some}", page_size=2 * _SHOWN)
+    except Invalid:
+        return ""
+    others = [task for task in page.tasks if task.id not in ids]
+    more = " …" if len(others) > _SHOWN or page.next_page_token else ""
+    return text("confirm.behind", what=_named(others[:_SHOWN]) + more) if others else ""
+
+
+def _named(tasks: Sequence[Task]) -> str:
+    return ", ".join(f"{t.id} {t.name} ({t.user})" for t in tasks)

@@ -257,6 +257,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "显示 {shown}/{total} 个，下一页：--page {page}",
     ),
     "confirm": ("{verb} {what}?", "确定要{verb} {what} 吗？"),
+    "confirm.behind": ("waiting for the end of it: {what}\n", "等待其结束的有：{what}\n"),
     "confirm.no": ("nothing was changed", "未做任何更改"),
     "verb.stop": ("stop", "停止"),
     "verb.suspend": ("suspend", "挂起"),

@@ -32,8 +32,9 @@ _TERMS = ("state", "outcome", "user", "group", "tag", "name")
 _HELP = """List tasks, the newest first.
 
 FILTER is a list of terms: state:running,suspended  outcome:failed  user:alice  name:bert*
-tag:sweep  group:default  priority>=30  age<2d  created>2026-01-01  starred:true  id:1,2. Terms are
-ANDed, commas OR values, a leading - negates. The options below are shorthands for such terms.
+tag:sweep  group:default  priority>=30  age<2d  created>2026-01-01  starred:true  id:1,2
+after:12 (waits for task 12 to end). Terms are ANDed, commas OR values, a leading - negates. The
+options below are shorthands for such terms.
 
 \b
 Examples:

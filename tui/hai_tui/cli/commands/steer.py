@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _STOP_HELP = """End tasks. A running program is asked to save first. Asking twice is no error.
 
-Several tasks, or tasks of others, are asked about at a terminal, unless --yes is given.
+Several tasks, tasks of others, and tasks for which others wait (`hai list after:12`) are asked about
+at a terminal, unless --yes is given.
 
 \b
 Examples:
@@ -69,7 +70,7 @@ def stop(
     async def do(client: Client, id: int) -> Task:
         return await client.tasks.stop(id, outcome)
 
-    action = Action(do, _stopped, "stop", yes, newest_first=True)
+    action = Action(do, _stopped, "stop", yes, ends=True)
     return on_each(settings, tasks, kind, action)  # the end of one lets those behind it start
 
 
