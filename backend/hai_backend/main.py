@@ -151,7 +151,7 @@ async def _serve(settings: Settings, open_store: OpenStore) -> None:
     stop = asyncio.Event()
     _hear_signals(app, stop)
     interpreter.share_quickly()
-    keep_memory()
+    keep_memory(arenas=1)  # else each thread of gRPC's keeps some megabytes
     interpreter.open_many()
     if await _started(app, stop):
         interpreter.collect_rarely()
