@@ -13,10 +13,14 @@ from hai_tui.i18n import text
 
 Handler = Callable[[], Awaitable[None] | None]
 
-_OPERATOR = frozenset(
-    {"manage_tasks", "manage_nodes", "manage_storage", "manage_images", "assign_nodes"}
-)
-_ADMIN = _OPERATOR | {"manage_users", "manage_quotas", "manage_tokens", "grant_rights"}
+_OPERATOR = frozenset({"manage_tasks", "manage_nodes", "manage_storage", "assign_nodes"})
+_ADMIN = _OPERATOR | {
+    "manage_images",
+    "manage_users",
+    "manage_quotas",
+    "manage_tokens",
+    "grant_rights",
+}
 _BY_ROLE = {"OPERATOR": _OPERATOR, "ADMIN": _ADMIN}
 
 
