@@ -606,6 +606,9 @@ async def test_webhooks(client: Client) -> None:
     again = await client.webhooks.set(Webhook(name="phone", url=phone.url, tag="sweep"))
     assert (list(again.webhook.news), again.secret) == (["ended"], "")
     assert list(await client.webhooks.list()) == [again.webhook]
+    chat = await client.webhooks.set(Webhook(name="phone", url=phone.url, format="slack"))
+    assert (chat.webhook.format, chat.secret) == ("slack", "")
+    assert (await client.webhooks.set(phone)).secret.startswith("whsec_")
     with pytest.raises(errors.Invalid):
         await client.webhooks.set(Webhook(url="no address"))
     await client.webhooks.delete("phone")

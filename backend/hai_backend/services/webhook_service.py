@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hai.v1 import webhook_service_pb2 as pb
 from hai.v1.webhook_service_pb2_grpc import WebhookServiceServicer
 from hai_backend.domain.errors import Exhausted, NotFound
-from hai_backend.domain.webhook import News, Notice, Webhook
+from hai_backend.domain.webhook import Format, News, Notice, Webhook
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.notifying import Notifying
 from hai_backend.loops.webhooks import Webhooks
@@ -56,13 +56,15 @@ class WebhookService(WebhookServiceServicer):
             known = rooms.webhooks.get(owner, told.name)
             if known is None and len(rooms.webhooks.of(owner)) >= _MOST:
                 raise Exhausted(f"you have {_MOST} webhooks, which is the most; delete one first")
-            secret = known.secret if known else _new_secret()
+            signed = known is not None and known.format is Format.JSON
+            secret = known.secret if known and signed else _new_secret()
             made = known.created_at if known else rooms.clock.now()
             webhook = replace(told, secret=secret, created_at=made)
             await rooms.webhooks.save(webhook)
         rooms.notifying.renewed(webhook)
+        begins = webhook.format is Format.JSON and not signed
         return pb.SetWebhookResponse(
-            webhook=self._shown(webhook), secret="" if known else webhook.secret
+            webhook=self._shown(webhook), secret=webhook.secret if begins else ""
         )
 
     async def DeleteWebhook(

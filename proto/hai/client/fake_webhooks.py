@@ -31,7 +31,9 @@ class FakeWebhookService:
         new.news.extend(told)
         new.format = new.format or "json"
         self._world.webhooks[key] = new
-        return pb.SetWebhookResponse(webhook=copy(new), secret="" if known else "whsec_AAAA")
+        signed = known is not None and known.format == "json"
+        begins = new.format == "json" and not signed
+        return pb.SetWebhookResponse(webhook=copy(new), secret="whsec_AAAA" if begins else "")
 
     async def DeleteWebhook(self, request: pb.DeleteWebhookRequest) -> pb.DeleteWebhookResponse:
         del self._world.webhooks[self._find(request.name)]

@@ -136,7 +136,7 @@ def _show_set(settings: Settings, answer: SetWebhookResponse) -> None:
         return
     show_one(settings, WEBHOOKS, answer.webhook)
     note(settings, f"`hai webhook test {answer.webhook.name}` sends a sample")
-    if answer.secret and answer.webhook.format == "json":
+    if answer.secret:
         note(settings, "requests are signed with this secret, which is shown this once:")
         click.echo(answer.secret)
 
