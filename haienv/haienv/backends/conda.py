@@ -30,7 +30,7 @@ def program() -> str:
         if found := shutil.which(name):
             return found
     raise NotFound(
-        f"none of {', '.join(PROGRAMS)} is on PATH", "leave out --backend: uv needs none of them"
+        f"none of {', '.join(PROGRAMS)} is on PATH", "leave out --conda: uv needs none of them"
     )
 
 

@@ -49,7 +49,7 @@ SAID_HERE = {
 _TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
 _AFTER = "--after TASK"
 _HELD = "`hai suspend TASK --hold` as soon as it is submitted"
-_TOLD = "`hai status TASK... --wait`, then what tells you"
+_TOLD = "`hai webhook set NAME URL`, once, for all of your tasks"
 
 OPTIONS_HERE = {
     # Slurm

@@ -35,7 +35,8 @@ Examples:
 _DOWN_HELP = """Take the servers out of the cluster. Data stays: volumes, secrets, the database.
 
 Programs run on for a while (fence_after), and go on when servers are back. With
---purge all that is ended and deleted: tasks, logs, checkpoints, users.
+--purge all that is ended, and the chart's volumes and secrets are deleted: tasks,
+logs, checkpoints, users. A database or volume of your own stays.
 """
 
 _PLACE = (
