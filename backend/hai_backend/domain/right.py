@@ -10,7 +10,7 @@ from hai_backend.domain import capability
 
 
 class Right(StrEnum):
-    """Everything that can be granted. Operators have what concerns tasks, nodes, storage; admins also users and images."""
+    """Everything that can be granted. Operators have what concerns tasks, nodes, storage; admins all of it."""
 
     ASSIGN_NODES = "assign_nodes"  # tasks on nodes by name
     MANAGE_TASKS = "manage_tasks"  # see and steer everybody's tasks
