@@ -1,1 +1,1 @@
-"""What the server counts (Prometheus), and what its GPUs say (NVML)."""
+"""What the server counts (Prometheus)."""
