@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
 from pathlib import Path
 
 import hai
-from hai.task import checkpoint
+from hai.task import checkpoint, env
 
 STEPS, WITNESS = int(sys.argv[1]), Path(sys.argv[2])
 BORN = time.time()
 PACE = 0.02  # seconds a step
 STAYS = 20  # the step at which a first run waits to be asked: it must not be over before
+FIRST = os.environ[env.RUN_NUMBER] == "1"
 
 
 def testify(*_: object) -> None:
@@ -40,7 +42,7 @@ def on_term(*_: object) -> None:
 signal.signal(signal.SIGTERM, on_term)
 found = checkpoint.latest("count")
 for step in range(found.step if found else 0, STEPS):
-    while step == STAYS and not found and not hai.receive_suspend_command():
+    while step == STAYS and FIRST and not hai.receive_suspend_command():
         time.sleep(PACE)
     if hai.suspend_agreed(step):
         leave(step)

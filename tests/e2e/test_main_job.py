@@ -228,6 +228,37 @@ async def test_programs_run_on_while_the_server_is_dead(
         assert await here.lines(task.id) == [f"tick {i}" for i in range(60)]
 
 
+BUSY = """
+import sys, time, hai
+from pathlib import Path
+print("running", flush=True)
+while not (Path(sys.argv[1]).exists() and hai.receive_suspend_command()):
+    time.sleep(0.02)
+hai.go_suspend()
+"""
+
+
+async def test_who_was_asked_to_save_has_time_for_it_however_long_the_server_was_away(
+    any_server: ServerProcess, tmp_path: Path
+) -> None:
+    server, free = any_server, tmp_path / "free"
+    profile = await asyncio.to_thread(server.start)
+    async with Client(profile) as client:
+        here = Here(client, tmp_path, tmp_path)
+        asked = here.spec("busy", BUSY, str(free), ack_within=1.0, save_within=1.0)
+        task = await client.tasks.create(asked)
+        await here.until_printed(task.id, "running")
+        await client.tasks.suspend(task.id, hold=True)
+        server.end(signal.SIGKILL)
+        await asyncio.sleep(2.5)
+        await asyncio.to_thread(server.start)
+        free.touch()
+        await client.tasks.wait(task.id, "suspended", timeout=30)
+        kinds = await here.kinds(task.id)
+        assert "Yielded" in kinds
+        assert "SuspendForced" not in kinds
+
+
 async def test_the_sweep_after_a_killed_server_leaves_no_process(
     server: ServerProcess, tmp_path: Path
 ) -> None:

@@ -16,6 +16,8 @@ MANAGED = {rule.right for rule in RULES.values() if rule.right is not None}
 def test_a_role_is_offered_what_calls_of_that_right_take(role: str, right: Right) -> None:
     order = ["USER", "OPERATOR", "ADMIN"]
     least = min(
-        order.index(rule.role.name) for rule in RULES.values() if rule.right is right and rule.mutates
+        order.index(rule.role.name)
+        for rule in RULES.values()
+        if rule.right is right and rule.mutates
     )
     assert Caller("ada", role).has(right) == (order.index(role) >= least)

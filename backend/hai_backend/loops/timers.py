@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from hai_backend.domain.task import Task, TaskState
+from hai_backend.domain.task import Run, Task, TaskState
 from hai_backend.loops.clock import Clock
 from hai_backend.tasks.limits import DEFAULTS, Limits
-from hai_backend.tasks.time_limits import longest
+from hai_backend.tasks.time_limits import answer_within, longest
+
+RETURN_SECONDS = 6.0
+"""So long after a server was away its agents have all found it again: they try at least every five seconds."""
 
 Ring = Callable[[int, int, float], None]  # task, run, and the deadline that has passed
 
@@ -18,6 +21,9 @@ class Timers:
 
     Deadlines are in the clock's time, which may be set, and by another machine's clock; how long they are waited for is
     counted by a clock that nobody sets, and never longer than the run's state allows.
+
+    What an agent was told before this server led it may not have heard, nor could it answer: its time begins anew.
+    Otherwise a restart that takes longer than a program has to save would end every program that was just asked to.
     """
 
     def __init__(self, clock: Clock, ring: Ring, limits: Limits = DEFAULTS) -> None:
@@ -25,6 +31,8 @@ class Timers:
         self._ring = ring
         self._limits = limits
         self._handles: dict[int, asyncio.TimerHandle] = {}
+        self._since = clock.now()
+        self._patient_until = asyncio.get_running_loop().time() + RETURN_SECONDS
 
     def set(self, task: Task) -> None:
         """Follow a changed task."""
@@ -34,11 +42,18 @@ class Timers:
         run = task.run
         if task.state is not TaskState.RUNNING or run is None or run.deadline is None:
             return
-        left = min(run.deadline - self._clock.now(), longest(task, run, self._limits))
         loop = asyncio.get_running_loop()
+        left = min(run.deadline - self._clock.now(), longest(task, run, self._limits))
+        left = max(left, self._heard_until(task, run) - loop.time())
         self._handles[task.id] = loop.call_later(
             max(0.0, left) + 0.001, self._fire, task.id, run.number, run.deadline
         )
+
+    def _heard_until(self, task: Task, run: Run) -> float:
+        """When agents that were told before this server led have had their time, in the loop's; 0: it is not so."""
+        told = run.asked_at or run.created_at
+        within = answer_within(task, run, self._limits)
+        return self._patient_until + within if within and told < self._since else 0.0
 
     def _fire(self, task_id: int, run: int, deadline: float) -> None:
         self._handles.pop(task_id, None)

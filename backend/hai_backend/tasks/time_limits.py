@@ -36,6 +36,18 @@ def longest(task: Task, run: Run, limits: Limits) -> float:
             return limits.gather if run.stop_code else math.inf
 
 
+def answer_within(task: Task, run: Run, limits: Limits) -> float:
+    """Seconds that agents have for what they were told in this state; 0: nothing is expected of them."""
+    options = task.spec.options
+    match run.state:
+        case RunState.CREATED | RunState.BUILDING:
+            return limits.build_within
+        case RunState.SUSPENDING | RunState.STOPPING:
+            return options.save_within if run.acknowledged else options.ack_within
+        case _:
+            return 0.0
+
+
 def _limits(task: Task, run: Run) -> Iterator[float]:
     options, began = task.spec.options, run.started_at or 0.0
     if options.timeout:

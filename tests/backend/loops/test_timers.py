@@ -8,11 +8,12 @@ import pytest
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
+from hai_backend.loops import timers as timing
 from hai_backend.loops.timers import Timers
 from hai_backend.testing import ManualClock, a_spec
 
 
-def running(deadline: float) -> Task:
+def running(deadline: float, asked_at: float = 2e6, *, acknowledged: bool = False) -> Task:
     ranks = (Rank(0, "n0", state=RankState.RUNNING),)
     run = Run(
         number=1,
@@ -21,11 +22,13 @@ def running(deadline: float) -> Task:
         created_at=0.0,
         priority=Priority.NORMAL,
         deadline=deadline,
+        asked_at=asked_at,
+        acknowledged=acknowledged,
     )
     return Task(
         1,
         "ada",
-        a_spec("one", ack_within=0.05, save_within=0.05),
+        a_spec("one", ack_within=0.05, save_within=0.1),
         TaskState.RUNNING,
         Priority.NORMAL,
         0.0,
@@ -52,3 +55,24 @@ async def test_a_timer_rings_once_with_its_deadline(ahead: float, set_to: float)
     await asyncio.sleep(0.02)
     assert rung.empty()
     timers.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "acknowledged", "least", "most"),
+    [
+        pytest.param(-60.0, False, 0.15, 0.19, id="asked before this server led: it is asked anew"),
+        pytest.param(-60.0, True, 0.2, 0.3, id="acknowledged then: it has its time to save"),
+        pytest.param(0.0, False, 0.0, 0.1, id="asked by this server: its time is over"),
+    ],
+)
+async def test_a_program_has_its_time_from_when_agents_are_back(
+    asked: float, acknowledged: bool, least: float, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "RETURN_SECONDS", 0.1)
+    clock, loop = ManualClock(), asyncio.get_running_loop()
+    rung: asyncio.Queue[float] = asyncio.Queue()
+    timers, began = Timers(clock, lambda *_: rung.put_nowait(loop.time())), loop.time()
+    timers.set(running(clock.now() - 55.0, clock.now() + asked, acknowledged=acknowledged))
+    took = await rung.get() - began
+    timers.close()
+    assert least <= took < most
