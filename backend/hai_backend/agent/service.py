@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS, _LONG_LOOK_SECONDS = 0.1, 5.0
 _LOOK_AGAIN_SECONDS = 10.0  # at one that has answered
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_FIRST_PAUSE = 1.0
 _FAILURES = 5  # in a row: each before the service has lived for this long
 _STEADY_SECONDS = 60.0
 _STOP_SECONDS = 5.0
@@ -102,7 +102,7 @@ class Service:
                 said = f"{said}. It is not started again: that was the {failures}th time"
                 return self._become(states.SERVICE_STATE_FAILED, said)
             self._become(states.SERVICE_STATE_STARTING, said)
-            await asyncio.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (failures - 1)))
+            await asyncio.sleep(_FIRST_PAUSE * 2.0 ** (failures - 1))
 
     async def _run_once(self) -> int:
         """Its exit code. Raises CannotServe or OSError when it cannot be started."""
