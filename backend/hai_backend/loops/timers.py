@@ -10,9 +10,6 @@ from hai_backend.loops.clock import Clock
 from hai_backend.tasks.limits import DEFAULTS, Limits
 from hai_backend.tasks.time_limits import answer_within, longest
 
-RETURN_SECONDS = 6.0
-"""So long after a server was away its agents have all found it again: they try at least every five seconds."""
-
 Ring = Callable[[int, int, float], None]  # task, run, and the deadline that has passed
 
 
@@ -32,7 +29,7 @@ class Timers:
         self._limits = limits
         self._handles: dict[int, asyncio.TimerHandle] = {}
         self._since = clock.now()
-        self._patient_until = asyncio.get_running_loop().time() + RETURN_SECONDS
+        self._patient_until = asyncio.get_running_loop().time() + limits.return_within
 
     def set(self, task: Task) -> None:
         """Follow a changed task."""

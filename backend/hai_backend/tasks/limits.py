@@ -10,6 +10,7 @@ class Limits:
     """Seconds, unless said otherwise."""
 
     build_within: float = 60.0  # from placing until all ranks have attached
+    return_within: float = 6.0  # after a server was away: agents try every 5 s at least
     gather: float = 5.0  # after a rank failed, for its siblings' exit codes
     end_grace: float = 2.0  # between SIGTERM and SIGKILL
     end_slack: float = 5.0  # after that the launcher ends ranks by force

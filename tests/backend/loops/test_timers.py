@@ -8,8 +8,8 @@ import pytest
 
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Rank, RankState, Run, RunState, Task, TaskState
-from hai_backend.loops import timers as timing
 from hai_backend.loops.timers import Timers
+from hai_backend.tasks.limits import Limits
 from hai_backend.testing import ManualClock, a_spec
 
 
@@ -66,12 +66,12 @@ async def test_a_timer_rings_once_with_its_deadline(ahead: float, set_to: float)
     ],
 )
 async def test_a_program_has_its_time_from_when_agents_are_back(
-    asked: float, acknowledged: bool, least: float, most: float, monkeypatch: pytest.MonkeyPatch
+    asked: float, acknowledged: bool, least: float, most: float
 ) -> None:
-    monkeypatch.setattr(timing, "RETURN_SECONDS", 0.1)
     clock, loop = ManualClock(), asyncio.get_running_loop()
     rung: asyncio.Queue[float] = asyncio.Queue()
-    timers, began = Timers(clock, lambda *_: rung.put_nowait(loop.time())), loop.time()
+    began, limits = loop.time(), Limits(return_within=0.1)
+    timers = Timers(clock, lambda *_: rung.put_nowait(loop.time()), limits)
     timers.set(running(clock.now() - 55.0, clock.now() + asked, acknowledged=acknowledged))
     took = await rung.get() - began
     timers.close()
