@@ -88,6 +88,7 @@ class Rank:
     started_at: float | None = None
     ended_at: float | None = None
     gpus: tuple[int, ...] = ()  # its GPUs, counted within the node
+    silent_since: float | None = None  # when its agent was last heard, while it is silent
 
 
 @dataclass(frozen=True, slots=True)

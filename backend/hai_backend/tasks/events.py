@@ -189,6 +189,26 @@ class WholeLifeStateChanged:
     value: int
 
 
+# From whoever listens to agents.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSilent:
+    """The rank's agent has not been heard for `Timing.silent_after`. `since`: when it was heard last."""
+
+    run: int
+    rank: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHeard:
+    """An agent that was silent is heard again."""
+
+    run: int
+    rank: int
+
+
 # From the clock.
 
 

@@ -1,0 +1,58 @@
+"""Who may believe what after which time: every duration of the fence, derived from two settings.
+
+`backend/docs/fencing.md` is the proof that these inequalities are enough; `tests/backend/domain/test_timing.py` checks
+them. All durations are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+CLOCK_DRIFT = 0.001
+"""Two steady clocks differ by at most this part of the time that passes (NTP slews by at most half of it)."""
+
+LEADER_SECONDS = 3.0
+"""A server that leads no more stops to renew leases within this time (`leader.decide.SILENT_SECONDS`)."""
+
+PAUSE_SECONDS = 5.0
+"""A supervisor that is due to run runs within this time, unless the whole machine stands still."""
+
+KILL_SECONDS = 10.0
+"""Processes that got SIGKILL are gone within this time, unless the kernel holds them."""
+
+_MARGIN_SECONDS = 20.0
+_LARGEST_MARGIN = 0.2  # of a short fence
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What an operator sets. `fence_after` 0: leases never expire, because nothing is concluded from time alone."""
+
+    heartbeat: float = 5.0  # between two heartbeats of an agent
+    fence_after: float = 0.0  # since the last renewal of a rank's lease: nothing of the rank runs any more
+
+    @property
+    def silent_after(self) -> float:
+        """An agent that was not heard for so long is shown as silent."""
+        return 2 * self.heartbeat
+
+    @property
+    def stream_patience(self) -> float:
+        """A stream on which nothing was heard for so long is taken for dead, and opened again."""
+        return 4 * self.heartbeat
+
+    @property
+    def margin(self) -> float:
+        """The lease ends so long before `fence_after`: for drift, a deposed leader, a late supervisor, and SIGKILL."""
+        return min(_MARGIN_SECONDS, _LARGEST_MARGIN * self.fence_after)
+
+    @property
+    def lease(self) -> float:
+        """How long a rank may run on after it sent the heartbeat that was answered last."""
+        return self.fence_after - self.margin if self.fence_after else inf
+
+    @property
+    def end_before(self) -> float:
+        """The agent begins to end its program (SIGTERM) so long before the lease expires."""
+        return min(5.0, 0.1 * self.lease) if self.fence_after else 0.0
