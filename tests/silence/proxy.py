@@ -1,0 +1,283 @@
+"""A TCP proxy on loopback that falls silent: between agents and a server, or between a server and its database.
+
+A *kill* or a *reset* tells both sides at once that the connection is over. Silence tells nobody. The proxy can, for
+each direction and at any moment:
+
+| call | what both sides see |
+|---|---|
+| `hold`, `release` | bytes wait, in order, and arrive later: a network that drops packets until TCP repeats them |
+| `drop` | bytes are thrown away; the connection stays, and carries nothing more that way: a forgotten NAT entry |
+| `half_open`, `hang_up` | the close of one side is not passed on to the other; one side is closed |
+| `delay` | each piece waits so many seconds |
+| `refuse`, `reset` | nobody listens; connections are cut with RST: what fault tests did before |
+
+New connections are accepted while bytes are held, and nothing comes out of them: the kernel of a stopped server does
+the same. All that is held stays bounded: the proxy reads no further than one piece, and the buffers of TCP fill up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from enum import StrEnum
+
+_PIECE_BYTES = 64 * 1024
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close sends RST
+_PORT_SECONDS, _PORT_TRIES = 0.01, 500
+
+
+class Direction(StrEnum):
+    """Of bytes: from who connects to the target, and back."""
+
+    FORTH = "forth"
+    BACK = "back"
+
+
+BOTH = (Direction.FORTH, Direction.BACK)
+
+
+class _Way:
+    """What happens to the bytes of one direction, for all connections."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.dropping = False
+        self.passes_close = True
+        self.delay_seconds = 0.0
+
+
+class Connection:
+    """One accepted connection (`near`) and its partner at the target (`far`)."""
+
+    def __init__(
+        self, ways: dict[Direction, _Way], near: socket.socket, far: socket.socket
+    ) -> None:
+        self._ways = ways
+        self._ends = {Direction.FORTH: near, Direction.BACK: far}  # from whom bytes come
+        self._lossy: set[Direction] = set()  # bytes are missing there: nothing may follow
+        self.carried = dict.fromkeys(BOTH, 0)
+
+    async def carry(self) -> None:
+        """Until both sides have closed, or one was reset, which the other then hears of."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for direction in BOTH:
+                    group.create_task(self._pump(direction))
+        except* OSError:
+            self.abort()
+        finally:
+            for end in self._ends.values():
+                end.close()
+
+    def drop(self, direction: Direction) -> None:
+        """Carry nothing more that way."""
+        self._lossy.add(direction)
+
+    def abort(self) -> None:
+        """Both sides see RST when this is closed."""
+        for end in self._ends.values():
+            with suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    def hang_up(self, direction: Direction) -> None:
+        """The side that bytes of this direction come from sees a close, as if the other had gone."""
+        with suppress(OSError):
+            self._ends[direction].shutdown(socket.SHUT_RDWR)
+
+    async def _pump(self, direction: Direction) -> None:
+        way, sink = self._ways[direction], self._ends[_other(direction)]
+        while data := await self._read(direction):
+            if way.delay_seconds:
+                await asyncio.sleep(way.delay_seconds)
+            await way.open.wait()
+            if way.dropping:
+                self._lossy.add(direction)
+            if direction not in self._lossy:
+                await self._write(direction, data)
+        await way.open.wait()
+        if not way.passes_close or direction in self._lossy:
+            await asyncio.Event().wait()  # the other side shall not hear of it
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    async def _read(self, direction: Direction) -> bytes:
+        """Empty: that side has closed. A reset is an error, and one that nobody shall hear of is a close."""
+        way, source = self._ways[direction], self._ends[direction]
+        try:
+            return await asyncio.get_running_loop().sock_recv(source, _PIECE_BYTES)
+        except ConnectionError:
+            await way.open.wait()
+            if way.passes_close and direction not in self._lossy:
+                raise
+            return b""
+
+    async def _write(self, direction: Direction, data: bytes) -> None:
+        sink, back = self._ends[_other(direction)], self._ways[_other(direction)]
+        try:
+            await asyncio.get_running_loop().sock_sendall(sink, data)
+            self.carried[direction] += len(data)
+        except ConnectionError:
+            if back.passes_close:
+                raise
+            self._lossy.add(direction)  # who receives has gone, and who sends does not know
+
+
+def _other(direction: Direction) -> Direction:
+    return Direction.BACK if direction is Direction.FORTH else Direction.FORTH
+
+
+class Proxy:
+    """Listens on a port of loopback that stays the same, also while it refuses. Use `proxy_to`."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._ways = {direction: _Way() for direction in BOTH}
+        self._connections: dict[Connection, asyncio.Task[None]] = {}
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._listening: asyncio.Task[None] | None = None
+        self._port = 0
+        self.accepted = 0
+        """Connections so far."""
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """Those that are open, the oldest first."""
+        return tuple(self._connections)
+
+    def hold(self, *directions: Direction) -> None:
+        """Keep bytes back, and closes with them. No direction named: both."""
+        for direction in directions or BOTH:
+            self._ways[direction].open.clear()
+
+    def release(self, *directions: Direction) -> None:
+        """What was held is delivered."""
+        for direction in directions or BOTH:
+            self._ways[direction].open.set()
+
+    def drop(self, *directions: Direction) -> None:
+        """Throw away what comes. After `heal` new connections work; one that is open now carries nothing any more."""
+        for direction in directions or BOTH:
+            self._ways[direction].dropping = True
+            for connection in self._connections:
+                connection.drop(direction)
+
+    def half_open(self, *directions: Direction) -> None:
+        """Closes and resets that travel this way are not passed on. No direction named: neither way."""
+        for direction in directions or BOTH:
+            self._ways[direction].passes_close = False
+
+    def hang_up(self, direction: Direction) -> None:
+        """The senders of this direction see their connections closed; the others do so if closes are passed on."""
+        for connection in self._connections:
+            connection.hang_up(direction)
+
+    def delay(self, seconds: float, *directions: Direction) -> None:
+        for direction in directions or BOTH:
+            self._ways[direction].delay_seconds = seconds
+
+    def reset(self) -> None:
+        """Cut every connection with RST, also what is held."""
+        for connection, work in self._connections.items():
+            connection.abort()
+            work.cancel()
+
+    async def refuse(self) -> None:
+        """Nobody listens any more: connects are refused. Open connections stay."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+            self._listening = None
+
+    async def heal(self) -> None:
+        """Everything passes, as at the beginning, and what was held arrives."""
+        for way in self._ways.values():
+            way.open.set()
+            way.dropping, way.passes_close, way.delay_seconds = False, True, 0.0
+        await self.listen()
+
+    async def listen(self) -> None:
+        if self._listening is None:
+            door = await self._bound()
+            self._port = door.getsockname()[1]
+            self._listening = asyncio.create_task(self._accept(door))
+
+    async def until_idle(self) -> None:
+        """Return when no connection is open any more."""
+        while self._connections:
+            await asyncio.wait(self._connections.values())
+
+    async def close(self) -> None:
+        await self.refuse()
+        work = [*self._connections.values(), *self._connecting]
+        for each in work:
+            each.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    async def _bound(self) -> socket.socket:
+        """Another process may have the port for an instant, as the local end of a connection."""
+        for left in reversed(range(_PORT_TRIES)):
+            door = socket.socket()
+            door.setblocking(False)
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                door.bind(("127.0.0.1", self._port))
+                door.listen(128)
+            except OSError:
+                door.close()
+                if not left:
+                    raise
+                await asyncio.sleep(_PORT_SECONDS)
+            else:
+                return door
+        raise AssertionError
+
+    async def _accept(self, door: socket.socket) -> None:
+        with door:
+            while True:
+                near, _ = await asyncio.get_running_loop().sock_accept(door)
+                near.setblocking(False)
+                self.accepted += 1
+                connecting = asyncio.create_task(self._connect(near))
+                self._connecting.add(connecting)
+                connecting.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, near: socket.socket) -> None:
+        """A target that cannot be reached looks like one that hangs up at once."""
+        far = socket.socket()
+        far.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(far, self._target)
+        except OSError:
+            near.close()
+            far.close()
+            return
+        except BaseException:
+            near.close()
+            far.close()
+            raise
+        for end in (near, far):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self._ways, near, far)
+        work = asyncio.create_task(connection.carry())
+        self._connections[connection] = work
+        work.add_done_callback(lambda _: self._connections.pop(connection, None))
+
+
+@asynccontextmanager
+async def proxy_to(target: str) -> AsyncIterator[Proxy]:
+    """A listening proxy to HOST:PORT."""
+    proxy = Proxy(target)
+    await proxy.listen()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()
