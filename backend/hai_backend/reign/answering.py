@@ -116,6 +116,7 @@ class Answering:
             services_said=self._services_said,
             level=self._level,
             owner_token=self._owner_token,
+            fresh=rooms.tools.fresh,
         )
 
     def _proxy(self) -> Front | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.domain.errors import HaiError
+from hai_backend.domain.errors import HaiError, Unavailable
 from hai_backend.domain.usage import Use, measured
 from hai_backend.launch.base import RankKey
 from hai_backend.loops.checkpoints import Report
 from hai_backend.loops.hub import Session
 from hai_backend.services import limits
+from hai_backend.services.agent_inbox import Inbox, LogAppended, Received
 from hai_backend.services.agent_ports import AgentPorts
 from hai_backend.services.blaming import blame
 from hai_backend.tasks import events as ev
@@ -22,13 +23,30 @@ class Hearing:
     def __init__(self, ports: AgentPorts) -> None:
         self._p = ports
 
-    async def take(self, key: RankKey, request: pb.AttachRequest, session: Session) -> None:
+    async def receive(
+        self, key: RankKey, request: pb.AttachRequest, session: Session, inbox: Inbox
+    ) -> None:
+        """Answer a heartbeat at once; append to the log; let the rest wait in the inbox until it is handled."""
+        self._p.heard(key)
+        kind = request.WhichOneof("message")
+        if kind == "heartbeat":
+            self._answer_heartbeat(key, request.heartbeat, session)
+        elif inbox.closed:
+            return
+        elif kind == "log":
+            await self._append(key, request.log, inbox)
+        else:
+            await inbox.put(request)
+
+    async def take(self, key: RankKey, received: Received, session: Session) -> None:
         """Let one message count, and answer those that agents repeat until they are answered."""
+        if isinstance(received, LogAppended):
+            await self._p.confirm()  # the agent forgets what is acknowledged
+            acknowledged = pb.LogAcknowledged(offset=received.size)
+            session.tell(pb.AttachResponse(log_acknowledged=acknowledged))
+            return
+        request = received
         match request.WhichOneof("message"):
-            case "log":
-                size = self._p.logs.append(key, request.log.offset, request.log.data)
-                await self._p.confirm()  # the agent forgets what is acknowledged
-                session.tell(pb.AttachResponse(log_acknowledged=pb.LogAcknowledged(offset=size)))
             case "exited":
                 await self._apply(key, _exited(key, request.exited))
                 session.tell(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
@@ -44,9 +62,6 @@ class Hearing:
                 session.tell(await self._prioritise(key, request.priority.priority))
             case "step_reported":
                 self._agree(key, request.step_reported.step)
-            case "heartbeat":
-                if (use := _use(request.heartbeat)) is not None:
-                    self._p.used(key, use)
             case "checkpoint":
                 self._p.report(key, _report(request.checkpoint))
             case "services":
@@ -57,6 +72,23 @@ class Hearing:
                 await blame(self._p.cluster, self._p.ledger, task, key, error)
             case kind if kind in _EVENTS:
                 await self._apply(key, _EVENTS[kind](key, request))
+
+    def _answer_heartbeat(self, key: RankKey, heartbeat: pb.Heartbeat, session: Session) -> None:
+        if not heartbeat.unmeasured and (use := _use(heartbeat)) is not None:
+            self._p.used(key, use)
+        if heartbeat.number:
+            answered = pb.HeartbeatAnswered(
+                number=heartbeat.number, lease_renewed=self._p.may_continue(key)
+            )
+            session.tell(pb.AttachResponse(heartbeat=answered))
+
+    async def _append(self, key: RankKey, chunk: pb.LogChunk, inbox: Inbox) -> None:
+        try:
+            size = self._p.logs.append(key, chunk.offset, chunk.data)
+        except Unavailable as error:  # a full disk ends the stream, and no heartbeat waits for that
+            inbox.close(error)
+        else:
+            await inbox.put_log(size, len(chunk.data))
 
     async def _apply(self, key: RankKey, event: ev.Event) -> None:
         await self._p.ledger.apply(key.task_id, event)

@@ -21,6 +21,7 @@ from hai_backend.loops.performing import Performer
 from hai_backend.loops.tunnels import Tunnels
 from hai_backend.services.environment_pinning import EnvironmentPinning
 from hai_backend.services.ports import Cluster
+from hai_backend.tasks.moves import may_continue
 
 
 class Logs(Protocol):
@@ -30,6 +31,10 @@ class Logs(Protocol):
 
 async def _no_token(task: Task) -> str:
     return ""
+
+
+def _nobody_listens(key: RankKey) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class AgentPorts:
     services_said: Callable[[Task, RankKey, pb.ServicesReported], None]
     level: Callable[[Task, int], Priority]  # a level that a program asks for; raises Invalid
     owner_token: Callable[[Task], Awaitable[str]] = _no_token  # of a dev container's owner
+    fresh: Callable[[], bool] = lambda: True  # whether this server can be sure that it leads
+    heard: Callable[[RankKey], None] = _nobody_listens  # called with each message of an agent
 
     async def current(self, key: RankKey) -> Task:
         """The task, if this rank may still speak for it. Raises Conflict FENCED."""
@@ -68,3 +75,11 @@ class AgentPorts:
         ):
             raise Conflict(f"rank {key} is over: end its program and leave", reason="FENCED")
         return task
+
+    def may_continue(self, key: RankKey) -> bool:
+        """Whether the lease of a rank is renewed. Asks no database: a heartbeat is answered at once."""
+        task = self.ledger.unfinished().get(key.task_id)
+        run = task.run if task is not None else None
+        if run is None or run.number != key.run or key.rank >= len(run.ranks):
+            return False
+        return may_continue(run, run.ranks[key.rank]) and self.fresh()

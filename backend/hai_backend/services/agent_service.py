@@ -18,6 +18,7 @@ from hai_backend.launch.base import RankKey
 from hai_backend.loops.hub import Session
 from hai_backend.services import limits
 from hai_backend.services.agent_hearing import Hearing
+from hai_backend.services.agent_inbox import Inbox
 from hai_backend.services.agent_ports import AgentPorts
 from hai_backend.services.agent_welcome import welcome
 from hai_backend.services.carrying import carry
@@ -89,23 +90,44 @@ class AgentService(rpc.AgentServiceServicer):
         session: Session,
     ) -> None:
         """Take the agent's messages until it goes or breaks a rule; then the writer ends too."""
+        inbox = Inbox()
+        receiving = asyncio.ensure_future(self._receive(key, requests, session, inbox))
         try:
             await self._greet(key, hello)
-            slowed = False
-            async for request in requests:
-                await self._hearing.take(key, request, session)
-                if await self._pace.turn(key) and not slowed:
-                    slowed = True
-                    log.warning("an agent says too much: it is heard more slowly", rank=str(key))
+            while (received := await inbox.next()) is not None:
+                await self._hearing.take(key, received, session)
         except HaiError as error:
             log.warning("an agent was cut off", rank=str(key), why=str(error))
             session.error = error
             if isinstance(error, Unavailable):  # it comes back with the same message at once
-                await asyncio.sleep(_STORE_AWAY_SECONDS)
+                inbox.close()
+                await asyncio.sleep(_STORE_AWAY_SECONDS)  # its heartbeats are answered meanwhile
         except Exception as error:
             session.error = error  # the gate makes an incident of it
         finally:
+            receiving.cancel()
             session.close()
+
+    async def _receive(
+        self,
+        key: RankKey,
+        requests: AsyncIterator[pb.AttachRequest],
+        session: Session,
+        inbox: Inbox,
+    ) -> None:
+        """Read the stream, also while something that the agent sent before waits for the store."""
+        try:
+            await self._p.current(key)
+            slowed = False
+            async for request in requests:
+                await self._hearing.receive(key, request, session, inbox)
+                if await self._pace.turn(key) and not slowed:
+                    slowed = True
+                    log.warning("an agent says too much: it is heard more slowly", rank=str(key))
+        except Exception as error:
+            inbox.close(error)
+        finally:
+            inbox.close()
 
     async def _greet(self, key: RankKey, hello: pb.AgentHello) -> None:
         task = await self._p.current(key)

@@ -79,6 +79,12 @@ def may_run(rank: Rank) -> bool:
     return live(rank) and rank.state not in _UNATTACHED
 
 
+def may_continue(run: Run, rank: Rank) -> bool:
+    """Whether the rank's program may run on: neither has its run to end now, nor is the rank given up."""
+    ending = run.state in (RunState.TERMINATING, RunState.ENDED)
+    return not ending and live(rank) and rank.state not in _GIVEN_UP
+
+
 def terminate(
     task: Task, run: Run, code: StopCode, reason: str, now: float, limits: Limits
 ) -> Move:
@@ -101,3 +107,10 @@ def terminate(
 
 
 _UNATTACHED = frozenset({RankState.CREATED, RankState.BUILDING, RankState.UNSCHEDULABLE})
+_GIVEN_UP = frozenset(
+    {
+        RankState.SUCCEEDED_TERMINATING,
+        RankState.FAILED_TERMINATING,
+        RankState.STOPPED_TERMINATING,
+    }
+)

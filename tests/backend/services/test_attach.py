@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,9 +24,11 @@ from hai_backend.domain.task import RunState, Task
 from hai_backend.domain.user import Quota, User
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.fake import FakeLauncher
+from hai_backend.leader.roles import Alone
 from hai_backend.services import agent_service, limits
 from hai_backend.services.agent_hearing import _EVENTS, Hearing, _bounded, _exited
 from hai_backend.services.limits import LOCK_CHARS, SAID_CHARS, SERVICES, TAG_CHARS
+from hai_backend.tasks import events as ev
 from hai_backend.testing import a_spec
 from hai_backend.testing.server import RunningServer, running_server
 
@@ -189,6 +192,110 @@ async def test_a_mistake_of_the_server_is_told_to_the_agent(
             async for _ in call:
                 pass
     assert ended.value.code() is grpc.StatusCode.INTERNAL
+
+
+async def answered(agent: Any, number: int) -> bool:
+    """Whether the lease is renewed by the heartbeat of this number; what else is said is passed over."""
+    while True:
+        told = pb.AttachResponse.FromString(await agent.read())
+        if told.WhichOneof("message") == "heartbeat" and told.heartbeat.number == number:
+            return bool(told.heartbeat.lease_renewed)
+
+
+def beat(number: int) -> bytes:
+    return pb.AttachRequest(heartbeat=pb.Heartbeat(number=number)).SerializeToString()
+
+
+async def test_heartbeats_are_answered_while_what_was_sent_before_waits_for_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stalled(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+    ):
+        monkeypatch.setattr(Hearing, "take", stalled)
+        await agent.write(pb.AttachRequest(yielded=pb.Yielded()).SerializeToString())
+        line = b"2026-11-27T07:00:00.000000Z text\n"
+        for number in (1, 2, 3):
+            chunk = pb.LogChunk(offset=(number - 1) * len(line), data=line)
+            await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
+            await agent.write(beat(number))
+            assert await answered(agent, number)
+        assert server.app.reign is not None
+        assert server.app.reign.logs.size(RankKey(1, 1, 0)) == 3 * len(line)
+
+
+async def test_heartbeats_are_answered_while_a_full_disk_ends_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+    ):
+        assert server.app.reign is not None
+        server.app.reign.logs._root = Path("/dev/null")  # where nothing can be made
+        chunk = pb.LogChunk(offset=0, data=b"2026-11-27T07:00:00.000000Z text\n")
+        await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
+        await agent.write(beat(1))
+        assert await answered(agent, 1)
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await answered(agent, 2)
+    assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_lease_is_renewed_as_long_as_the_run_may_go_on_and_this_server_leads(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+    ):
+        app = server.app
+        await agent.write(beat(1))
+        assert await answered(agent, 1)
+        app._election = NotSure()  # type: ignore[assignment]
+        await agent.write(beat(2))
+        assert not await answered(agent, 2)
+        app._election = Alone()
+        assert app.reign is not None
+        await app.reign.ledger.apply(1, ev.Yielded(1, 0))
+        await agent.write(beat(3))
+        assert not await answered(agent, 3)
+
+
+class NotSure(Alone):
+    """The election of a server that was asleep."""
+
+    def fresh(self) -> bool:
+        return False
+
+
+async def test_old_agents_get_no_answer_and_what_was_not_measured_is_not_counted(
+    tmp_path: Path,
+) -> None:
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+    ):
+        assert server.app.reign is not None
+        usage, key = server.app.reign.usage, RankKey(1, 1, 0)
+        unmeasured = pb.Heartbeat(number=1, unmeasured=True)
+        for said in (
+            pb.AttachRequest(heartbeat=pb.Heartbeat(unmeasured=True)),
+            pb.AttachRequest(heartbeat=unmeasured),
+        ):
+            await agent.write(said.SerializeToString())
+        told = pb.AttachResponse(welcome=pb.AgentWelcome())
+        while told.WhichOneof("message") in ("welcome", "go"):
+            told = pb.AttachResponse.FromString(await agent.read())
+        assert told.heartbeat.number == 1
+        assert usage.recent(key) is None
+        await agent.write(beat(2))
+        await answered(agent, 2)
+        assert usage.recent(key) is not None
 
 
 def test_what_agents_tell_is_bounded() -> None:
