@@ -123,12 +123,11 @@ class StreamCall(Generic[Request, Answer]):
             await asyncio.wait([self._first], timeout=_PATIENCE_SECONDS)
         return self._first.result() if self._first.done() else error
 
-    def cancel(self, reason: str = "") -> bool:
-        """End the call, with CANCELLED and this reason for its reader and writer. False when it had ended before."""
-        if self.done:
-            return False
-        self._reason = reason or "cancelled by its user"
-        return bool(self._call.cancel())
+    def cancel(self, reason: str = "") -> None:
+        """End the call, with CANCELLED and this reason for its reader and writer. Nothing if it has ended."""
+        if not self.done:
+            self._reason = reason or "cancelled by its user"
+            self._call.cancel()
 
     @property
     def done(self) -> bool:
