@@ -1,0 +1,82 @@
+"""A program that tells when another process of its rank still runs: it holds a lock as long as it lives.
+
+Run as `python program.py DIRECTORY [--steps N] [--pace SECONDS] [--silent] [--stubborn]`. Each step prints one numbered
+line, unless it is silent. A stubborn program ignores SIGTERM and requests to suspend; others obey both at once. The
+lock is `DIRECTORY/TASK-RANK.lock`; the kernel frees it when the last process that inherited it is dead, not before.
+`DIRECTORY/witness` gets a line when a program begins, when it ends by itself, and when the lock was not free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import hai
+from hai.task import env
+
+BESIDE = 99
+"""The exit code of a program that found another one of its rank alive."""
+
+
+def main(argv: list[str]) -> int:
+    arguments = _parse(argv)
+    testify = _Witness(arguments.directory)
+    if arguments.stubborn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if not testify.alone():
+        testify("beside")
+        return BESIDE
+    testify("begin")
+    for step in range(arguments.steps):
+        if not arguments.silent:
+            print(line(step, int(os.environ[env.RUN_NUMBER])), flush=True)
+        if not arguments.stubborn and hai.receive_suspend_command():
+            hai.go_suspend()
+        time.sleep(arguments.pace)
+    testify("end")
+    return 0
+
+
+def line(step: int, run: int = 1) -> str:
+    """What a step prints."""
+    return f"run {run} step {step}"
+
+
+class _Witness:
+    def __init__(self, directory: Path) -> None:
+        self._task, self._rank = os.environ[env.TASK_ID], os.environ[env.RANK]
+        self._lock = (directory / f"{self._task}-{self._rank}.lock").open("a")
+        os.set_inheritable(self._lock.fileno(), True)
+        self._file = directory / "witness"
+
+    def alone(self) -> bool:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def __call__(self, word: str) -> None:
+        """One line, appended whole."""
+        with self._file.open("a") as file:
+            run = os.environ[env.RUN_NUMBER]
+            file.write(f"{self._task} {run} {self._rank} {word} {os.getpid()}\n")
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--steps", type=int, default=10**9)
+    parser.add_argument("--pace", type=float, default=0.05)
+    parser.add_argument("--silent", action="store_true")
+    parser.add_argument("--stubborn", action="store_true")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
