@@ -26,7 +26,15 @@ from hai.client.fake_users import FakeUserService
 from hai.client.fake_watches import FakeWatchService
 from hai.client.fake_webhooks import FakeWebhookService
 from hai.client.fake_workspaces import FakeWorkspaceService
-from hai.client.fake_world import World, finish, make_node, start_run, suspend_run
+from hai.client.fake_world import (
+    World,
+    finish,
+    hear,
+    make_node,
+    silence,
+    start_run,
+    suspend_run,
+)
 from hai.client.profile import Profile
 from hai.v1.artifact_service_pb2_grpc import ArtifactServiceStub
 from hai.v1.audit_service_pb2 import AuditRow
@@ -147,6 +155,16 @@ class FakeClient(Client):
     ) -> Task:
         """Let a task end."""
         return finish(self.world, self.world.task(id), outcome, reason)
+
+    def silence(self, id: int, *ranks: int, seconds: float = 40.0) -> Task:
+        """Let agents of a running task be silent (without ranks: all of them), last heard so many seconds ago."""
+        task = self.world.task(id)
+        return silence(self.world, task, ranks or range(task.node_count), seconds)
+
+    def hear(self, id: int, *ranks: int) -> Task:
+        """Let silent agents of a task be heard again (without ranks: all of them)."""
+        task = self.world.task(id)
+        return hear(self.world, task, ranks or range(task.node_count))
 
     def change(self, id: int, **values: Any) -> Task:
         """Set fields of a task as the server might."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 from hai.client.errors import Conflict, Invalid, Violation
 from hai.client.fake_filter import matcher
 from hai.client.fake_world import World, copy, finish, met, suspend_run
+from hai.client.silence import is_silent
 from hai.client.words import word
 from hai.v1 import task_service_pb2 as rpc
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
@@ -179,7 +181,8 @@ class FakeTaskService:
         return self._world.changed(task, "TaskStarred")
 
     async def ExplainTask(self, request: rpc.ExplainTaskRequest) -> rpc.ExplainTaskResponse:
-        return rpc.ExplainTaskResponse(waiting=_foretold(self._world.task(request.id)).waiting)
+        task = self._world.task(request.id)
+        return rpc.ExplainTaskResponse(waiting=_foretold(task).waiting, **_silence(task))
 
     async def ListQueue(self, request: rpc.ListQueueRequest) -> rpc.ListQueueResponse:
         idle = (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
@@ -278,6 +281,21 @@ def _foretold(task: Task) -> Task:
         thin = "history is thin: 0 tasks have ended by now, a prediction takes 20"
         result.waiting.predicted_start.reason = thin
     return result
+
+
+def _silence(task: Task) -> dict[str, Any]:
+    """What a server says of silent agents, in fewer words."""
+    silent = [rank for rank in task.run.ranks if is_silent(rank)]
+    return {
+        "constraints": [
+            f"the agent of rank {rank.index} on {rank.node} is silent" for rank in silent
+        ],
+        "suggestions": [f"end the task: hai stop {task.id}"] if silent else [],
+        "silent_ranks": [
+            rpc.SilentRank(rank=r.index, node=r.node, since_time=r.silent_since_time)
+            for r in silent
+        ],
+    }
 
 
 def _ordered(tasks: list[Task], order_by: str) -> list[Task]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -191,6 +192,38 @@ def start_run(world: World, task: Task, nodes: tuple[str, ...]) -> Task:
     return world.changed(task, "RunStarted")
 
 
+def silence(world: World, task: Task, ranks: Sequence[int], seconds: float) -> Task:
+    """Let agents of a running task be silent: the server last heard of them so many seconds ago."""
+    heard_at = Timestamp()
+    heard_at.FromMicroseconds(round((world.now - seconds) * 1e6))
+    _set_silence(world, task, ranks, heard_at)
+    return world.changed(task, "AgentSilent")
+
+
+def hear(world: World, task: Task, ranks: Sequence[int]) -> Task:
+    """Let silent agents of a task be heard again."""
+    _set_silence(world, task, ranks, None)
+    return world.changed(task, "AgentHeard")
+
+
+def _set_silence(world: World, task: Task, ranks: Sequence[int], since: Timestamp | None) -> None:
+    for rank in world.runs[task.id][-1].ranks:
+        if rank.index in ranks:
+            _mark(rank, since)
+    for node in world.nodes.values():
+        for tenant in node.tenants:
+            if tenant.task_id == task.id and tenant.rank in ranks:
+                _mark(tenant, since)
+                world.node_changed(node)
+
+
+def _mark(holder: Rank | NodeTenant, since: Timestamp | None) -> None:
+    if since is None:
+        holder.ClearField("silent_since_time")
+    else:
+        holder.silent_since_time.CopyFrom(since)
+
+
 def end_run(world: World, task: Task, reason: str) -> None:
     """End the current run, if there is one, and free its nodes."""
     if task.state != TASK_STATE_RUNNING:
@@ -202,6 +235,7 @@ def end_run(world: World, task: Task, reason: str) -> None:
     task.run_seconds += run.end_time.ToMicroseconds() / 1e6 - run.start_time.ToMicroseconds() / 1e6
     for rank in run.ranks:
         rank.state = RANK_STATE_STOPPED
+        rank.ClearField("silent_since_time")
     _free(world, task)
 
 

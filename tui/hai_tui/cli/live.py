@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hai.v1.task_pb2 import Task
@@ -16,6 +17,8 @@ from hai_tui.cli.table import cells, natural_widths, plain
 from hai_tui.cli.task_view import TASKS
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from hai.client.client import Client
 
 
@@ -63,15 +66,41 @@ class _Lines:
 async def _on_screen(client: Client, settings: Settings, filter: str) -> int:
     from rich.live import Live
 
-    from hai_tui.cli.decorated import console, fitted, rich_table
+    from hai_tui.cli.decorated import console
 
     tasks: dict[int, Task] = {}
-    columns = TASKS.chosen(settings.columns, settings.output == "wide")
     with Live(console=console(settings), auto_refresh=False) as live:
-        async for changes in client.tasks.watch(filter):
-            tasks |= {task.id: task for task in changes.tasks}
-            newest = [tasks[id] for id in sorted(tasks, reverse=True)]
-            rows = cells(columns, newest, settings.clock())
-            shown = fitted(columns, rows, settings.headers, live.console.width)
-            live.update(rich_table(*shown, settings.headers), refresh=True)
+
+        def draw() -> None:
+            live.update(_table(settings, tasks, live.console.width), refresh=True)
+
+        async with aclosing(client.tasks.watch(filter)) as answers, _each_second(draw):
+            async for changes in answers:
+                tasks |= {task.id: task for task in changes.tasks}
+                draw()
     return 0
+
+
+def _table(settings: Settings, tasks: Mapping[int, Task], width: int) -> Table:
+    from hai_tui.cli.decorated import fitted, rich_table
+
+    columns = TASKS.chosen(settings.columns, settings.output == "wide")
+    newest = [tasks[id] for id in sorted(tasks, reverse=True)]
+    rows = cells(columns, newest, settings.clock())
+    return rich_table(*fitted(columns, rows, settings.headers, width), settings.headers)
+
+
+@asynccontextmanager
+async def _each_second(do: Callable[[], None]) -> AsyncIterator[None]:
+    """Times go on also where nothing changes."""
+
+    async def repeat() -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            do()
+
+    repeating = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        repeating.cancel()

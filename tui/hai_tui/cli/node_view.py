@@ -9,6 +9,7 @@ from hai.client.words import word
 from hai.v1.node_pb2 import Group, Node, NodeState
 from hai.v1.policy_pb2 import GroupEffect, TaskChanges
 from hai_tui.cli.policy_text import settings_of
+from hai_tui.cli.silence_view import silent_node
 from hai_tui.cli.table import Column, View, printable
 from hai_tui.cli.texts import text
 from hai_tui.labels import told
@@ -35,6 +36,10 @@ def _holders(node: Node) -> str:
     return ", ".join(f"{t.task_id} {t.task_name} ({t.user})" for t in node.tenants) or "-"
 
 
+def _reason(node: Node, now: float) -> str:
+    return "; ".join(filter(None, (node.reason, *silent_node(node, now)))) or "-"
+
+
 NODES = View(
     key="nodes",
     name=lambda node: node.name,
@@ -47,7 +52,7 @@ NODES = View(
         Column("cpus", lambda n, now: str(n.cpus), right=True),
         Column("memory", lambda n, now: _memory(n), right=True),
         Column("tasks", lambda n, now: _holders(n), folds=True),
-        Column("reason", lambda n, now: n.reason or "-", folds=True),
+        Column("reason", lambda n, now: _reason(n, now), folds=True),
         Column("labels", lambda n, now: told(n) or "-", wide=True, folds=True),
         Column("topology", lambda n, now: "/".join(n.topology) or "-", wide=True),
     ),
@@ -119,13 +124,13 @@ def _named(changes: TaskChanges) -> str:
     return ", ".join(names) + (", …" if changes.count > len(names) else "")
 
 
-def tree(nodes: Sequence[Node]) -> str:
+def tree(nodes: Sequence[Node], now: float) -> str:
     """Group, zone, node and what runs there, one inside the other."""
     lines: list[str] = []
     last: tuple[str, str] = ("", "")
     for node in sorted(nodes, key=lambda n: (n.group, n.zone, n.name)):
         lines += _headings(last, node)
-        lines.append(("    " if node.zone else "  ") + f"{node.name}  {_summary(node)}")
+        lines.append(("    " if node.zone else "  ") + f"{node.name}  {_summary(node, now)}")
         last = (node.group, node.zone)
     return "".join(f"{printable(line)}\n" for line in lines)
 
@@ -137,8 +142,8 @@ def _headings(last: tuple[str, str], node: Node) -> Iterable[str]:
         yield f"  {node.zone}"
 
 
-def _summary(node: Node) -> str:
+def _summary(node: Node, now: float) -> str:
     parts = [node_status(node)]
     if node.gpus:
         parts.append(f"{_gpus(node)} {'GPU' if node.gpus == 1 else 'GPUs'}")
-    return "  ".join([*parts, _holders(node)])
+    return "  ".join([*parts, _holders(node), *silent_node(node, now)])

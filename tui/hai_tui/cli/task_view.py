@@ -15,6 +15,7 @@ from hai.v1.task_pb2 import (
     TaskState,
 )
 from hai_tui.cli.human import held_seconds, local, priority_name, since, span
+from hai_tui.cli.silence_view import silent_rank, silent_task
 from hai_tui.cli.start_view import short
 from hai_tui.cli.table import Column, View
 
@@ -48,7 +49,7 @@ def style(state: str) -> str:
 def _why(task: Task, now: float) -> str:
     if task.state == TASK_STATE_FINISHED:
         return task.reason or "-"
-    return task.waiting.reason or "-"
+    return silent_task(task, now) or task.waiting.reason or "-"
 
 
 def _hosts(task: Task, now: float) -> str:
@@ -116,7 +117,7 @@ def _exit(rank: Rank, now: float) -> str:
 
 
 def _rank_state(rank: Rank, now: float) -> str:
-    return word(RankState, rank.state)
+    return ", ".join(filter(None, (word(RankState, rank.state), silent_rank(rank, now))))
 
 
 RANKS = View(

@@ -55,7 +55,10 @@ TEXTS: dict[str, tuple[str, str]] = {
     "cmd.untag": ("Remove labels from a task.", "去掉任务的标签。"),
     "cmd.star": ("Mark tasks.", "收藏任务。"),
     "cmd.unstar": ("Unmark tasks.", "取消收藏。"),
-    "cmd.why": ("Say why a task waits and what would help.", "说明任务为何排队以及如何改善。"),
+    "cmd.why": (
+        "Say why a task waits or is silent, and what would help.",
+        "说明任务为何排队或失联以及如何改善。",
+    ),
     "cmd.events": ("Show the timeline of a task.", "查看任务的时间线。"),
     "cmd.usage": (
         "Show what a task, or the cluster, used over time.",
@@ -302,6 +305,17 @@ TEXTS: dict[str, tuple[str, str]] = {
     "why.runs": (
         "task {id} ({name}) does not wait: it is {status}",
         "任务 {id}（{name}）没有在排队：{status}",
+    ),
+    "why.silent": (
+        "task {id} ({name}) is {status}: {silent}",
+        "任务 {id}（{name}）{status}：{silent}",
+    ),
+    "why.do": ("what you can do:", "可以采取的措施："),
+    "silent.task": ("task {id}: {silent}", "任务 {id}：{silent}"),
+    "top.silent": ("running tasks with silent agents: {count}", "agent 失联的运行中任务：{count}"),
+    "silent.status": (
+        "{silent}; the program may run on unseen (hai why {id})",
+        "{silent}；程序可能仍在运行（hai why {id}）",
     ),
     "why.waits": ("task {id} ({name}) waits: {reason}", "任务 {id}（{name}）在排队：{reason}"),
     "why.place": (

@@ -47,7 +47,7 @@ def nodes(settings: Settings, group: str, labels: tuple[str, ...], as_tree: bool
         listed = await client.nodes.list(group)
         found = [node for node in listed if all(has(node, label) for label in labels)]
         if as_tree and settings.sentences:
-            click.echo(tree(found), nl=False)
+            click.echo(tree(found, settings.clock()), nl=False)
         else:
             show(settings, NODES, found)
         if group and not listed:

@@ -16,6 +16,7 @@ from hai_tui.cli.reference import one_task
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note_cut, show
+from hai_tui.cli.silence_view import silent_task
 from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.cli.table import Column, View
 from hai_tui.cli.task_view import QUEUE, status
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hai.v1.task_service_pb2 import ExplainTaskResponse
 
 _WHY_HELP = """Say why a task waits: what stands in the way, who is ahead, and what would help.
+Of a running task it says which agents are silent, what that means, and what can be done.
 
 \b
 Examples:
@@ -93,6 +95,13 @@ def why(settings: Settings, task: str, kind: Any) -> int:
 
 def _sentences(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]:
     facts = {"id": task.id, "name": task.name, "status": status(task)}
+    if silent := silent_task(task, now):
+        return [
+            text("why.silent", **facts, silent=silent),
+            *_indented(answer.constraints),
+            *_section("why.do", answer.suggestions),
+            *_section("why.history", answer.history),
+        ]
     if not answer.waiting.reason:
         return [text("why.runs", **facts), *_section("why.history", answer.history)]
     return [

@@ -15,8 +15,10 @@ from hai_tui.cli.reference import many_tasks
 from hai_tui.cli.session import call, told_when_lost
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, show, show_one
+from hai_tui.cli.silence_view import silent_task
 from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.cli.task_view import RANKS, TASKS
+from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _STATES = ("finished", "running", "suspended")
 
 _STATUS_HELP = """Show a task: its state, why it is in it, its ranks, and what its time on nodes was worth.
+An agent that the server has not heard for 10 seconds is shown as silent.
 Of several tasks each has a row.
 
 With --wait it first waits for all of them to be finished (or, with --wait=running, in another
@@ -93,6 +96,9 @@ async def _predict(client: Client, task: Task) -> None:
 
 
 def _show(settings: Settings, task: Task) -> None:
+    silent = silent_task(task, settings.clock())
+    if silent and settings.sentences and not settings.columns:
+        click.echo(text("silent.status", id=task.id, silent=silent) + "\n")
     show_one(settings, TASKS, task)
     if not settings.sentences or settings.columns:
         return

@@ -55,13 +55,17 @@ def _show(
     if settings.output in ("json", "yaml"):
         _dump(settings, groups, running, queue)
         return
+    from hai.client.silence import of_run
     from hai_tui.cli.show import note_cut, show
     from hai_tui.cli.task_view import QUEUE, TASKS
+    from hai_tui.cli.texts import text
 
     if settings.sentences:
         waiting = max(len(queue), sum(group.waiting_tasks for group in groups))
         for line in _lines(groups, len(running), waiting):
             click.echo(line)
+        if silent := sum(of_run(task.run) is not None for task in running):
+            click.echo(text("top.silent", count=silent))
         click.echo()
     show(settings, TASKS, running)
     if queue:

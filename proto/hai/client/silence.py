@@ -1,0 +1,118 @@
+"""Ranks whose agents the server does not hear: which ones, since when, and how that is said in one sentence.
+
+The command line, the terminal app and notebooks take the sentence from here. The panel of JupyterLab counts the seconds
+in the browser, so `jupyter_ext/src/model/silence.ts` makes the same sentence there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    from hai.v1.node_pb2 import Node, NodeTenant
+    from hai.v1.task_pb2 import Rank, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """The silent agents of one task. At least one agent is silent."""
+
+    ranks: tuple[int, ...]  # whose agents are silent, in order
+    rank_count: int  # ranks of the run; 0: not known
+    since: (
+        float  # when the agent that has been silent for longest was last heard; seconds since 1970
+    )
+
+
+def of_run(run: Run) -> Silence | None:
+    """The silent agents of a run, or None."""
+    silent = {r.index: _seconds(r.silent_since_time) for r in run.ranks if is_silent(r)}
+    return _silence(silent, len(run.ranks))
+
+
+def of_node(node: Node) -> Mapping[int, Silence]:
+    """The silent agents on a node, by the number of the task that they belong to."""
+    silent: dict[int, dict[int, float]] = {}
+    for tenant in node.tenants:
+        if tenant.HasField("silent_since_time"):
+            ranks = silent.setdefault(tenant.task_id, {})
+            ranks[tenant.rank] = _seconds(tenant.silent_since_time)
+    found = {task: _silence(ranks, 0) for task, ranks in silent.items()}
+    return {task: silence for task, silence in found.items() if silence}
+
+
+def of_one(holder: Rank | NodeTenant) -> Silence | None:
+    """The silent agent of one rank, or None."""
+    if not holder.HasField("silent_since_time"):
+        return None
+    return Silence((0,), 1, _seconds(holder.silent_since_time))
+
+
+def is_silent(rank: Rank) -> bool:
+    """True while the server does not hear the rank's agent."""
+    return rank.HasField("silent_since_time")
+
+
+def phrase(silence: Silence, now: float, *, chinese: bool = False) -> str:
+    """`agent silent for 40 s`; `agents of 3 of 8 ranks silent, longest for 2 min`. `now`: seconds since 1970."""
+    facts = {
+        "rank": silence.ranks[0],
+        "count": len(silence.ranks),
+        "all": silence.rank_count,
+        "span": duration(now - silence.since),
+    }
+    return _PHRASES[_case(silence)][chinese].format(**facts)
+
+
+def _case(silence: Silence) -> str:
+    count, ranks = len(silence.ranks), silence.rank_count
+    if count == 1:
+        return "one" if ranks <= 1 else "one of several"
+    return "several" if not ranks else "all" if count == ranks else "several of several"
+
+
+_PHRASES: Mapping[str, tuple[str, str]] = {
+    "one": ("agent silent for {span}", "agent 已失联 {span}"),
+    "one of several": (
+        "agent of rank {rank} silent for {span}",
+        "rank {rank} 的 agent 已失联 {span}",
+    ),
+    "several": (
+        "agents of {count} ranks silent, longest for {span}",
+        "{count} 个 rank 的 agent 失联，最长 {span}",
+    ),
+    "several of several": (
+        "agents of {count} of {all} ranks silent, longest for {span}",
+        "{all} 个 rank 中 {count} 个的 agent 失联，最长 {span}",
+    ),
+    "all": (
+        "agents of all {all} ranks silent, longest for {span}",
+        "全部 {all} 个 rank 的 agent 失联，最长 {span}",
+    ),
+}
+
+
+def duration(seconds: float) -> str:
+    """The two largest units: `40 s`, `3 min 20 s`, `2 h`, `4 d 3 h`; `0 s` for a moment in the future."""
+    left = max(0, int(seconds))
+    parts: list[tuple[int, str]] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append((count, unit))
+    shown = [f"{count} {unit}" for count, unit in parts[:2] if count]
+    return " ".join(shown) or "0 s"
+
+
+def _silence(silent: Mapping[int, float], rank_count: int) -> Silence | None:
+    if not silent:
+        return None
+    return Silence(tuple(sorted(silent)), rank_count, min(silent.values()))
+
+
+def _seconds(time: Timestamp) -> float:
+    return time.seconds + time.nanos / 1e9
