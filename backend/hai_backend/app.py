@@ -93,7 +93,7 @@ class App:
         except BaseException:
             await self.stop()
             raise
-        leave_word(self.settings.home, self._told(), self.settings.authority)
+        leave_word(self.settings.home, self._told(), self.settings)
         role = str(self._election.role)
         log.info("listening", address=self.address, role=role, version=version("hai-platform"))
 
@@ -218,7 +218,7 @@ class App:
             self._switchboard.to(reign.answering.here)
             if reign.answering.proxy is not None:
                 self._browsers_to(reign.answering.proxy.receive)
-            leave_word(self.settings.common, self._told(), self.settings.authority)
+            leave_word(self.settings.common, self._told(), self.settings)
             reign.govern()
             self.metrics.leading(True)
             log.info("leading", epoch=epoch, unfinished=len(reign.ledger.unfinished()))

@@ -66,6 +66,7 @@ class Settings:
     containers_per_user: int = 0  # dev containers that a user may have at once; 0: no limit
     webhooks: str = ""  # origins (https://HOST) that may be told of tasks, separated by commas
     build_within: float = 0.0  # seconds until all ranks of a run have attached; 0: the launcher's
+    agent_heartbeat: float = 5.0  # seconds between two heartbeats of an agent; see domain/timing.py
 
     @property
     def database_url(self) -> str:

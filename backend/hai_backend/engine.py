@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hai_backend.config import Settings
 from hai_backend.gateway import advertised, told_to_agents
@@ -24,8 +25,13 @@ def _kubernetes(settings: Settings, address: str) -> Launcher:
     from hai_backend.launch.kubernetes.options import read
 
     servers = told_to_agents(settings, advertised(settings, address)).split(",")
-    base = {"instance": settings.cluster, "server_addresses": servers, "ca_pem": _ca(settings)}
-    base |= {"shared_path": str(settings.common.resolve())}
+    base: dict[str, Any] = {
+        "instance": settings.cluster,
+        "server_addresses": servers,
+        "ca_pem": _ca(settings),
+        "shared_path": str(settings.common.resolve()),
+        "agent_heartbeat": settings.agent_heartbeat,
+    }
     cluster, options = read(settings.kubernetes, base)
     transport = OfficialTransport(options.kubeconfig, options.context)
     return KubernetesLauncher(transport, cluster, options)

@@ -91,9 +91,14 @@ async def first_admin(settings: Settings, directory: Directory, now: float) -> N
         replace_file(path, secret.encode())
 
 
-def leave_word(directory: Path, address: str, authority: str) -> None:
-    """server.json: where agents, `hai up` and `hai down` find a server."""
-    where = {"address": address, "pid": os.getpid(), "ca": authority}
+def leave_word(directory: Path, address: str, settings: Settings) -> None:
+    """server.json: where agents, `hai up` and `hai down` find a server, and how often agents send heartbeats."""
+    where = {
+        "address": address,
+        "pid": os.getpid(),
+        "ca": settings.authority,
+        "heartbeat": settings.agent_heartbeat,
+    }
     replace_file(directory / "server.json", json.dumps(where).encode())
 
 

@@ -60,6 +60,8 @@ def test_certificates_lie_below_the_home(tmp_path: Path) -> None:
         pytest.param({"resync_seconds": -5.0}, "resync_seconds", id="less than no pause"),
         pytest.param({"build_within": math.nan}, "build_within", id="not a number"),
         pytest.param({"build_within": -1}, "build_within", id="before it begins"),
+        pytest.param({"agent_heartbeat": 0}, "agent_heartbeat", id="heartbeats without pause"),
+        pytest.param({"agent_heartbeat": 61}, "agent_heartbeat", id="as good as no heartbeats"),
         pytest.param({"log_bytes_per_rank": 60_000}, "log_bytes_per_rank", id="less than a chunk"),
         pytest.param({"default_quota": -7}, "default_quota", id="below unlimited"),
         pytest.param({"metrics_port": 99_999}, "metrics_port", id="no port"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Invalid
 from hai_backend.gateway import advertised, told_to_agents, way_to
-from hai_backend.home import run_token_key
+from hai_backend.home import leave_word, run_token_key
 
 
 def test_servers_that_start_together_have_one_key(tmp_path: Path) -> None:
@@ -45,6 +47,16 @@ def test_a_bad_key_is_refused(tmp_path: Path, content: bytes | None, message: st
         (tmp_path / "key").write_bytes(content)
     with pytest.raises(Invalid, match=f"run_token_key: .*{message}"):
         run_token_key(Settings(tmp_path, run_token_key="key"))
+
+
+def test_agents_learn_where_the_server_is_and_how_often_to_send_heartbeats(tmp_path: Path) -> None:
+    leave_word(tmp_path, "127.0.0.1:7450", Settings(tmp_path, agent_heartbeat=0.5))
+    assert json.loads((tmp_path / "server.json").read_bytes()) == {
+        "address": "127.0.0.1:7450",
+        "ca": "",
+        "heartbeat": 0.5,
+        "pid": os.getpid(),
+    }
 
 
 @pytest.mark.parametrize(

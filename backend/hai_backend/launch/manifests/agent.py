@@ -33,6 +33,7 @@ def server_files(settings: ClusterSettings) -> dict[str, str]:
     facts: Manifest = {
         "address": ",".join(settings.server_addresses),
         "fence_after": settings.fence_after,
+        "heartbeat": settings.agent_heartbeat,
     }
     if settings.ca_pem:
         facts["ca"] = _CA

@@ -55,3 +55,4 @@ class ClusterSettings:
     runtime_class: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # more of them, for every object
     fence_after: float = 600.0  # seconds without a sign of a node until its ranks count as gone
+    agent_heartbeat: float = 5.0  # seconds between two heartbeats of an agent
