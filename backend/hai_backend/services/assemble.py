@@ -9,6 +9,7 @@ from pathlib import Path
 from hai.v1.agent_service_pb2_grpc import AgentServiceServicer
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.task import Task
+from hai_backend.domain.timing import Timing
 from hai_backend.domain.workspace import Pushed
 from hai_backend.environments.haienv import Haienv
 from hai_backend.environments.wheels import Wheels
@@ -99,6 +100,7 @@ class Parts:
     remove_container: Callable[[int], Awaitable[None]]
     containers: ContainerTerms = field(default_factory=ContainerTerms)
     policy: Policy = field(default_factory=Policy)
+    timing: Timing = field(default_factory=Timing)
     name: str = "local"
     launcher: str = "process"
     certificates: Certificates | None = None
@@ -239,4 +241,5 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskRooms:
         goodput=parts.goodput,
         foresight=Foresight(parts.scheduling, parts.policy, parts.clock),
         forecasting=parts.forecasting,
+        timing=parts.timing,
     )

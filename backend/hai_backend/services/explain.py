@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hai.v1 import task_service_pb2 as pb
@@ -12,10 +13,11 @@ from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Suspension
 from hai_backend.domain.snapshot import QuotaRow
 from hai_backend.domain.spec import AfterOutcome
-from hai_backend.domain.task import Task, TaskEvent
+from hai_backend.domain.task import Rank, Task, TaskEvent
 from hai_backend.domain.words import counted, utc
 from hai_backend.sched.flip import Change
 from hai_backend.sched.obstacles import NodeNumbers
+from hai_backend.services import silence
 from hai_backend.services.convert_flip import (
     flip_text,
     flip_to_proto,
@@ -46,16 +48,18 @@ class Facts:
     now: float
     sees: Callable[[Task], bool]
     insight: Insight = field(default_factory=Insight)
+    lease: float = math.inf  # seconds that a rank runs on when its heartbeats are not answered
 
 
 def explain(facts: Facts) -> pb.ExplainTaskResponse:
     """The whole answer."""
     wait = facts.wait if facts.task.waiting else None
     found, missed = facts.insight.obstacles, facts.insight.missed
+    silent = silence.silent_ranks(facts.task)
     return pb.ExplainTaskResponse(
         waiting=wait_to_proto(wait) if wait else None,
-        constraints=list(_constraints(facts, wait)),
-        suggestions=list(_suggestions(facts, wait)) if wait else [],
+        constraints=list(_silence(facts, silent) if silent else _constraints(facts, wait)),
+        suggestions=list(_help(facts, wait, silent)),
         ahead=list(ahead(facts, wait)) if wait else [],
         history=facts.history,
         flips=flips_to_proto(facts),
@@ -63,7 +67,18 @@ def explain(facts: Facts) -> pb.ExplainTaskResponse:
         nodes=numbers_to_proto(found.nodes, _members(facts)) if wait and not missed else None,
         reserved_for=found.reserved_for,
         preemptions=[_preemption(s, facts) for s in facts.task.progress.suspensions],
+        silent_ranks=[silence.silence_to_proto(rank) for rank in silent],
     )
+
+
+def _silence(facts: Facts, silent: Sequence[Rank]) -> Iterator[str]:
+    return silence.constraints(facts.task, silent, facts.nodes, facts.lease)
+
+
+def _help(facts: Facts, wait: Wait | None, silent: Sequence[Rank]) -> Iterable[str]:
+    if silent:
+        return silence.suggestions(facts.task, silent)
+    return _suggestions(facts, wait) if wait else ()
 
 
 def flips_to_proto(facts: Facts) -> list[pb.Flip]:

@@ -68,6 +68,7 @@ class Explaining:
             now=self._rooms.clock.now(),
             sees=lambda other: self._access.sees(identity, other),
             insight=insight,
+            lease=self._rooms.timing.lease,
         )
 
     async def queue(self, identity: Identity, group: str) -> pb.ListQueueResponse:

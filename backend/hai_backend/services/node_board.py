@@ -18,6 +18,7 @@ from hai_backend.domain.task import Task, holders
 from hai_backend.loops.clock import Clock
 from hai_backend.services import watching
 from hai_backend.services.convert_node import node_to_proto
+from hai_backend.services.convert_time import timestamp
 from hai_backend.services.ports import Cluster, Ledger
 
 _REST = 8.0  # after a count, rest for so many times its duration: in a large cluster it takes a ninth of the loop
@@ -31,6 +32,7 @@ class Tenant(NamedTuple):
     run: int
     rank: int
     name: str
+    silent_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class NodeBoard:
         self._rests_until = ended + max(watching.BUNDLE_SECONDS, _REST * (ended - began))
 
     def _count(self) -> None:
-        tenants = _tenants(self._ledger.unfinished().values())
+        tenants = tenants_by_node(self._ledger.unfinished().values())
         nodes = self._cluster.nodes()
         changed = [
             entry
@@ -124,15 +126,18 @@ def entry_to_proto(version: int, entry: Entry, sees: Callable[[int], bool]) -> p
             user=t.user,
             run=t.run,
             rank=t.rank,
+            silent_since_time=timestamp(t.silent_since),
         )
         for t in entry.tenants
     ]
     return node_to_proto(entry.node, tenants, version)
 
 
-def _tenants(tasks: Iterable[Task]) -> dict[str, list[Tenant]]:
+def tenants_by_node(tasks: Iterable[Task]) -> dict[str, list[Tenant]]:
+    """Ranks that are on nodes, by the name of the node."""
     found: dict[str, list[Tenant]] = {}
     for task, run, rank in holders(tasks):
-        tenant = Tenant(task.id, task.user, run.number, rank.index, task.spec.name)
+        name, silent = task.spec.name, rank.silent_since
+        tenant = Tenant(task.id, task.user, run.number, rank.index, name, silent)
         found.setdefault(rank.node, []).append(tenant)
     return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.task import Task
+from hai_backend.domain.timing import Timing
 from hai_backend.loops.clock import Clock
 from hai_backend.services.forecasting import Forecasting
 from hai_backend.services.foresight import Foresight
@@ -30,3 +31,4 @@ class TaskRooms:
     goodput: Callable[[Task], Goodput]
     foresight: Foresight
     forecasting: Forecasting
+    timing: Timing = field(default_factory=Timing)
