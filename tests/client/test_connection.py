@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -306,3 +308,35 @@ async def test_a_missing_certificate_file_is_named() -> None:
     async with Client(Profile("test", "127.0.0.1:1", ca="/no/such.pem")) as client:
         with pytest.raises(errors.UsageError, match=r"/no/such\.pem"):
             await client.server.info()
+
+
+@pytest.mark.parametrize("kind", ["unary", "stream", "resumed"])
+async def test_a_client_that_is_closed_ends_its_calls_with_an_error(scripted, kind: str) -> None:
+    """gRPC cancels them, which looked as if the asyncio tasks around them had been cancelled."""
+    asked = asyncio.Event()
+
+    async def silence(request: Any, context: Any) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async def silent_stream(request: Any, context: Any) -> AsyncIterator[Any]:
+        await silence(request, context)
+        yield
+
+    scripted.unary["GetTask"], scripted.streams["WatchTasks"] = silence, silent_stream
+    client = Client(scripted.profile)
+    calls = {
+        "unary": lambda: client.tasks.get(7),
+        "stream": lambda: anext(client.tasks.watch(patience=0)),
+        "resumed": lambda: anext(client.tasks.watch()),
+    }
+    work = asyncio.ensure_future(calls[kind]())
+    await asyncio.wait_for(asked.wait(), 5)
+    await client.close()
+    await asyncio.wait([work], timeout=5)
+    assert work.done()
+    assert not work.cancelled()
+    with pytest.raises(errors.Closed, match="was closed"):
+        work.result()
+    with pytest.raises(errors.Closed, match=scripted.profile.server):
+        await calls[kind]()

@@ -6,14 +6,13 @@ one handler serves all kinds. A call is passed on once: a follower that gets suc
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import grpc
 from grpc import aio
 
-from hai.client.ending import Ending
+from hai.client.streams import StreamCall
 from hai_backend.domain.errors import NoLeader
 from hai_backend.services import errors
 from hai_backend.services.interceptors import abort
@@ -69,40 +68,39 @@ class Elsewhere:
         return grpc.stream_stream_rpc_method_handler(passed_on)
 
     async def _pass_on(self, method: str, requests: AsyncIterator[bytes], context: Context) -> None:
-        call: Any = None
         try:
-            call = self._channel.stream_stream(method)(
-                cast(Any, requests), timeout=context.time_remaining(), metadata=_metadata(context)
+            stream: StreamCall[bytes, bytes] = StreamCall(
+                self._channel.stream_stream(method)(
+                    cast(Any, requests),
+                    timeout=context.time_remaining(),
+                    metadata=_metadata(context),
+                )
             )
-            ending = Ending(call)
-            await _answers(call, context)
-            told = await ending.status()
-            code, details, trailer = told.code(), told.details(), told.trailing_metadata()
         except aio.UsageError:  # it came while we were closed
-            code, details, trailer = grpc.StatusCode.CANCELLED, "", None
-        except asyncio.CancelledError:
-            if _current().cancelling():  # our caller has gone
-                raise
-            code, details, trailer = grpc.StatusCode.CANCELLED, "", None  # we are closed
-        finally:
-            if call is not None:
-                call.cancel()
+            end = aio.AioRpcError(grpc.StatusCode.CANCELLED)
+        else:
+            end = await _answers(stream, context)
+        code, trailer = end.code(), tuple(end.trailing_metadata() or ())
         if _lost(code, trailer):
             why = f"the leading server at {self._leader} was lost; try again in a moment"
             await abort(context, errors.status_of(NoLeader(why), method))
         if code is not grpc.StatusCode.OK:
-            await context.abort(code, details or "", tuple(trailer or ()))
-        context.set_trailing_metadata(tuple(trailer or ()))
+            await context.abort(code, end.details() or "", trailer)
+        context.set_trailing_metadata(trailer)
 
 
-async def _answers(call: Any, context: Context) -> None:
+async def _answers(stream: StreamCall[bytes, bytes], context: Context) -> aio.AioRpcError:
+    """Pass on what the leader answers. Returns how the call ended; CANCELLED also when we are closed."""
     try:
-        if initial := tuple(await call.initial_metadata() or ()):
+        if initial := tuple(await stream.initial_metadata() or ()):
             await context.send_initial_metadata(initial)
-        async for answer in call:  # also those that came before a write failed
+        async for answer in stream:  # also those that came before a write failed
             await context.write(answer)
     except aio.AioRpcError:
-        return  # its status says what
+        pass  # the status says the same
+    finally:
+        stream.cancel("the caller left")
+    return await stream.status()
 
 
 def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
@@ -111,14 +109,8 @@ def _metadata(context: Context) -> tuple[tuple[str, str | bytes], ...]:
     return (*kept, (HOPS, "1"))
 
 
-def _lost(code: grpc.StatusCode, trailer: Any) -> bool:
+def _lost(code: grpc.StatusCode, trailer: Sequence[Any]) -> bool:
     """True when the connection, not the leader, has ended the call: the leader's own refusals carry details."""
     if code not in _OF_A_LOST_CONNECTION:
         return False
-    return all(key != _DETAILS for key, _ in trailer or ())
-
-
-def _current() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task
+    return all(key != _DETAILS for key, _ in trailer)

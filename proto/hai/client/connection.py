@@ -15,10 +15,10 @@ import grpc
 from grpc import aio
 
 from hai.client.backoff import delays
-from hai.client.ending import Ending
-from hai.client.errors import HaiError, TimedOut, Unreachable, Untrusted, UsageError
+from hai.client.errors import Closed, HaiError, TimedOut, Unreachable, Untrusted, UsageError
 from hai.client.profile import Profile
 from hai.client.roving import Roving
+from hai.client.streams import StreamCall, being_cancelled
 
 Stub = TypeVar("Stub")
 Request = TypeVar("Request")
@@ -85,6 +85,7 @@ class Connection:
         self.profile = profile
         self._deadline = deadline
         self._metadata = (("authorization", f"Bearer {profile.token}"),) if profile.token else ()
+        self._is_closed = False
 
     @cached_property
     def _channel(self) -> Roving:  # made on first use: it belongs to the running event loop
@@ -108,7 +109,7 @@ class Connection:
         """One call. The deadline covers all attempts together."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + (self._deadline if deadline is None else deadline)
-        await self._channel.connect()
+        await self._connect()
         attempts = ATTEMPTS
         for attempt, delay in enumerate(delays(largest=1.0), start=1):
             left = ends - loop.time()
@@ -121,8 +122,12 @@ class Connection:
                 last = attempt >= attempts or delay >= ends - loop.time()
                 if last or not retry or not _passes(failure):
                     raise failure from error
+            except asyncio.CancelledError:
+                if being_cancelled():
+                    raise
+                raise self._closed() from None  # so gRPC tells that the channel was
             await asyncio.sleep(delay)
-            await self._channel.connect()
+            await self._connect()
         raise AssertionError("delays never end")
 
     def stream(
@@ -144,26 +149,40 @@ class Connection:
         begin: Callable[[], aio.UnaryStreamCall[Any, Answer] | aio.StreamStreamCall[Any, Answer]],
         requests: AsyncIterator[Any] | None = None,
     ) -> AsyncGenerator[Answer, None]:
-        await self._channel.connect()
-        opened = begin()
-        ending = Ending(opened)
-        async with _written(opened, requests):
+        await self._connect()
+        stream: StreamCall[Any, Answer] = StreamCall(begin())
+        async with _written(stream, requests):
             try:
-                async for answer in opened:
+                async for answer in stream:
                     yield answer
             except aio.AioRpcError as error:
-                told = await ending.status()
-                if told.code() is not grpc.StatusCode.OK:  # it was, and we still wrote
-                    raise self._error(told) from error
+                raise self._error(error) from error
             finally:
-                opened.cancel()
+                stream.cancel("its reader left")
 
     async def close(self) -> None:
-        """End the connection if one was opened."""
+        """End the connection if one was opened. Calls that run raise Closed, and so do later ones."""
+        self._is_closed = True
         if "_channel" in self.__dict__:
             await self._channel.close()
 
+    async def _connect(self) -> None:
+        """See Roving.connect. Raises Closed."""
+        try:
+            if not self._is_closed:
+                await self._channel.connect()
+        except aio.UsageError:  # gRPC's word for a channel that is closed meanwhile
+            if not self._is_closed:
+                raise
+        if self._is_closed:
+            raise self._closed()
+
+    def _closed(self) -> Closed:
+        return Closed(f"the connection to the server at {self.profile.server} was closed")
+
     def _error(self, error: aio.AioRpcError) -> HaiError:
+        if self._is_closed and error.code() is grpc.StatusCode.CANCELLED:
+            return self._closed()
         from hai.client.status import to_error  # most programs never see an error
 
         failure = to_error(error, self.profile.server, token=bool(self._metadata))
@@ -173,7 +192,9 @@ class Connection:
 
 
 @asynccontextmanager
-async def _written(call: Any, requests: AsyncIterator[Any] | None) -> AsyncGenerator[None, None]:
+async def _written(
+    stream: StreamCall[Any, Any], requests: AsyncIterator[Any] | None
+) -> AsyncGenerator[None, None]:
     """Write to a call while this lasts. Raises what the requests raise, which ends the call.
 
     grpc would do it, but waits for ever for the next request of a call that has ended.
@@ -181,7 +202,7 @@ async def _written(call: Any, requests: AsyncIterator[Any] | None) -> AsyncGener
     if requests is None:
         yield
         return
-    writing = asyncio.create_task(_write(call, requests))
+    writing = asyncio.create_task(_write(stream, requests))
     try:
         yield
     finally:
@@ -191,15 +212,15 @@ async def _written(call: Any, requests: AsyncIterator[Any] | None) -> AsyncGener
             raise error
 
 
-async def _write(call: aio.StreamStreamCall[Any, Any], requests: AsyncIterator[Any]) -> None:
+async def _write(stream: StreamCall[Any, Any], requests: AsyncIterator[Any]) -> None:
     try:
         async for request in requests:
-            await call.write(request)
-        await call.done_writing()
-    except (aio.AioRpcError, asyncio.InvalidStateError):
+            await stream.write(request)
+        await stream.done_writing()
+    except aio.AioRpcError:
         return  # who reads hears why
-    except Exception:
-        call.cancel()
+    except BaseException:  # also a cancellation: nobody would send the rest
+        stream.cancel("its requests broke off")
         raise
 
 
@@ -230,7 +251,7 @@ def on_loopback(server: str) -> bool:
 
 def _passes(failure: HaiError) -> bool:
     """Whether another attempt may do better."""
-    return isinstance(failure, Unreachable) and not isinstance(failure, Untrusted)
+    return isinstance(failure, Unreachable) and not isinstance(failure, Untrusted | Closed)
 
 
 def _read_ca(path: str) -> bytes:

@@ -8,7 +8,8 @@ HaiError
 ├── Conflict          the thing is not in a state for that, or the name is taken
 ├── LimitReached      a quota or limit is reached
 ├── Unreachable       no server answers, or it says that it cannot work now
-│   └── Untrusted     its certificate does not show that it is the one that was meant
+│   ├── Untrusted     its certificate does not show that it is the one that was meant
+│   └── Closed        this client was closed
 ├── TimedOut          no answer within the deadline, or a wait ran out
 ├── ServerError       a fault in the server, or a server of another version
 ├── NotGenerated      this checkout's contract is newer than what was generated of it
@@ -121,6 +122,10 @@ class Untrusted(Unreachable):
     """The server's certificate does not show that it is the one that was meant; asking again does not help."""
 
     default_reason = "UNTRUSTED"
+
+
+class Closed(Unreachable):
+    """This client was closed, perhaps while the call ran; only a new one can reach the server."""
 
 
 class TimedOut(HaiError):

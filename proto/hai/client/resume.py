@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from hai.client.backoff import delays
-from hai.client.errors import Unreachable, Untrusted
+from hai.client.errors import Closed, Unreachable, Untrusted
 
 TELL_AFTER = 3.0
 """Seconds without a server after which whoever waits is told: a restart is over before."""
@@ -77,7 +77,7 @@ async def resumed(
                     waiting.heard()
                     position = position_of(answer)
                     yield answer
-        except Untrusted:
+        except (Untrusted, Closed):
             raise
         except Unreachable as error:
             failure = error

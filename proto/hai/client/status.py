@@ -16,7 +16,6 @@ from grpc import StatusCode
 from grpc.aio import AioRpcError
 
 from hai.client import trust
-from hai.client.ending import is_broken
 from hai.client.errors import (
     Conflict,
     Denied,
@@ -31,6 +30,7 @@ from hai.client.errors import (
     Untrusted,
     Violation,
 )
+from hai.client.streams import is_broken
 
 _KINDS: Mapping[StatusCode, type[HaiError]] = {
     StatusCode.NOT_FOUND: NotFound,
@@ -43,7 +43,7 @@ _KINDS: Mapping[StatusCode, type[HaiError]] = {
     StatusCode.ABORTED: Conflict,
     StatusCode.RESOURCE_EXHAUSTED: LimitReached,
     StatusCode.UNAVAILABLE: Unreachable,
-    StatusCode.CANCELLED: Unreachable,  # by a server that stops; our own cancellation is a CancelledError
+    StatusCode.CANCELLED: Unreachable,  # by a server that stops
     StatusCode.DEADLINE_EXCEEDED: TimedOut,
 }
 

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 import hai.v1
-from hai.client.ending import Ending
+from hai.client.streams import StreamCall
 from hai.v1 import image_service_pb2, task_service_pb2
 from hai.v1.image_pb2 import Image
 from hai_backend.auth import run_tokens
@@ -621,19 +621,12 @@ async def _called(channel: aio.Channel, name: str, request: Message, metadata: A
     stub = getattr(channel, kind)(f"/hai.v1.{name}", encode, decode)
     given = iter([request]) if method.client_streaming else request
     call = stub(given, metadata=metadata, timeout=20)
-    ending = Ending(call)  # it may be refused while it is still written
-    try:
-        await _answered(call, name)
-    except aio.AioRpcError:
-        raise await ending.status() from None
-
-
-async def _answered(call: Any, name: str) -> None:
-    if not METHODS[name].server_streaming:
+    if not method.server_streaming:
         await call
         return
-    await call.read()
+    stream: StreamCall[Any, Any] = StreamCall(call)
+    await stream.read()
     if RULES[f"/hai.v1.{name}"].mutates:  # it is told when it has ended
-        while await call.read() is not aio.EOF:
+        while await stream.read() is not None:
             pass
-    call.cancel()
+    stream.cancel()

@@ -13,7 +13,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from hai.client.ending import Ending
+from hai.client.streams import StreamCall
 from hai.v1 import task_service_pb2 as pb
 from hai.v1.task_service_pb2_grpc import TaskServiceStub
 from hai_backend.domain.errors import NoLeader
@@ -148,12 +148,12 @@ async def test_what_a_leader_says_at_once_is_passed_on_while_much_is_still_to_be
 
 
 async def _heard(call: Any, *answers: bytes) -> aio.AioRpcError:
-    ending, heard = Ending(call), []
+    stream, heard = StreamCall[Any, Any](call), []
     with suppress(aio.AioRpcError):
-        async for answer in call:
+        async for answer in stream:
             heard.append(answer)  # noqa: PERF401 - what came before a failure counts
     assert tuple(heard) == answers
-    return await ending.status()
+    return await stream.status()
 
 
 @pytest.mark.parametrize("how", ["cancelled", "late"])
