@@ -143,6 +143,7 @@ def _rank_to_proto(rank: Rank, quiet: set[int]) -> pb.Rank:
         start_time=timestamp(rank.started_at),
         end_time=timestamp(rank.ended_at),
         last_lines="" if rank.index in quiet else rank.last_lines,
+        silent_since_time=timestamp(rank.silent_since),
     )
 
 

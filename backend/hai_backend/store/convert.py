@@ -218,14 +218,15 @@ def rank_values(task_id: int, run: int, rank: Rank) -> Values:
         rank.started_at,
         rank.ended_at,
         _encode(rank.gpus) if rank.gpus else "[]",
+        rank.silent_since,
     )
 
 
 def rank_of(row: Sequence[Any]) -> Rank:
     """The rank of a row."""
-    _, _, index, node, state, *rest, gpus = row
+    _, _, index, node, state, *rest, gpus, silent_since = row
     rest.append(() if gpus == "[]" else tuple(json.loads(gpus)))
-    return Rank(index, node, _RANK_STATES[state], *rest)
+    return Rank(index, node, _RANK_STATES[state], *rest, silent_since)
 
 
 def event_values(task_id: int, sequence: int, event: TaskEvent) -> Values:

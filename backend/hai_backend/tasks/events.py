@@ -245,9 +245,20 @@ RunEvent = (
     | WatchdogFired
     | NodeReported
     | WholeLifeStateChanged
+    | AgentSilent
+    | AgentHeard
     | Ticked
 )
-RankEvent = LaunchFailed | RankGone | NodeLost | RankAttached | ProgramStarted | ProgramExited
+RankEvent = (
+    LaunchFailed
+    | RankGone
+    | NodeLost
+    | RankAttached
+    | ProgramStarted
+    | ProgramExited
+    | AgentSilent
+    | AgentHeard
+)
 """What happens to all ranks of a gang at nearly the same time, and answers nobody but with the task."""
 
 Event = TaskAsk | RunEvent

@@ -1,8 +1,8 @@
 """One step in the life of a task: `step(task, event, now) -> Step`. Pure; time is an argument.
 
 TABLE is the whole truth about runs: which event is handled how in which state. A pair that stands in neither
-TABLE nor IGNORED is a bug, and its error tells the task's story. The rules stand in running.py, leaving.py, losing.py
-and overdue.py; what people and the scheduler ask in asks.py; the end of a run in ending.py.
+TABLE nor IGNORED is a bug, and its error tells the task's story. The rules stand in running.py, leaving.py, losing.py,
+silence.py and overdue.py; what people and the scheduler ask in asks.py; the end of a run in ending.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from hai_backend.domain.errors import InvalidTransition
 from hai_backend.domain.task import Run, RunState, Task, TaskEvent, TaskState
-from hai_backend.tasks import asks, leaving, losing, overdue, running
+from hai_backend.tasks import asks, leaving, losing, overdue, running, silence
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.instructions import Instruction
 from hai_backend.tasks.limits import DEFAULTS, Limits
@@ -54,6 +54,8 @@ TABLE: dict[tuple[RunState, type], Handler] = {
         (s, ev.WholeLifeStateChanged): running.state_changed
         for s in (*_STARTED, RunState.TERMINATING)
     },
+    **{(s, ev.AgentSilent): silence.silent for s in (*_ALIVE, RunState.TERMINATING)},
+    **{(s, ev.AgentHeard): silence.heard for s in (*_ALIVE, RunState.TERMINATING)},
     **{(s, ev.Ticked): overdue.built_too_long for s in _NOT_STARTED},
     (RunState.RUNNING, ev.Ticked): overdue.time_is_up,
     **{(s, ev.Ticked): overdue.asked_too_long for s in _ASKED},

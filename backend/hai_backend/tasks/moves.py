@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,8 +56,15 @@ def with_run(task: Task, run: Run, **changes: Any) -> Task:
 
 def with_rank(run: Run, index: int, **changes: Any) -> Run:
     """The run with one rank changed."""
-    ranks = tuple(replace(r, **changes) if r.index == index else r for r in run.ranks)
+    ranks = tuple(_changed(r, changes) if r.index == index else r for r in run.ranks)
     return replace(run, ranks=ranks)
+
+
+def _changed(rank: Rank, changes: Mapping[str, Any]) -> Rank:
+    """Nobody waits for the agent of a rank of which nothing runs any more."""
+    rank = replace(rank, **changes)
+    silent = rank.silent_since is not None
+    return replace(rank, silent_since=None) if silent and not may_run(rank) else rank
 
 
 def with_line(line: Line, move: Move) -> Move:

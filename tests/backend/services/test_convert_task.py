@@ -37,6 +37,14 @@ def test_the_exit_code_of_a_rank(rank: Rank, code: int | None, meaning: str) -> 
     assert (told.exit_code, told.exit_meaning) == (code or 0, meaning)
 
 
+def test_a_rank_says_since_when_its_agent_is_silent() -> None:
+    silent = Rank(0, "n", RankState.RUNNING, started_at=1.0, silent_since=7.5)
+    run = Run(1, RunState.RUNNING, (silent, Rank(1, "m")), 0.0, Priority.NORMAL)
+    first, second = run_to_proto(run).ranks
+    assert first.silent_since_time.ToMilliseconds() == 7500
+    assert not second.HasField("silent_since_time")
+
+
 def test_when_all_ranks_fail_the_first_ones_are_heard() -> None:
     """A message of 10 000 tracebacks would be more than clients take: whoever watches tasks would hear nothing."""
     said = "\u4e2d" * limits.SAID_CHARS

@@ -144,7 +144,9 @@ async def test_ids_that_are_skipped_are_given_to_no_task(store: Store) -> None:
 
 
 async def test_every_field_comes_back(store: Store) -> None:
-    rank = Rank(1, "n1", RankState.FAILED, "w", "10.0.0.1", 29500, 137, "最后", 3.25, 4.1, (2, 3))
+    rank = Rank(
+        1, "n1", RankState.FAILED, "w", "10.0.0.1", 29500, 137, "最后", 3.25, 4.1, (2, 3), 3.9
+    )
     full = Task(
         id=0,
         user="bob",

@@ -19,6 +19,7 @@ from hai_backend.domain.task import Outcome, RunState, Task, TaskState
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import greeting, relaunch, step
 from hai_backend.tasks.instructions import Launch, TellGo
+from hai_backend.tasks.moves import may_run
 
 NODES = 2
 ranks = st.integers(0, NODES - 1)
@@ -53,6 +54,8 @@ happenings = st.one_of(
     st.builds(ev.WatchdogFired, runs, ranks, st.just(9.0)),
     st.builds(ev.NodeReported, runs, ranks, st.just("xid 79")),
     st.builds(ev.WholeLifeStateChanged, runs, ranks, st.integers(0, 5)),
+    st.builds(ev.AgentSilent, runs, ranks, st.floats(0, 100)),
+    st.builds(ev.AgentHeard, runs, ranks),
     st.builds(ev.Ticked, runs),
 )
 stories = st.lists(
@@ -95,6 +98,7 @@ def legal(task: Task) -> None:
         assert len(run.ranks) == NODES  # a gang is whole …
         assert (run.state is RunState.ENDED) == all(r.state.gone for r in run.ranks)  # … or absent
         assert (run.ended_at is not None) == (run.state is RunState.ENDED)
+        assert all(r.silent_since is None or may_run(r) for r in run.ranks)
         if run.state in (RunState.SUSPENDING, RunState.STOPPING, RunState.TERMINATING):
             assert run.deadline is not None  # nothing waits for ever
             assert run.reason

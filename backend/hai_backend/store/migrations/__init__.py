@@ -14,7 +14,7 @@ from hai_backend.domain.errors import Conflict
 if TYPE_CHECKING:
     from alembic.config import Config
 
-NEWEST = "0013"
+NEWEST = "0014"
 """The last revision in versions/; a test holds it against them."""
 
 _VERSION = table("alembic_version", column("version_num"))

@@ -89,6 +89,7 @@ class RankRow(Base):
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
     gpus: Mapped[str] = mapped_column(server_default="[]")  # JSON
+    silent_since: Mapped[float | None]
 
 
 class EventRow(Base):
