@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     testify("begin")
     for step in range(arguments.steps):
         if not arguments.silent:
-            print(line(step, int(os.environ[env.RUN_NUMBER])), flush=True)
+            print(line(step, testify.run), flush=True)
         if not arguments.stubborn and hai.receive_suspend_command():
             hai.go_suspend()
         time.sleep(arguments.pace)
@@ -49,7 +49,7 @@ def line(step: int, run: int = 1) -> str:
 
 class _Witness:
     def __init__(self, directory: Path) -> None:
-        self._task, self._rank = os.environ[env.TASK_ID], os.environ[env.RANK]
+        self._task, self.run, self._rank = map(int, os.environ[env.RANK_KEY].split("-"))
         self._lock = (directory / f"{self._task}-{self._rank}.lock").open("a")
         os.set_inheritable(self._lock.fileno(), True)
         self._file = directory / "witness"
@@ -64,8 +64,7 @@ class _Witness:
     def __call__(self, word: str) -> None:
         """One line, appended whole."""
         with self._file.open("a") as file:
-            run = os.environ[env.RUN_NUMBER]
-            file.write(f"{self._task} {run} {self._rank} {word} {os.getpid()}\n")
+            file.write(f"{self._task} {self.run} {self._rank} {word} {os.getpid()}\n")
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

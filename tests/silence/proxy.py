@@ -170,6 +170,11 @@ class Proxy:
             for connection in self._connections:
                 connection.drop(direction)
 
+    def pass_on(self, *directions: Direction) -> None:
+        """Bytes and closes of new connections pass again."""
+        for direction in directions or BOTH:
+            self._ways[direction].dropping, self._ways[direction].passes_close = False, True
+
     def half_open(self, *directions: Direction) -> None:
         """Closes and resets that travel this way are not passed on. No direction named: neither way."""
         for direction in directions or BOTH:

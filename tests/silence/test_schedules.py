@@ -1,0 +1,28 @@
+"""Silence of every kind around real agents, supervisors and programs. HAI_SILENCES says how many schedules, and from
+which one on: `HAI_SILENCES=1000`, `HAI_SILENCES=1000:500`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.silence.playing import play_all
+from tests.silence.schedule import Kind, schedule
+
+COUNT, _, FIRST = os.environ.get("HAI_SILENCES", "24").partition(":")
+SEEDS = range(int(FIRST or 0), int(FIRST or 0) + int(COUNT))
+
+
+@pytest.mark.timeout(120 + 10 * len(SEEDS))
+async def test_whatever_falls_silent_no_rank_runs_beside_its_successor(tmp_path: Path) -> None:
+    figures = await play_all(SEEDS, tmp_path)
+    print(figures)
+    assert not figures.wrong, "\n\n".join(figures.wrong.values())
+
+
+def test_schedules_are_made_from_their_seed_alone_and_show_every_kind() -> None:
+    assert schedule(7) == schedule(7)
+    kinds = {silence.kind for seed in range(100) for silence in schedule(seed).silences}
+    assert kinds == set(Kind)
