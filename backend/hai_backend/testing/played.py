@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import grpc
 
+from hai.client.streams import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1.agent_service_pb2_grpc import AgentServiceStub
 from hai_backend.domain.node import Node
@@ -45,8 +46,8 @@ class Player:
         self._over()
 
     async def _attach(self, channel: grpc.aio.Channel, metadata: Metadata) -> None:
-        call = AgentServiceStub(channel).Attach(self._requests(), metadata=metadata)
-        async for answer in call:
+        stub = AgentServiceStub(channel)
+        async for answer in StreamCall(stub.Attach(self._requests(), metadata=metadata)):
             if self._hear(answer):
                 return
 
