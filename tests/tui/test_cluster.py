@@ -111,7 +111,7 @@ def test_tasks_are_counted_by_the_hour() -> None:
 
 
 def test_the_tree_has_every_node_once_and_who_is_on_it() -> None:
-    lines = branches([node("b", "ada"), node("a", zone="z")], "")
+    lines = branches([node("b", "ada"), node("a", zone="z")], "", 0.0)
     assert [(line.depth, line.node, line.task) for line in lines] == [
         (0, "", 0),
         (1, "b", 0),

@@ -41,6 +41,9 @@ _LOOKS = {
     "CORDONED": Look("‖", "held"),
 }
 
+SILENT = Look("◌", "bad")
+"""A task, rank or node that runs, as far as is known: its agent is silent."""
+
 UNKNOWN = Look("?", "plain")
 """A state that a newer server has."""
 

@@ -6,10 +6,11 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from hai.client.silence import of_node
 from hai.v1.node_pb2 import NODE_STATE_READY, Node
 from hai.v1.node_service_pb2 import WatchNodesResponse
 from hai.v1.task_pb2 import Task
-from hai_tui.look import Look
+from hai_tui.look import SILENT, Look
 
 KEPT = 600
 """Samples of the chart."""
@@ -20,6 +21,7 @@ LOOKS = {
     "SHARED": Look("▦", "busy"),
     "MINE": Look("◆", "done"),
     "LEAVING": Look("◑", "held"),
+    "SILENT": SILENT,
     "CORDONED": Look("‖", "held"),
     "NOT_READY": Look("✗", "bad"),
 }
@@ -32,6 +34,8 @@ def condition(node: Node, user: str = "") -> str:
         return "NOT_READY"
     if node.cordoned:
         return "LEAVING" if node.tenants else "CORDONED"
+    if of_node(node):
+        return "SILENT"
     if not node.tenants:
         return "FREE"
     if any(tenant.user == user for tenant in node.tenants):
@@ -46,6 +50,7 @@ class NodeModel:
         self._nodes: dict[str, Node] = {}
         self.version = 0
         self.loaded = False
+        self.silent: set[str] = set()  # nodes with silent agents
         self.held: deque[tuple[float, float]] = deque(maxlen=KEPT)  # time, part of usable nodes
 
     @property
@@ -60,15 +65,24 @@ class NodeModel:
             known = self._nodes.get(node.name)
             if known is None or known.version < node.version:
                 self._nodes[node.name] = node
+                self._note_silence(node)
                 changed.add(node.name)
         self.version = max(self.version, answer.version)
         self.loaded = True
         return changed
 
+    def _note_silence(self, node: Node) -> None:
+        if of_node(node):
+            self.silent.add(node.name)
+        else:
+            self.silent.discard(node.name)
+
     def sample(self, now: float) -> None:
         """Note how much is held now."""
         counts = self.counts()
-        usable = sum(counts[word] for word in ("FREE", "HELD", "SHARED", "MINE", "LEAVING"))
+        usable = sum(
+            counts[word] for word in ("FREE", "HELD", "SHARED", "MINE", "LEAVING", "SILENT")
+        )
         if self.loaded and usable:
             if self.held and self.held[-1][0] == now:
                 self.held.pop()

@@ -10,10 +10,12 @@ from rich.text import Text
 
 from hai.v1.node_pb2 import Node
 from hai_tui.cli.human import local, size
+from hai_tui.cli.silence_view import silent_rank
 from hai_tui.cli.table import printable
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.i18n import text
 from hai_tui.labels import told
+from hai_tui.look import SILENT
 
 Tones = Mapping[str, Style]
 
@@ -31,7 +33,9 @@ def summary(counts: Counter[str], waiting: int, tones: Tones) -> Text:
     return line.append("  ").append(text("cluster.waiting", count=waiting), tones["waits"])
 
 
-def node_card(node: Node, user: str, tones: Tones, *, use: str = "", tenants: int = 6) -> Text:
+def node_card(
+    node: Node, user: str, tones: Tones, *, now: float, use: str = "", tenants: int = 6
+) -> Text:
     """Everything about a node in a few lines; `use` is what is used of it."""
     word = condition(node, user)
     look = LOOKS[word]
@@ -48,6 +52,8 @@ def node_card(node: Node, user: str, tones: Tones, *, use: str = "", tenants: in
         task = f"{tenant.task_id} {tenant.task_name}".rstrip()
         told = text("node.tenant", task=task, user=tenant.user, rank=tenant.rank)
         card.append("\n").append(printable(told))
+        if silent := silent_rank(tenant, now):
+            card.append(f" · {silent}", tones[SILENT.tone])
     if len(node.tenants) > tenants:
         card.append("\n").append(text("node.more", count=len(node.tenants) - tenants), "dim")
     return card

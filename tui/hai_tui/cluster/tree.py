@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hai.v1.node_pb2 import Node, NodeTenant
+from hai_tui.cli.silence_view import silent_rank
 from hai_tui.cluster.layout import natural
 from hai_tui.cluster.model import LOOKS, condition
 from hai_tui.i18n import text
+from hai_tui.look import SILENT
 from hai_tui.widgets.columns import Cell
 
 
@@ -23,7 +25,7 @@ class Branch:
     task: int = 0
 
 
-def branches(nodes: Iterable[Node], user: str) -> list[Branch]:
+def branches(nodes: Iterable[Node], user: str, now: float) -> list[Branch]:
     """Every line, from the top."""
     lines: list[Branch] = []
     last = ("", "")
@@ -34,7 +36,7 @@ def branches(nodes: Iterable[Node], user: str) -> list[Branch]:
             lines.append(Branch(f"z/{node.group}/{node.zone}", 1, Cell(node.zone)))
         last = (node.group, node.zone)
         lines.append(_node(node, user))
-        lines += (_tenant(node, tenant) for tenant in node.tenants)
+        lines += (_tenant(node, tenant, now) for tenant in node.tenants)
     return lines
 
 
@@ -46,9 +48,12 @@ def _node(node: Node, user: str) -> Branch:
     return Branch(f"n/{node.name}", depth, Cell(told, LOOKS[word].tone), node=node.name)
 
 
-def _tenant(node: Node, tenant: NodeTenant) -> Branch:
+def _tenant(node: Node, tenant: NodeTenant, now: float) -> Branch:
     task = f"{tenant.task_id} {tenant.task_name}".rstrip()
-    told = f"{task} ({tenant.user})  rank {tenant.rank}"
+    silent = silent_rank(tenant, now)
+    told = "  ".join(filter(None, (f"{task} ({tenant.user})", f"rank {tenant.rank}", silent)))
     depth = 3 if node.zone else 2
     key = f"t/{node.name}/{tenant.task_id}/{tenant.rank}"
-    return Branch(key, depth, Cell(told, "quiet"), node.name, tenant.task_id)
+    return Branch(
+        key, depth, Cell(told, SILENT.tone if silent else "quiet"), node.name, tenant.task_id
+    )

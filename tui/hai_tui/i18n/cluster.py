@@ -43,6 +43,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "node.SHARED": ("shared", "共享"),
     "node.MINE": ("yours", "您的"),
     "node.LEAVING": ("cordoned, in use", "已停用，占用中"),
+    "node.SILENT": ("agent silent", "agent 失联"),
     "node.CORDONED": ("cordoned", "已停用"),
     "node.NOT_READY": ("not ready", "未就绪"),
     "node.cpus": ("{count:CPU|CPUs}", "{count} CPU"),

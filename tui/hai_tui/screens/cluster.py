@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from hai.v1.task_pb2 import TASK_STATE_SUSPENDED, TASK_STATE_WAITING_INIT
 from hai_tui.actions import Action
+from hai_tui.cli.silence_view import silent_node
 from hai_tui.cluster.chart import area
 from hai_tui.cluster.model import LOOKS, NodeModel, condition, per_hour
 from hai_tui.cluster.text import Tones, node_card, summary
@@ -41,6 +42,7 @@ SAMPLE_SECONDS = 5.0
 USE_SECONDS = 20.0
 """Between two questions about what is used."""
 _HOURS = 24
+_TICK_SECONDS = 1.0
 _INDENT = "  "
 
 
@@ -120,6 +122,7 @@ class ClusterPage(NodeSteering):
         """Watch the nodes; note now and then how much is held."""
         in_background(self, self._watch, group="watch")
         self.set_interval(SAMPLE_SECONDS, self._sample)
+        self.set_interval(_TICK_SECONDS, self._tick)
         self.set_interval(USE_SECONDS, self._ask_use)
         self._ask_use()
 
@@ -178,7 +181,7 @@ class ClusterPage(NodeSteering):
         )
         self.node_map.show()
         self._branches.clear()
-        self._branches.update((b.key, b) for b in branches(self._model.nodes.values(), user))
+        self._branches.update((b.key, b) for b in self._tree(user))
         self.table.show(list(self._branches))
         shades = tones(self.app.current_theme)
         if self._shows_use:
@@ -190,6 +193,14 @@ class ClusterPage(NodeSteering):
         if self._wanted and self._model.loaded:
             self._find(self._wanted)
             self._wanted = ""
+
+    def _tree(self, user: str) -> Sequence[Branch]:
+        return branches(self._model.nodes.values(), user, self.hai.now())
+
+    def _tick(self) -> None:
+        """For how long agents are silent, is counted."""
+        if self._model.silent:
+            self._soon.add(set())
 
     def _draw_side(self) -> None:
         side, node = self.query_one("#side", Static), self.node
@@ -204,12 +215,14 @@ class ClusterPage(NodeSteering):
     def _card(self, node: Node, shades: Tones, tenants: int) -> Text:
         use = self._uses.get(node.name)
         told = numbers(use) if use is not None else ""
-        return node_card(node, self.hai.caller.name, shades, use=told, tenants=tenants)
+        user, now = self.hai.caller.name, self.hai.now()
+        return node_card(node, user, shades, now=now, use=told, tenants=tenants)
 
     def _tell(self, node: Node | None) -> None:
         if node is not None:
             word = text(f"node.{condition(node, self.hai.caller.name)}")
-            self.status(f"{node.name} · {word}" + (f" · {node.reason}" if node.reason else ""))
+            silent = silent_node(node, self.hai.now())
+            self.status(" · ".join(filter(None, (node.name, word, node.reason, *silent))))
         self.reframe()
 
     def _charts(self, width: int) -> Text:

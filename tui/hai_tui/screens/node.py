@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Static
 
+from hai.client.silence import of_node
 from hai_tui.actions import Action
 from hai_tui.cli.human import priority_name, since
 from hai_tui.cli.start_view import short
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 USE_SECONDS = 20.0
 """Between two questions about what is used."""
+_TICK_SECONDS = 1.0
 _QUEUE_SECONDS = 1.0
 """Between two questions about the queue: on a busy cluster it changes all the time."""
 
@@ -116,6 +118,7 @@ class NodePage(NodeSteering):
         self._ask_queue()
         self._ask_use()
         self.set_interval(USE_SECONDS, self._ask_use)
+        self.set_interval(_TICK_SECONDS, self._tick)
         in_background(self, self._watch, group="watch", exclusive=True)
 
     async def _watch(self) -> None:
@@ -148,10 +151,16 @@ class NodePage(NodeSteering):
 
     def _draw(self, node: Node) -> None:
         shades = tones(self.app.current_theme)
-        card = node_card(node, self.hai.caller.name, shades, use=self._use, tenants=20)
+        user, now = self.hai.caller.name, self.hai.now()
+        card = node_card(node, user, shades, now=now, use=self._use, tenants=20)
         if not node.tenants:
             card.append("\n").append(text("node.nobody"), "dim")
         self.query_one("#card", Static).update(card)
+
+    def _tick(self) -> None:
+        """For how long agents are silent, is counted."""
+        if self.stands and self._node is not None and of_node(self._node):
+            self._draw(self._node)
 
     def _ask_use(self) -> None:
         group = self._node.group if self._node else ""

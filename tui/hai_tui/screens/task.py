@@ -16,6 +16,7 @@ from textual.widgets import ContentSwitcher, Static
 
 from hai.client.errors import HaiError, NotFound
 from hai.client.ids import possible_id
+from hai.client.silence import of_run
 from hai_tui import chains
 from hai_tui.actions import Action
 from hai_tui.i18n import text
@@ -199,13 +200,11 @@ class TaskPage(TaskPageBase):
     def _draw(self) -> None:
         if not self.stands:
             return
-        from hai_tui.screens import task_text  # loads protobuf, which a first paint does without
-
-        seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
+        seen = self.seen
         assert seen.task is not None
         self._tick()
         self._draw_overview()
-        self._put("why-text", task_text.why(seen.task, seen.why, now, styles))
+        self._draw_why()
         self._put("spec-text", self._spec())
         self._table("ranks").show([rank.index for rank in seen.ranks])
         self._table("runs").show([run.number for run in reversed(seen.runs)])
@@ -221,6 +220,13 @@ class TaskPage(TaskPageBase):
         facts = [*task_text.facts(seen.task, now), *self._chain.items()]
         cards = task_text.overview(seen.task, seen.waiting, seen.runs, facts, now, styles)
         self._put("overview-text", cards)
+
+    def _draw_why(self) -> None:
+        from hai_tui.screens import task_text
+
+        seen, styles, now = self.seen, tones(self.hai.current_theme), self.hai.now()
+        assert seen.task is not None
+        self._put("why-text", task_text.why(seen.task, seen.why, now, styles))
 
     def _look_along_chain(self) -> None:
         """Who waits for this task may come and go without any change of it."""
@@ -245,6 +251,9 @@ class TaskPage(TaskPageBase):
         self._put("summary", task_text.summary(seen.task, seen.waiting, now, styles))
         self.status(self._told_of_cursor() or task_text.status_line(seen.task, now))
         self._look_along_chain()
+        if of_run(seen.task.run) is not None:  # for how long, is counted
+            self._draw_overview()
+            self._draw_why()
 
     def _put(self, id: str, renderable: Any) -> None:
         self.query_one(f"#{id}", Static).update(renderable)

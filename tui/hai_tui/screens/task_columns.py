@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hai.client.silence import of_run
 from hai_tui.cli.human import held_seconds, local, priority_name, since, span
 from hai_tui.i18n import text
-from hai_tui.look import look
+from hai_tui.look import SILENT, look
 from hai_tui.status import status_of
 from hai_tui.task_use import TaskUse
 from hai_tui.widgets.columns import Cell, Column
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
 def status_cell(task: Task, now: float) -> Cell:
     """Glyph, word and tone."""
     word = status_of(task)
-    seen = look(word)
+    seen = SILENT if of_run(task.run) else look(word)
     short = {"WAITING_INIT": "WAITING"}.get(word, word)
     return Cell(f"{seen.glyph} {short}", seen.tone)
 
 
 def _cells_of(waiting: Callable[[Task], Waiting]) -> dict[str, Callable[[Any, float], str]]:
     """Cells of what changes without the task: place, start and why it waits."""
+    from hai_tui.cli.silence_view import silent_task
     from hai_tui.cli.start_view import short
 
     def why(task: Task, now: float) -> str:
+        if silent := silent_task(task, now):
+            return silent
         waits = waiting(task)
         return waits.message or waits.reason or task.reason or task.run.reason
 

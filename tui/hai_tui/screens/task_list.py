@@ -10,6 +10,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from hai.client.errors import HaiError
+from hai.client.silence import of_run
 from hai_tui.cli.mistyped import doubts_of_filter
 from hai_tui.cli.table import printable
 from hai_tui.feed.shown import Shown
@@ -158,14 +159,22 @@ class TaskListPage(TaskPageBase):
             line.append(" · ").append(told, styles["quiet"])
         self.status(line)
 
+    def tick(self) -> None:
+        """The status line counts for how long the agent of the task under the cursor has been silent."""
+        task = self._row(self.table.cursor_id) if self.on_top else None
+        if task is not None and of_run(task.run) is not None:
+            self.write_status()
+
     def _told_of_cursor(self) -> str:
         """Why the task under the cursor is as it is, where no column says so."""
         table = self.table
         task = None if table.shows("why") else self._row(table.cursor_id)
         if task is None:
             return ""
-        waits = self.hai.waiting(task)
-        told = waits.message or waits.reason or task.reason or task.run.reason
+        from hai_tui.cli.silence_view import silent_task
+
+        waits, silent = self.hai.waiting(task), silent_task(task, self.hai.now())
+        told = silent or waits.message or waits.reason or task.reason or task.run.reason
         return f"{task.id}: {printable(told)}" if told else ""
 
     def apply_filter(self, source: str, *, older: bool = True) -> None:

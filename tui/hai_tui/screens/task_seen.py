@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hai.client.silence import of_run
 from hai_tui.cli.table import printable
 from hai_tui.i18n import text
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Seen:
-    """A task, its runs, its events, and why it waits."""
+    """A task, its runs, its events, and why it waits or is silent."""
 
     task: Task | None = None
     runs: list[Run] = field(default_factory=list)
@@ -31,8 +32,8 @@ class Seen:
         self.runs = [*self.runs[:-1], *await client.tasks.runs(id, over)]
         after = self.events[-1].sequence if self.events else 0
         self.events += await client.tasks.events(id, after)
-        waits = bool(self.task.waiting.reason) or self.task.suspend_count
-        self.why = await client.tasks.explain(id) if waits else None
+        explained = self.task.waiting.reason or self.task.suspend_count or of_run(self.task.run)
+        self.why = await client.tasks.explain(id) if explained else None
 
     @property
     def waiting(self) -> Waiting:

@@ -33,13 +33,18 @@ def ranks() -> tuple[Column, ...]:
 
 
 def _rank_state(rank: Rank, now: float) -> Cell:
-    from hai_tui.screens.task_text import rank_word
+    from hai_tui.screens.task_text import rank_look, rank_word
 
-    word = rank_word(rank.state)
-    return Cell(f"{look(word).glyph} {word}", look(word).tone)
+    seen = rank_look(rank)
+    return Cell(f"{seen.glyph} {rank_word(rank.state)}", seen.tone)
 
 
 def _exit(rank: Rank, now: float) -> Cell:
+    """How the program ended; of one that is not known to have ended, for how long its agent is silent."""
+    from hai_tui.cli.silence_view import silent_rank
+
+    if silent := silent_rank(rank, now):
+        return Cell(silent, "bad")
     if not rank.HasField("exit_code"):
         return Cell(rank.exit_meaning or "-")
     told = "" if rank.exit_meaning.startswith("exit code") else rank.exit_meaning

@@ -10,18 +10,20 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from hai.client.silence import is_silent
 from hai.client.words import word
-from hai.v1.task_pb2 import RankState, Run, RunState, Task, Waiting
+from hai.v1.task_pb2 import Rank, RankState, Run, RunState, Task, Waiting
 from hai.v1.task_service_pb2 import ExplainTaskResponse, QuotaUse
 from hai_tui.cli.dry_run import ahead
 from hai_tui.cli.goodput_view import sentences as goodput_sentences
 from hai_tui.cli.human import held_seconds, local, priority_name, since, span
+from hai_tui.cli.silence_view import silent_run, silent_task
 from hai_tui.cli.start_view import sentences as start_sentences
 from hai_tui.cli.table import printable
 from hai_tui.cli.task_view import status
 from hai_tui.i18n import text
 from hai_tui.likely import cause, failing, first_failing, stop_words
-from hai_tui.look import bar, look
+from hai_tui.look import SILENT, Look, bar, look
 
 Tones = Mapping[str, Style]
 Facts = Iterable[tuple[str, str]]
@@ -51,8 +53,11 @@ def summary(task: Task, waiting: Waiting, now: float, tones: Tones) -> Text:
         parts.append(text("task.tags", tags=", ".join(task.tags)))
     line = Text().append_text(stamp(status(task), tones))
     line.append("  ").append(" · ".join(part for part in parts if part))
-    told = waiting.message or task.reason or task.run.reason
-    return line.append("\n").append(printable(told), tones["quiet"])
+    line.append("\n")
+    if silent := silent_task(task, now):
+        line.append(silent, tones["bad"]).append(" · ")
+    told = waiting.message or task.reason or task.run.reason or (silent and text("silent.unseen"))
+    return line.append(printable(told), tones["quiet"])
 
 
 def _since_when(task: Task, now: float) -> str:
@@ -94,6 +99,9 @@ def overview(
     """The cards that matter for this task, the most pressing first."""
     cards: list[RenderableType] = []
     run = runs[-1] if runs else task.run
+    if silent := silent_run(run, now):
+        told_of_it = Text(text("silent.card"), tones["quiet"])
+        cards.append(_card(text("head.silent"), Text(silent, tones["bad"]), told_of_it))
     if failed := failure(run, tones):
         cards.append(_card(text("head.failure"), *failed))
     if waiting.reason:
@@ -144,11 +152,16 @@ def rank_word(state: int) -> str:
     return word(RankState, state)
 
 
+def rank_look(rank: Rank) -> Look:
+    """The sign of a rank's state, or of its silent agent."""
+    return SILENT if is_silent(rank) else look(rank_word(rank.state))
+
+
 def rank_grid(run: Run, tones: Tones) -> Text:
     """One glyph a rank, by tens; it wraps where the page ends."""
     grid = Text()
     for rank in run.ranks:
-        seen = look(rank_word(rank.state))
+        seen = rank_look(rank)
         grid.append(seen.glyph, tones[seen.tone])
         grid.append(" " if rank.index % 10 != 9 else "   ")
     return grid
@@ -161,6 +174,10 @@ def _rank_legend(run: Run, tones: Tones) -> Text:
     line = Text()
     for state, count in counts.items():
         line.append_text(stamp(state, tones)).append(f" {count}   ")
+    if silent := sum(map(is_silent, run.ranks)):
+        line.append(f"{SILENT.glyph} {text('ranks.silent')}", tones[SILENT.tone]).append(
+            f" {silent}"
+        )
     return line
 
 
@@ -203,16 +220,22 @@ def run_end(run: Run) -> str:
 
 def why(task: Task, answer: ExplainTaskResponse | None, now: float, tones: Tones) -> Group:
     """Why it waits, with numbers; when it may start; what would help; who is ahead; the past."""
-    if answer is None or not (answer.waiting.reason or answer.history):
+    silent = silent_task(task, now)
+    if answer is None or not (answer.waiting.reason or answer.history or silent):
         return Group(Text(text("why.none"), tones["quiet"]))
     cards: list[RenderableType] = []
     if answer.waiting.reason:
         cards.append(_card(text("head.waiting"), *_waiting(task, answer.waiting, now)))
-    told = [line for line in answer.constraints if line != answer.waiting.message]
-    cards += _list("why.constraints", told)
+    if silent:
+        lines = (Text(f"• {printable(line)}") for line in answer.constraints)
+        cards.append(_card(text("head.silent"), Text(silent, tones["bad"]), *lines))
+    else:
+        told = [line for line in answer.constraints if line != answer.waiting.message]
+        cards += _list("why.constraints", told)
     cards += _list("why.changes", [flip.message for flip in answer.flips], tones["good"])
     flips = {flip.message for flip in answer.flips}
-    cards += _list("why.suggestions", [line for line in answer.suggestions if line not in flips])
+    helps = [line for line in answer.suggestions if line not in flips]
+    cards += _list("why.silent.do" if silent else "why.suggestions", helps)
     if answer.HasField("nodes") and answer.nodes.total:
         cards.append(_card(text("why.nodes"), _nodes(answer, tones)))
     if answer.quotas:

@@ -18,6 +18,7 @@ from hai_tui.widgets.virtual_table import VirtualTable
 
 USE_SECONDS = 20.0
 """How often columns of use ask anew."""
+_TICK_SECONDS = 1.0
 
 
 class TasksPage(TaskListPage):
@@ -57,6 +58,7 @@ class TasksPage(TaskListPage):
         self.sort_again()
         self.apply_filter(self._begin_with)
         self.set_interval(USE_SECONDS, self.look_at_use)
+        self.set_interval(_TICK_SECONDS, self.tick)
         self.call_after_refresh(self.look_at_use)
 
     # Filter and views.
