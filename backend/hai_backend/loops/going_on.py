@@ -6,20 +6,28 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from hai.client.cancellation import CancelledWithin, cancelled_only_from_outside
+
 Answer = TypeVar("Answer")
 
 
 async def to_the_end(
     task: asyncio.Task[Answer], unheard: Callable[[BaseException], None]
 ) -> Answer:
-    """Await a task, which goes on when the caller is cancelled; `unheard` is told then with what error it ended."""
+    """Await a task, which goes on when the caller is cancelled; `unheard` is told then with what error it ended.
+
+    Raises CancelledWithin when the task, not the caller, was cancelled.
+    """
 
     def ended(task: asyncio.Task[Answer]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            unheard(CancelledWithin("a change was cancelled half way"))
+        elif (error := task.exception()) is not None:
             unheard(error)
 
     try:
-        return await asyncio.shield(task)
+        with cancelled_only_from_outside("a change"):
+            return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.add_done_callback(ended)
         raise

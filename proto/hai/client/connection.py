@@ -15,10 +15,11 @@ import grpc
 from grpc import aio
 
 from hai.client.backoff import delays
+from hai.client.cancellation import being_cancelled
 from hai.client.errors import Closed, HaiError, TimedOut, Unreachable, Untrusted, UsageError
 from hai.client.profile import Profile
 from hai.client.roving import Roving
-from hai.client.streams import StreamCall, being_cancelled
+from hai.client.streams import StreamCall
 
 Stub = TypeVar("Stub")
 Request = TypeVar("Request")

@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar, cast
 
 from grpc import StatusCode, aio
 
+from hai.client.cancellation import being_cancelled
+
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 Found = TypeVar("Found")
@@ -29,12 +31,6 @@ _CANCELLED_HERE = "cancelled on this side: its channel was closed, or its reader
 def is_broken(error: aio.AioRpcError) -> bool:
     """Whether this is gRPC's own status for a write that failed."""
     return error.code() is StatusCode.INTERNAL and error.details() == _CORE
-
-
-def being_cancelled() -> bool:
-    """Whether the current asyncio task is being cancelled. Else a CancelledError tells of something that it awaited."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class StreamCall(Generic[Request, Answer]):

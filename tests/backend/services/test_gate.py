@@ -28,7 +28,7 @@ from hai_backend.domain.errors import Exhausted, Invalid, Unavailable
 from hai_backend.domain.user import Role, TokenScope, User
 from hai_backend.services import audit
 from hai_backend.services.admission import Admission
-from hai_backend.services.assemble import serve
+from hai_backend.services.assemble import gate_of, serve
 from hai_backend.services.limits import CallLimits
 from hai_backend.services.server import Endpoint
 
@@ -457,3 +457,50 @@ class TestSmallLimits:
         async with expect_refusal() as why:
             await ada.tasks.ListTasks(pb.ListTasksRequest(), timeout=None)
         assert (why[0].code, why[0].reason) == (C.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED")
+
+
+@pytest.mark.parametrize("kind", ["unary", "stream"])
+async def test_a_call_whose_work_was_cancelled_is_answered_with_an_incident(
+    platform: Any, kind: str
+) -> None:
+    """gRPC gives a handler that leaves as cancelled no status: its caller would wait for ever."""
+
+    async def unary(request: bytes, context: Any) -> bytes:
+        await _cancelled()
+        return b""
+
+    async def stream(request: bytes, context: Any) -> Any:
+        await _cancelled()
+        yield b""
+
+    gate, server = gate_of(platform.parts()), aio.server()
+    method = f"/hai.v1.TaskService/{'GetTask' if kind == 'unary' else 'WatchTasks'}"
+    handler = (
+        grpc.unary_unary_rpc_method_handler(unary)
+        if kind == "unary"
+        else grpc.unary_stream_rpc_method_handler(stream)
+    )
+    server.add_generic_rpc_handlers((_One(gate.guarded(method, handler)),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    metadata = (("authorization", f"Bearer {await platform.token('ada')}"),)
+    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary(method)  # on the wire the same as a stream of one answer
+        with pytest.raises(aio.AioRpcError, match="incident") as caught, capture_logs():
+            await call(b"", metadata=metadata, timeout=10)
+    await server.stop(0)
+    assert caught.value.code() is C.INTERNAL
+
+
+class _One(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    def __init__(self, handler: Any) -> None:
+        self._handler = handler
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        return self._handler
+
+
+async def _cancelled() -> None:
+    part = asyncio.ensure_future(asyncio.Event().wait())
+    part.cancel()
+    await part

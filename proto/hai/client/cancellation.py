@@ -1,0 +1,32 @@
+"""Who was cancelled: the asyncio task itself, or only something that it waits for.
+
+asyncio tells both by a CancelledError. The second one passes every `except Exception`, and an asyncio task that it
+leaves counts as cancelled: task groups, callbacks and `gather` take that for an end that somebody wished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class CancelledWithin(RuntimeError):
+    """Something that a task waited for was cancelled, but not the task."""
+
+
+def being_cancelled() -> bool:
+    """Whether the current asyncio task is being cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+@contextmanager
+def cancelled_only_from_outside(what: str) -> Iterator[None]:
+    """Make an error of a cancellation that was not meant for the current task. `what` names the work, for the log."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if being_cancelled():
+            raise
+        raise CancelledWithin(f"{what}: something that it waited for was cancelled") from error

@@ -1,0 +1,47 @@
+"""A cancellation that was not meant for the current task is an error."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hai.client.cancellation import CancelledWithin, cancelled_only_from_outside
+
+
+async def cancelled_part() -> None:
+    """Waits for a task that somebody else has cancelled."""
+    part = asyncio.ensure_future(asyncio.Event().wait())
+    asyncio.get_running_loop().call_soon(part.cancel)
+    await part
+
+
+async def guarded(work: asyncio.Future[None] | None = None) -> None:
+    with cancelled_only_from_outside("the work"):
+        await (cancelled_part() if work is None else work)
+
+
+async def test_a_part_that_was_cancelled_is_an_error() -> None:
+    with pytest.raises(CancelledWithin, match="the work: something that it waited for"):
+        await guarded()
+
+
+async def test_a_task_that_is_cancelled_is_cancelled() -> None:
+    task = asyncio.ensure_future(guarded(asyncio.get_running_loop().create_future()))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_a_time_limit_is_one() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await guarded(asyncio.get_running_loop().create_future())
+
+
+async def test_errors_and_results_pass() -> None:
+    with cancelled_only_from_outside("the work"):
+        assert await asyncio.sleep(0, "done") == "done"
+    with pytest.raises(ValueError, match="wrong"), cancelled_only_from_outside("the work"):
+        raise ValueError("wrong")
