@@ -1,8 +1,9 @@
 """A program that tells when another process of its rank still runs: it holds a lock as long as it lives.
 
-Run as `python program.py DIRECTORY [--steps N] [--pace SECONDS] [--silent] [--stubborn]`. Each step prints one numbered
-line, unless it is silent. A stubborn program ignores SIGTERM and requests to suspend; others obey both at once. The
-lock is `DIRECTORY/TASK-RANK.lock`; the kernel frees it when the last process that inherited it is dead, not before.
+Run as `python program.py DIRECTORY [--steps N | --until FILE] [--pace SECONDS] [--silent] [--stubborn]`. Each step
+prints one numbered line, unless it is silent. With --until the last step is the one after which the file exists. A
+stubborn program ignores SIGTERM and requests to suspend; others obey both at once. The lock is
+`DIRECTORY/TASK-RANK.lock`; the kernel frees it when the last process that inherited it is dead, not before.
 `DIRECTORY/witness` gets a line when a program begins, when it ends by itself, and when the lock was not free.
 """
 
@@ -29,16 +30,19 @@ def main(argv: list[str]) -> int:
     if arguments.stubborn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if not testify.alone():
-        testify("beside")
+        testify("beside", 0)
         return BESIDE
-    testify("begin")
+    testify("begin", 0)
+    step = 0
     for step in range(arguments.steps):
         if not arguments.silent:
             print(line(step, testify.run), flush=True)
         if not arguments.stubborn and hai.receive_suspend_command():
             hai.go_suspend()
         time.sleep(arguments.pace)
-    testify("end")
+        if arguments.until and arguments.until.exists():
+            break
+    testify("end", step + 1)
     return 0
 
 
@@ -61,16 +65,17 @@ class _Witness:
             return False
         return True
 
-    def __call__(self, word: str) -> None:
+    def __call__(self, word: str, steps: int) -> None:
         """One line, appended whole."""
         with self._file.open("a") as file:
-            file.write(f"{self._task} {self.run} {self._rank} {word} {os.getpid()}\n")
+            file.write(f"{self._task} {self.run} {self._rank} {word} {steps}\n")
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("--steps", type=int, default=10**9)
+    parser.add_argument("--until", type=Path)
     parser.add_argument("--pace", type=float, default=0.05)
     parser.add_argument("--silent", action="store_true")
     parser.add_argument("--stubborn", action="store_true")

@@ -29,10 +29,11 @@ from pathlib import Path
 from hai_backend.launch import processes
 from hai_backend.launch.base import RankKey, RankLaunch
 from hai_backend.launch.process import sweep
-from hai_backend.launch.rank_dirs import AGENT_PID, agent_variables, make, path_of
+from hai_backend.launch.rank_dirs import agent_variables, make, path_of
 from tests.silence import program, witness
 from tests.silence.lease_server import LeaseServer, Rank
 from tests.silence.proxy import Direction, Proxy, proxy_to
+from tests.silence.ranks import Pids, command, send
 from tests.silence.schedule import Kind, Schedule, Silence
 
 FORTH, BACK = Direction.FORTH, Direction.BACK
@@ -253,7 +254,7 @@ class Story:
         for name in names:
             if name in pids:
                 self.stopped.add(name)
-                _signal(pids[name], signal.SIGSTOP)
+                send(pids[name], signal.SIGSTOP)
 
     def _go_on(self, names: tuple[str, ...]) -> None:
         pids, watchers = self._pids(), {"agent", "supervisor"}
@@ -261,7 +262,7 @@ class Story:
         for name in names:
             self.stopped.discard(name)
             if name in pids:
-                _signal(pids[name], signal.SIGCONT)
+                send(pids[name], signal.SIGCONT)
         if blind and not watchers <= self.stopped:
             self.blind_until = time.monotonic()
 
@@ -269,14 +270,7 @@ class Story:
         self._go_on(("program", "agent", "supervisor"))
 
     def _pids(self) -> dict[str, int]:
-        """Who lives, by name. Where there is no supervisor, the agent is its own parent."""
-        first = processes.recall(self.rank_dir / AGENT_PID)
-        ran = processes.recall(self.rank_dir / "program.pid")
-        found = {} if first is None else {"supervisor": first.pid, "agent": first.pid}
-        for child in processes.descendants(first.pid) if first else ():
-            if child.parent == first.pid and b"hai_backend.agent" in _command(child.pid):
-                found["agent"] = child.pid
-        return found if ran is None else {**found, "program": ran.pid}
+        return Pids(self.rank_dir).named()
 
 
 _WAYS = {
@@ -357,16 +351,4 @@ def _differ(found: list[str], expected: list[str]) -> str:
 
 
 def _names(pids: list[int]) -> str:
-    return ", ".join(f"{pid} {_command(pid).decode(errors='replace')}" for pid in pids)
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-    except OSError:
-        return b""
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
+    return ", ".join(f"{pid} {command(pid).decode(errors='replace')}" for pid in pids)

@@ -11,13 +11,13 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 @dataclass(frozen=True, slots=True)
 class Testimony:
-    """One line of the witness. `word`: begin, end or beside."""
+    """One line of the witness. `word`: begin, end or beside; `steps` that were done, at the end."""
 
     task: int
     run: int
     rank: int
     word: str
-    pid: int
+    steps: int
 
 
 def read(directory: Path) -> list[Testimony]:
@@ -27,14 +27,22 @@ def read(directory: Path) -> list[Testimony]:
     except FileNotFoundError:
         return []
     return [
-        Testimony(int(task), int(run), int(rank), word, int(pid))
-        for task, run, rank, word, pid in map(str.split, lines)
+        Testimony(int(task), int(run), int(rank), word, int(steps))
+        for task, run, rank, word, steps in map(str.split, lines)
     ]
 
 
 def words(directory: Path, task: int, rank: int = 0) -> list[tuple[int, str]]:
     """Run and word, of one rank."""
     return [(t.run, t.word) for t in read(directory) if (t.task, t.rank) == (task, rank)]
+
+
+def steps(directory: Path, task: int, run: int = 1, rank: int = 0) -> int | None:
+    """How many the program had done when it ended by itself; None: it did not."""
+    ended = [
+        t for t in read(directory) if (t.task, t.run, t.rank, t.word) == (task, run, rank, "end")
+    ]
+    return ended[0].steps if ended else None
 
 
 def is_free(directory: Path, task: int, rank: int = 0) -> bool:
