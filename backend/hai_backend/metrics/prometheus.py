@@ -36,6 +36,9 @@ class Metrics:
             "hai_queue_tasks", "Tasks that wait for nodes: not held, nor for others.", ["group"]
         )
         self._nodes = gauge("hai_nodes", "Nodes of each group.", ["group", "state"])
+        self._silent_agents = gauge(
+            "hai_silent_agents", "Agents that were not heard for two heartbeats."
+        )
         self._leading = gauge("hai_leading", "1 while this server leads, else 0.")
         built = gauge("hai_build_info", "1, with the version of this server.", ["version"])
         built.labels(version("hai-platform")).set(1)
@@ -109,6 +112,10 @@ class Metrics:
     def told(self, result: str) -> None:
         """A webhook was told something: taken or failed; or dropped, when it cannot be told any more."""
         self._told.labels(result).inc()
+
+    def silent_agents(self, count: int) -> None:
+        """So many agents of running programs are silent now."""
+        self._silent_agents.set(count)
 
     def tasks(self, counts: Mapping[TaskState, int]) -> None:
         """How many unfinished tasks are in each state now."""

@@ -121,6 +121,7 @@ class Answering:
             level=self._level,
             owner_token=self._owner_token,
             fresh=rooms.tools.fresh,
+            heard=rooms.agent_silence.heard,
         )
 
     def _proxy(self) -> Front | None:

@@ -9,6 +9,7 @@ from hai_backend.auth import container_tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.loops import measuring
+from hai_backend.loops.agent_silence import AgentSilence
 from hai_backend.loops.checkpoints import Checkpoints
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.hub import Hub
@@ -34,6 +35,7 @@ class Following:
 
     work: Work
     timers: Timers
+    agent_silence: AgentSilence
     tunnels: Tunnels
     board: ServiceBoard
     directory: Directory
@@ -53,6 +55,7 @@ class Following:
     def changed(self, before: Task | None, task: Task) -> None:
         """`before` is None when the task is new."""
         self.timers.set(task)
+        self.agent_silence.changed(before, task)
         self.tunnels.follow(task)
         if container_tokens.over(before, task):
             delete = partial(container_tokens.delete, self.directory, task)

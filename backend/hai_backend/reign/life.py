@@ -37,15 +37,16 @@ class Reign(Rooms):
         for task in self.ledger.unfinished().values():
             self.timers.set(task)
             self.standings.changed(None, task)
-        await self._listed(self.work.run(self.launching.run()))
+        await self._listed(self.work.keep_running("launcher events", self.launching.run()))
         await first_admin(self.settings, self.directory, self.clock.now())
         await self.store.skip_task_ids(max(self.launching.newest, await traces))
         await self.environments.load()
 
     def govern(self) -> None:
         """Let the loops run."""
-        self.work.run(self._schedule())
-        self.work.run(self.usage.run())
+        self.agent_silence.load(self.ledger.unfinished().values())
+        self.work.keep_running("scheduling", self._schedule())
+        self.work.keep_running("usage", self.usage.run())
         self.work.run(insisted(self.environments.begin, "the list of environments"))
         self.work.run(insisted(self.notifying.load, "what webhooks are still to be told"))
         self.work.run(insisted(self._sweep_tokens, "the end of tokens of dev containers"))
@@ -63,6 +64,7 @@ class Reign(Rooms):
         """Answer what is being asked, then leave; programs run on. Deposed: what still wants to write fails first."""
         await self.work.close()
         self.timers.close()
+        self.agent_silence.close()
         self.expiring.close()
         if deposed:
             await self.store.close()

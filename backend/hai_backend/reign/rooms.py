@@ -10,10 +10,12 @@ from hai_backend.auth import run_tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.task import Task
+from hai_backend.domain.timing import Timing
 from hai_backend.launch.base import Launcher, RankKey
 from hai_backend.launch.shared import Shared
 from hai_backend.logs.store import LogStore
 from hai_backend.loops import measuring
+from hai_backend.loops.agent_silence import AgentSilence
 from hai_backend.loops.checkpoints import Checkpoints
 from hai_backend.loops.clock import Clock
 from hai_backend.loops.cluster import Cluster
@@ -162,12 +164,21 @@ class Rooms:
         self.checkpoints.saved = self.scheduling.saved
         self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
         self.timers = Timers(self.clock, self._tick, self._limits)
+        self.agent_silence = AgentSilence(
+            self.ledger,
+            self.clock,
+            self.work.run,
+            silent_after=Timing(self.settings.agent_heartbeat).silent_after,
+            return_within=self._limits.return_within,
+            count=self.tools.metrics.silent_agents,
+        )
         self.successors = Successors(self.ledger, self.work.run)
 
     def _following(self) -> Following:
         return Following(
             work=self.work,
             timers=self.timers,
+            agent_silence=self.agent_silence,
             tunnels=self.tunnels,
             board=self.board,
             directory=self.directory,

@@ -136,6 +136,7 @@ class AgentService(rpc.AgentServiceServicer):
         attached = ev.RankAttached(
             key.run, key.rank, hello.address[: limits.NAME_CHARS], hello.free_port
         )
+        self._p.heard(key)
         await self._p.ledger.apply(key.task_id, attached)
 
 

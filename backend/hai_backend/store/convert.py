@@ -225,8 +225,8 @@ def rank_values(task_id: int, run: int, rank: Rank) -> Values:
 def rank_of(row: Sequence[Any]) -> Rank:
     """The rank of a row."""
     _, _, index, node, state, *rest, gpus, silent_since = row
-    rest.append(() if gpus == "[]" else tuple(json.loads(gpus)))
-    return Rank(index, node, _RANK_STATES[state], *rest, silent_since)
+    rest += [() if gpus == "[]" else tuple(json.loads(gpus)), silent_since]
+    return Rank(index, node, _RANK_STATES[state], *rest)
 
 
 def event_values(task_id: int, sequence: int, event: TaskEvent) -> Values:

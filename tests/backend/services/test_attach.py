@@ -298,6 +298,26 @@ async def test_old_agents_get_no_answer_and_what_was_not_measured_is_not_counted
         assert usage.recent(key) is not None
 
 
+async def test_an_agent_that_sends_nothing_is_shown_as_silent_until_it_does(tmp_path: Path) -> None:
+    async with running_server(
+        tmp_path, launcher=FakeLauncher([Node("n0")]), agent_heartbeat=0.05
+    ) as server:
+        reign = server.app.reign
+        assert reign is not None
+        reign.agent_silence._patient_until = 0.0  # the first seconds of a server are over
+        async with attached(server) as (agent, _):
+            for silent in (True, False):
+                version = reign.ledger.feed.version
+                while _is_silent(reign.ledger.unfinished()[1]) is not silent:
+                    version = await reign.ledger.feed.beyond(version)
+                await agent.write(beat(1))
+
+
+def _is_silent(task: Task) -> bool:
+    assert task.run is not None
+    return task.run.ranks[0].silent_since is not None
+
+
 def test_what_agents_tell_is_bounded() -> None:
     key = RankKey(1, 1, 0)
     told = _exited(key, pb.ProgramExited(exit_code=1, last_lines="x" * 100_000 + "end"))
