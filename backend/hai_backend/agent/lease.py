@@ -1,64 +1,61 @@
-"""How long an agent may go on without a server: a server that hears nothing of a node starts its ranks elsewhere.
+"""The lease of a rank: until when anything of it may run, in memory that the agent and its supervisor share.
 
-The lease is held while a stream to a server is open, and runs out `fence_after` seconds after it broke. An agent that
-is cut off notices a dead stream only by its keep-alive (50 s), so it ends a little earlier than the server counts.
+Only an answered heartbeat moves the deadline, and it counts from when the agent *sent* that heartbeat. So whoever
+answered it knows a moment that is never earlier than the one that the agent counts from: once `fence_after` has passed
+since a server last answered, nothing of the rank runs (backend/docs/fencing.md).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-_NOTICED_SECONDS = 60.0  # within which a dead stream is noticed
-_MOST_OF_IT = 0.2
+import mmap
+import time
+from collections.abc import Callable
+from math import inf
 
 
-class Fenced(Exception):
-    """No server was reached for so long that another agent may have this rank."""
+class Expired(Exception):
+    """The lease has run out: another agent may have this rank by now."""
+
+
+def boot_seconds() -> float:
+    """The clock of leases: nobody sets it, and it counts while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
-    """`fence_after` 0: it never runs out."""
+    """Begins when it is made. `seconds` inf: it never expires. Made before the fork, it is one for both processes."""
 
-    def __init__(self, fence_after: float) -> None:
-        self._seconds = fence_after - min(_NOTICED_SECONDS, _MOST_OF_IT * fence_after)
-        self._fence_after = fence_after
-        self._held = False
-        self._since = _now()
-        self._limit: asyncio.Timeout | None = None
+    def __init__(self, seconds: float, clock: Callable[[], float] = boot_seconds) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        # One aligned word, so that the other process reads the old deadline or the new one.
+        self._word = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+        self._word[0] = clock() + seconds
 
-    def hold(self) -> None:
-        """A server answers."""
-        self._held = True
-        self._set()
+    @property
+    def deadline(self) -> float:
+        """In `boot_seconds`."""
+        return self._word[0]
+
+    @property
+    def left(self) -> float:
+        """Seconds until it expires."""
+        return self.deadline - self._clock()
+
+    @property
+    def expired(self) -> bool:
+        return self.left <= 0
+
+    def now(self) -> float:
+        """By the clock of this lease."""
+        return self._clock()
+
+    def renew(self, sent_at: float) -> None:
+        """A server has answered the heartbeat that was sent then. Raises Expired: what has run out stays so."""
+        if self.expired:
+            raise Expired(f"the lease had expired {-self.left:.1f} s before a server renewed it")
+        self._word[0] = max(self.deadline, sent_at + self._seconds)
 
     def release(self) -> None:
-        """The stream broke, if there was one."""
-        if self._held:
-            self._held, self._since = False, _now()
-            self._set()
-
-    @asynccontextmanager
-    async def watch(self) -> AsyncIterator[None]:
-        """Raises Fenced as soon as the lease has run out."""
-        self._limit = limit = asyncio.timeout(None)
-        try:
-            async with limit:
-                self._set()
-                yield
-        except TimeoutError:
-            if limit.expired():
-                raise Fenced(f"no server was reached for {self._seconds:.0f} s") from None
-            raise
-        finally:
-            self._limit = None
-
-    def _set(self) -> None:
-        if self._limit is not None and not self._limit.expired():
-            free = self._held or not self._fence_after
-            self._limit.reschedule(None if free else self._since + self._seconds)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+        """Nothing of the rank runs any more, and nothing will: there is nothing left to fence."""
+        self._word[0] = inf

@@ -1,48 +1,50 @@
-"""Starts an agent: its own process settings, signals, and the one loop in which everything happens."""
+"""Starts a rank: claims its directory, makes its lease, and runs the agent under its supervisor."""
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
-import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hai_backend.agent.life import Life
+from hai_backend.agent.lease import Lease
 from hai_backend.agent.rank_dir import RankDir
-from hai_backend.launch import processes
-
-_PR_SET_CHILD_SUBREAPER = 36
-_STOP_GRACE_SECONDS = 2.0
+from hai_backend.agent.supervisor import EXIT_BUG, supervise
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit codes: 0 the server knows how it ended, has given the rank up, or another has it; 1 a bug, 2 wrong call."""
+    """Exit codes: 0 the server knows how it ended, has given the rank up, or another agent has it; 1 a bug, 2 wrong
+    call, 3 the lease expired, 128+n the agent was killed by signal n."""
     if len(argv) != 2:
         print("usage: python -m hai_backend.agent RANK_DIR", file=sys.stderr)
         return 2
     directory = RankDir(Path(argv[1]).resolve())
     if not directory.claim():
         return 0  # a server that was paused while it led has started a second one
+    lease = Lease(directory.timing().lease)
+    return supervise(directory, lease, lambda: _run_agent(directory, lease))
+
+
+def _run_agent(directory: RankDir, lease: Lease) -> int:
+    """In the supervisor's child: only the agent needs asyncio and gRPC."""
+    import asyncio
+
+    from hai_backend.agent import rank
+
     try:
-        asyncio.run(_run(directory))
-    except Exception:
+        return asyncio.run(rank.run(directory, lease))
+    except (
+        BaseException
+    ) as error:  # an end that nobody expected, whichever: the program must not run on
+        directory.end_everything()
+        directory.report_failure(f"the agent failed, and its program was ended: {_words(error)}")
         import traceback
 
-        directory.end_everything()
-        traceback.print_exc()  # last: it fails on a full disk
-        return 1
-    return 0
+        traceback.print_exception(error)  # last: it fails on a full disk
+        return EXIT_BUG
 
 
-async def _run(directory: RankDir) -> None:
-    # Orphans of the program become our children, so that none can hide from us by forking twice.
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    processes.remember(directory.agent_pid, os.getpid())
-    life = Life(directory)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, life.leave, _STOP_GRACE_SECONDS)
-    await life.run()
+def _words(error: BaseException) -> str:
+    """Of a group of errors, the first one's."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hai_backend.agent import journal
 from hai_backend.agent.output import Output
+from hai_backend.agent.parts import Parts
 from hai_backend.agent.rank_dir import RankDir
 from hai_backend.agent.reaper import Child, Reaper
 from hai_backend.launch import processes
@@ -24,16 +25,16 @@ _DRAIN_SECONDS = 2.0
 class Program:
     """A process group and everything that descends from it."""
 
-    def __init__(self, child: Child, output: Output, directory: RankDir) -> None:
+    def __init__(self, child: Child, output: Output, directory: RankDir, parts: Parts) -> None:
         self.pid = child.pid
         self._ended = child.ended
         self._output = output
         self._directory = directory
+        self._parts = parts
         self._ending = False
         self._killed = asyncio.Event()
         self._kill: asyncio.TimerHandle | None = None
         self._kill_at = float("inf")
-        self._killing: asyncio.Task[None] | None = None
 
     def signal(self, number: int) -> None:
         """To the process group."""
@@ -60,31 +61,35 @@ class Program:
         code = await self._ended
         if saving():
             await self._end_of_output_or_kill()
-        await self._end_rest()
+        await end_everything(self._directory)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._output.ended.wait(), _DRAIN_SECONDS)
         self._output.close()
         return code
 
     def _kill_all(self) -> None:
-        self._killing = asyncio.ensure_future(self._kill_rest())
+        self._parts.begin("the end by force", self._kill_rest())
 
     async def _kill_rest(self) -> None:
-        await self._end_rest()
+        await end_everything(self._directory)
         self._killed.set()
 
-    async def _end_rest(self) -> None:
-        for process in await asyncio.to_thread(self._directory.end_everything):
-            journal.note(f"process {process.pid} cannot be ended")
-
     async def _end_of_output_or_kill(self) -> None:
-        either = [
-            asyncio.ensure_future(self._output.ended.wait()),
-            asyncio.ensure_future(self._killed.wait()),
-        ]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        for waiting in either:
-            waiting.cancel()
+        async with asyncio.TaskGroup() as group:
+            either = [group.create_task(e.wait()) for e in (self._output.ended, self._killed)]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            for waiting in either:
+                waiting.cancel()
+
+
+async def end_everything(directory: RankDir) -> None:
+    """Return when no process of the rank is left: only then may the server hear that it has ended."""
+    noted: set[int] = set()
+    while left := await asyncio.to_thread(directory.end_everything):
+        for process in left:
+            if process.pid not in noted:
+                noted.add(process.pid)
+                journal.note(f"process {process.pid} cannot be ended yet; see `ps {process.pid}`")
 
 
 def start(
@@ -94,12 +99,13 @@ def start(
     output: Output,
     reaper: Reaper,
     directory: RankDir,
+    parts: Parts,
 ) -> Program:
     """Start the program through exec.py, which binds its life to ours."""
     child = reaper.spawn(bound_to_us(argv), output.write_end, workspace, variables)
     output.program_has_it()
     processes.remember(directory.program_pid, child.pid)
-    return Program(child, output, directory)
+    return Program(child, output, directory, parts)
 
 
 def usual_shell(variables: Mapping[str, str]) -> str:

@@ -6,13 +6,17 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from hai.client.files import replacing
+from hai_backend.domain.timing import Timing
 from hai_backend.launch import processes, rank_dirs
 from hai_backend.launch.processes import Process
+
+_TIMING = tuple(field.name for field in fields(Timing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class RankDir:
         self.spool = path / "spool"
         self.scratch = path / "scratch"
         self.notice = path / "notice.json"
+        self.failure = path / rank_dirs.FAILURE
         self.profile = path / "hai.toml"
 
     def claim(self) -> bool:
@@ -72,12 +77,19 @@ class RankDir:
         addresses, ca = str(facts["address"]).split(","), self._authority(facts)
         return tuple(ServerAddress(address.strip(), ca) for address in addresses)
 
-    def fence_after(self) -> float:
-        """Seconds without a server after which nothing may run here any more; 0: for ever. Read from server.json."""
+    def timing(self) -> Timing:
+        """How often to send heartbeats, and how long the lease is. Read from server.json."""
         try:
-            return float(self._server_facts().get("fence_after", 0.0))
+            facts = self._server_facts()
         except (OSError, ValueError):
-            return 0.0  # a server of this machine is being started
+            return Timing()  # a server of this machine is being started
+        return Timing(**{name: float(facts[name]) for name in _TIMING if name in facts})
+
+    def report_failure(self, why: str) -> None:
+        """Why the rank ended in a way that no server was told; the launcher reads it. The first reason counts."""
+        # a full disk, or the directory was removed: agent.log says it too
+        with suppress(OSError), self.failure.open("x") as file:
+            file.write(why)
 
     def _server_facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads((self._home / "server.json").read_bytes())
@@ -111,9 +123,11 @@ class RankDir:
         return (self.path / "agent.json").exists()
 
     def leftovers(self) -> list[Process]:
-        """Every process of the rank but this one."""
+        """Every process of the rank but this one and the supervisor."""
         found = {p.pid: p for p in processes.descendants(os.getpid())}
         found |= {p.pid: p for p, rank in processes.marks(self.path.parent) if rank == self.path}
+        if (supervisor := processes.recall(self.agent_pid)) is not None:
+            found.pop(supervisor.pid, None)
         return list(found.values())
 
     def end_everything(self) -> list[Process]:

@@ -16,6 +16,7 @@ from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import container_pb2 as states
 from hai_backend.agent.far import CannotServe
 from hai_backend.agent.output import Output
+from hai_backend.agent.parts import Parts
 from hai_backend.agent.program import bound_to_us
 from hai_backend.agent.reaper import Child, Reaper
 from hai_backend.launch import processes
@@ -42,12 +43,14 @@ class Service:
         make_output: Callable[[str], Output],
         reaper: Reaper,
         changed: Callable[[], None],
+        parts: Parts,
     ) -> None:
         self.spec = spec
         self.command = command
         self._make_output = make_output
         self._reaper = reaper
         self._changed = changed
+        self._parts = parts
         self._child: Child | None = None
         self._life: asyncio.Task[None] | None = None
         self._state = states.SERVICE_STATE_STARTING
@@ -69,7 +72,8 @@ class Service:
     def start(self) -> None:
         """Unless it runs."""
         if self._life is None or self._life.done():
-            self._life = asyncio.ensure_future(self._live() if self.command.argv else self._watch())
+            work = self._live() if self.command.argv else self._watch()
+            self._life = self._parts.begin(f"service {self.spec.name}", work)
 
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL for whatever of it is left after that."""
@@ -114,14 +118,16 @@ class Service:
             raise
         finally:
             output.program_has_it()
-        looking = asyncio.ensure_future(self._watch())
         try:
-            return await asyncio.shield(child.ended)
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watch())
+                code = await asyncio.shield(child.ended)
+                watching.cancel()
         finally:
-            looking.cancel()
             if child.ended.done():
                 self._child = None
             _close_later(output)
+        return code
 
     def _spawn(self, output: Output) -> Child:
         self.command.prepare()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import container_pb2 as states
 from hai_backend.agent.far import Connection, Unreachable
 from hai_backend.agent.output import Output
+from hai_backend.agent.parts import Parts
 from hai_backend.agent.reaper import Reaper
 from hai_backend.agent.service import Service
 from hai_backend.agent.spool import Spool
@@ -24,12 +24,12 @@ class Services:
         spool: Spool,
         grown: Callable[[], None],
         report: Callable[[], None],
-        begin: Callable[[Coroutine[Any, Any, Any]], None],
+        parts: Parts,
     ) -> None:
         self._reaper = reaper
         self._make_output = lambda prefix: Output(spool, grown, prefix)
         self._report = report
-        self._begin = begin
+        self._parts = parts
         self._services: dict[str, Service] = {}
 
     def begin(
@@ -46,7 +46,9 @@ class Services:
 
         for spec in specs:
             command = commands.command_of(spec, directory, workspace, variables)
-            service = Service(spec, command, self._make_output, self._reaper, self._report)
+            service = Service(
+                spec, command, self._make_output, self._reaper, self._report, self._parts
+            )
             self._services[spec.name] = service
             service.start()
 
@@ -58,7 +60,7 @@ class Services:
         """Start, stop or restart one; who does not exist cannot be."""
         service = self._services.get(asked.name)
         if service is not None:
-            self._begin(_do(service, asked.action))
+            self._parts.begin("a service", _do(service, asked.action))
 
     def leave(self) -> None:
         """The rank ends."""

@@ -57,10 +57,6 @@ class Spool:
         """Everything was sent on this stream."""
         return self._sent >= self.end
 
-    @property
-    def unacknowledged(self) -> bool:
-        return self.acknowledged < self._sent
-
     def append(self, lines: bytes) -> None:
         """Keep whole lines. A disk that is full costs lines, never the program; a line will say so."""
         notice = _notice(self._lost, "the disk was full") if self._lost else b""

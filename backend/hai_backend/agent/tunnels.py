@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import grpc
-import grpc.aio
+from grpc import aio
 
+from hai.client.streams import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai.v1 import tunnel_pb2
 from hai_backend.agent import far
@@ -22,10 +21,12 @@ from hai_backend.agent.session import Session
 from hai_backend.launch.lead import Lead, Taken
 
 _NO_PROGRAM = "the program of this rank has not started yet; try again in a moment"
+_ENDED = "the program of this rank has ended"
+_Stream = StreamCall[pb.CarryRequest, pb.CarryResponse]
 
 
 class Tunnels:
-    """`carry` one; `place` is where shells start, once the program has."""
+    """`carry` one. Shells start in the environment of the program, while it runs."""
 
     def __init__(
         self, identity: Identity, session: Session, services: Services, reaper: Reaper
@@ -34,12 +35,17 @@ class Tunnels:
         self._session = session
         self._services = services
         self._reaper = reaper
-        self._place: tuple[Path, Mapping[str, str]] | None = None
+        self._environment: tuple[Path, Mapping[str, str]] | None = None
+        self._refusal = _NO_PROGRAM
         self.shells = 0  # open ones: somebody is here
 
     def program_started(self, workspace: Path, variables: Mapping[str, str]) -> None:
         """From now on there is an environment for shells."""
-        self._place = (workspace, variables)
+        self._environment = (workspace, variables)
+
+    def program_ended(self) -> None:
+        """Nothing may begin in this rank any more: the server may have it started elsewhere."""
+        self._refusal, self._environment = _ENDED, None
 
     async def carry(self, asked: pb.TunnelAsked) -> None:
         """From the first byte to the last. Ends with the connection to the server, whatever happens."""
@@ -48,7 +54,7 @@ class Tunnels:
         )
         try:
             end = await self._reach(asked.target)
-        except Unreachable as error:
+        except (Unreachable, OSError) as error:  # also when no more processes can be made
             hello.refused = str(error)
             return await self._refuse(hello)
         is_shell = asked.target.WhichOneof("target") == "shell"
@@ -66,36 +72,36 @@ class Tunnels:
             case "service":
                 return await self._services.reach(target.service)
             case "shell":
-                if self._place is None:
-                    raise Unreachable(_NO_PROGRAM)
+                if self._environment is None:
+                    raise Unreachable(self._refusal)
                 from hai_backend.agent import shell  # few ranks ever need it
 
-                return shell.start(target.shell, *self._place, self._reaper)
+                return shell.start(target.shell, *self._environment, self._reaper)
             case _:
                 raise Unreachable(
                     "this agent does not know such a target; it is older than its server"
                 )
 
     async def _refuse(self, hello: pb.CarryHello) -> None:
-        call = self._session.carry()
-        if call is None:
+        stream = self._session.carry()
+        if stream is None:
             return
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await call.write(pb.CarryRequest(hello=hello))
-            await call.done_writing()
-            await call.code()
+        with suppress(aio.AioRpcError):
+            await stream.write(pb.CarryRequest(hello=hello))
+            await stream.done_writing()
+            await stream.status()
 
     async def _splice(self, hello: pb.CarryHello, end: Far) -> None:
-        call = self._session.carry()
-        if call is not None:
-            await _Splice(call, end).run(hello)
+        stream = self._session.carry()
+        if stream is not None:
+            await _Splice(stream, end).run(hello)
 
 
 class _Splice:
     """Bytes both ways. The stream is always read on, so that neither direction can block the other one."""
 
-    def __init__(self, call: Any, end: Far) -> None:
-        self._call = call
+    def __init__(self, stream: _Stream, end: Far) -> None:
+        self._stream = stream
         self._end = end
         self._lead, self._taken = Lead(), Taken()
         # bounded by the server's lead
@@ -104,51 +110,45 @@ class _Splice:
 
     async def run(self, hello: pb.CarryHello) -> None:
         """Until the stream ends: when one direction has said all, the other may go on."""
-        work = [asyncio.ensure_future(w) for w in (self._say(hello), self._hand_over())]
         try:
-            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                async for response in self._call:
+            async with asyncio.TaskGroup() as group:
+                directions = [group.create_task(w) for w in (self._say(hello), self._hand_over())]
+                async for response in self._stream:
                     if response.WhichOneof("message") == "taken":
                         self._lead.taken(response.taken)
                     else:
                         self._inward.put_nowait(response)
+                for direction in directions:
+                    direction.cancel()
+        except* (aio.AioRpcError, OSError):
+            pass  # the stream has ended, or the target has
         finally:
-            self._call.cancel()
-            for each in work:
-                each.cancel()
-            await asyncio.wait(work)
+            self._stream.cancel("the tunnel is closed")
 
     async def _say(self, hello: pb.CarryHello) -> None:
         """What the target has for the caller."""
-        try:
-            await self._write(pb.CarryRequest(hello=hello))
-            async for message in self._end.messages():
-                await self._lead.room(len(message.data) + len(message.error_data))
-                await self._write(message)
-            if message.WhichOneof("message") == "exit_code":
-                async with self._one_writer:
-                    await self._call.done_writing()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # the stream has ended, which `run` sees
-        except BaseException:
-            self._call.cancel()
-            raise
+        await self._write(pb.CarryRequest(hello=hello))
+        async for message in self._end.messages():
+            await self._lead.room(len(message.data) + len(message.error_data))
+            await self._write(message)
+        if message.WhichOneof("message") == "exit_code":
+            async with self._one_writer:
+                await self._stream.done_writing()
 
     async def _hand_over(self) -> None:
         """What the caller has for the target."""
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            while True:
-                response = await self._inward.get()
-                match response.WhichOneof("message"):
-                    case "data":
-                        await self._end.write(response.data)
-                        if self._taken.add(len(response.data)):
-                            await self._write(pb.CarryRequest(taken=self._taken.count))
-                    case "resize":
-                        self._end.resize(response.resize)
-                    case "end":
-                        self._end.end_input()
+        while True:
+            response = await self._inward.get()
+            match response.WhichOneof("message"):
+                case "data":
+                    await self._end.write(response.data)
+                    if self._taken.add(len(response.data)):
+                        await self._write(pb.CarryRequest(taken=self._taken.count))
+                case "resize":
+                    self._end.resize(response.resize)
+                case "end":
+                    self._end.end_input()
 
     async def _write(self, message: pb.CarryRequest) -> None:
         async with self._one_writer:
-            await self._call.write(message)
+            await self._stream.write(message)

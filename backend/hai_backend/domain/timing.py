@@ -21,8 +21,10 @@ PAUSE_SECONDS = 5.0
 KILL_SECONDS = 10.0
 """Processes that got SIGKILL are gone within this time, unless the kernel holds them."""
 
-_MARGIN_SECONDS = 20.0
-_LARGEST_MARGIN = 0.2  # of a short fence
+FULL_MARGIN_FROM = 100.0
+"""A shorter fence has no room for all of these: its margin is scaled down, and the proof holds for smaller pauses."""
+
+_LARGEST_MARGIN = 0.2  # of the fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,9 @@ class Timing:
     """What an operator sets. `fence_after` 0: leases never expire, because nothing is concluded from time alone."""
 
     heartbeat: float = 5.0  # between two heartbeats of an agent
-    fence_after: float = 0.0  # since the last renewal of a rank's lease: nothing of the rank runs any more
+    fence_after: float = (
+        0.0  # since the last renewal of a rank's lease: nothing of the rank runs any more
+    )
 
     @property
     def silent_after(self) -> float:
@@ -44,8 +48,9 @@ class Timing:
 
     @property
     def margin(self) -> float:
-        """The lease ends so long before `fence_after`: for drift, a deposed leader, a late supervisor, and SIGKILL."""
-        return min(_MARGIN_SECONDS, _LARGEST_MARGIN * self.fence_after)
+        """The lease ends so long before `fence_after`: for a deposed leader, a late supervisor, SIGKILL, and drift."""
+        needed = LEADER_SECONDS + PAUSE_SECONDS + KILL_SECONDS + CLOCK_DRIFT * self.fence_after
+        return min(needed, _LARGEST_MARGIN * self.fence_after)
 
     @property
     def lease(self) -> float:

@@ -157,12 +157,13 @@ class ProcessLauncher:
 
     async def _clear_and_say(self, key: RankKey) -> None:
         directory = rank_dirs.path_of(self._home, key)
+        why = rank_dirs.failure_of(directory)
         for process in await self._cleared([directory]):
             log.error(
                 "process %d of rank %s cannot be ended; see `ps %d`", process.pid, key, process.pid
             )
         self._agents.pop(key, None)
-        self._events.put_nowait(RankGone(key))
+        self._events.put_nowait(RankGone(key, why))
 
     async def _cleared(self, directories: Sequence[Path]) -> Sequence[processes.Process]:
         """Tried until it can be done: an error, of too many open files say, tells nothing of what still runs."""

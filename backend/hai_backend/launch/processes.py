@@ -85,9 +85,16 @@ def end(find: Callable[[], Iterable[Process]], within: float = 10.0) -> list[Pro
     """SIGKILL what `find` finds, until it finds nothing; answers what is still there after `within` seconds."""
     deadline = time.monotonic() + within
     while found := list(find()):
-        if time.monotonic() >= deadline or not _kill(found, deadline):
+        if time.monotonic() >= deadline:
             return found
+        if not _kill(found, deadline) and (there := [p for p in found if _exists(p)]):
+            return there  # no descriptor can be had to watch them die
     return []
+
+
+def _exists(process: Process) -> bool:
+    now = look(process.pid)
+    return now is not None and now.started == process.started
 
 
 def remember(path: Path, pid: int) -> None:
@@ -160,8 +167,7 @@ def _strike(process: Process) -> int | None:
     except OSError:
         return None
     try:
-        now = look(process.pid)
-        if now is not None and now.started == process.started:
+        if _exists(process):
             signal.pidfd_send_signal(fd, signal.SIGKILL)
         return fd
     except OSError:

@@ -14,6 +14,7 @@ from hai_backend.launch.processes import Process
 
 AGENT_PID = "agent.pid"
 PROGRAM_PID = "program.pid"
+FAILURE = "failure.txt"  # why the rank ended where its agent could tell no server
 SOCKET = "agent.sock"
 LAB_SOCKET = "jupyter.sock"
 CONTROL = "control"
@@ -55,6 +56,14 @@ def make(directory: Path, rank: RankLaunch, gpu_indices: tuple[int, ...] | None)
     handle = os.open(directory / "agent.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as file:
         json.dump(facts, file)
+
+
+def failure_of(directory: Path) -> str:
+    """Why the rank ended where its agent could tell no server; empty: it ended as it should, or nobody knows."""
+    try:
+        return (directory / FAILURE).read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def agent_variables(

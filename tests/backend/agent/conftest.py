@@ -41,6 +41,8 @@ class Rank:
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.refused = 0  # times
         self.records_exit = True
+        self.answers_heartbeats = True
+        self.renews_lease = True
         self._changed = asyncio.Condition()
         self._stream: asyncio.Queue[Said] = asyncio.Queue()
 
@@ -148,6 +150,10 @@ class Server(rpc.AgentServiceServicer):
                 stream.put_nowait(
                     pb.AttachResponse(log_acknowledged=pb.LogAcknowledged(offset=size))
                 )
+            if kind == "heartbeat" and rank.answers_heartbeats:
+                number = request.heartbeat.number
+                answer = pb.HeartbeatAnswered(number=number, lease_renewed=rank.renews_lease)
+                stream.put_nowait(pb.AttachResponse(heartbeat=answer))
             if kind == "exited" and rank.records_exit:
                 stream.put_nowait(pb.AttachResponse(exit_recorded=pb.ExitRecorded()))
             await rank.hear(request)

@@ -1,57 +1,83 @@
-"""An agent without a server ends before another one may have its rank."""
+"""Only an answered heartbeat moves the deadline, and never once it has passed."""
 
 from __future__ import annotations
 
-import asyncio
+import os
+from math import inf
 
 import pytest
 
-from hai_backend.agent.lease import Fenced, Lease
-from hai_backend.testing.virtual import run_virtually
+from hai_backend.agent.lease import Expired, Lease, boot_seconds
 
 
-@pytest.mark.parametrize(("fence_after", "ends"), [(10.0, 8.0), (600.0, 540.0)])
-def test_it_runs_out_a_little_before_the_server_counts(fence_after: float, ends: float) -> None:
-    async def story() -> float:
-        lease, began = Lease(fence_after), asyncio.get_running_loop().time()
-        with pytest.raises(Fenced):
-            async with lease.watch():
-                await asyncio.sleep(10_000)
-        return asyncio.get_running_loop().time() - began
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
 
-    assert run_virtually(story()) == pytest.approx(ends)
+    def __call__(self) -> float:
+        return self.now
 
 
-def test_it_is_held_while_a_server_answers_and_counts_from_when_the_stream_broke() -> None:
-    async def stream(lease: Lease) -> None:
-        async with lease.watch():
-            lease.hold()
-            await asyncio.sleep(5_000)
-            lease.release()
-            lease.release()  # the next tries do not reach one either
-            await asyncio.sleep(5_000)
-
-    async def story() -> float:
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(Fenced):
-            await stream(Lease(100.0))
-        return asyncio.get_running_loop().time() - began
-
-    assert run_virtually(story()) == pytest.approx(5_080.0)
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
-def test_without_a_fence_it_never_runs_out() -> None:
-    async def story() -> None:
-        async with Lease(0.0).watch():
-            await asyncio.sleep(1e6)
+def test_a_lease_begins_when_it_is_made(clock: Clock) -> None:
+    lease = Lease(10.0, clock)
+    assert (lease.deadline, lease.left, lease.expired) == (1_010.0, 10.0, False)
+    clock.now += 10.0
+    assert lease.expired
 
-    run_virtually(story())
+
+def test_a_renewal_counts_from_when_the_heartbeat_was_sent(clock: Clock) -> None:
+    lease = Lease(10.0, clock)
+    clock.now += 8.0
+    lease.renew(1_003.0)
+    assert lease.deadline == 1_013.0
 
 
-def test_a_timeout_within_is_not_a_fence() -> None:
-    async def story() -> None:
-        with pytest.raises(TimeoutError):
-            async with Lease(10.0).watch(), asyncio.timeout(1.0):
-                await asyncio.sleep(5.0)
+def test_an_older_answer_that_arrives_later_shortens_nothing(clock: Clock) -> None:
+    lease = Lease(10.0, clock)
+    lease.renew(1_005.0)
+    lease.renew(1_002.0)
+    assert lease.deadline == 1_015.0
 
-    run_virtually(story())
+
+@pytest.mark.parametrize("late", [0.0, 0.1, 1_000.0])
+def test_what_has_expired_cannot_be_renewed(clock: Clock, late: float) -> None:
+    lease = Lease(10.0, clock)
+    clock.now += 10.0 + late
+    with pytest.raises(Expired):
+        lease.renew(clock.now)
+    assert lease.expired
+
+
+def test_a_released_lease_never_expires(clock: Clock) -> None:
+    lease = Lease(10.0, clock)
+    lease.release()
+    clock.now += 1e9
+    assert not lease.expired
+    lease.renew(1_000.0)
+    assert lease.deadline == inf
+
+
+def test_without_a_fence_it_never_expires(clock: Clock) -> None:
+    lease = Lease(inf, clock)
+    clock.now += 1e9
+    assert not lease.expired
+
+
+def test_a_forked_process_sees_each_renewal() -> None:
+    lease = Lease(10.0)
+    asked, answer = os.pipe()
+    sent_at = boot_seconds() + 5.0
+    if (pid := os.fork()) == 0:
+        lease.renew(sent_at)
+        os.write(answer, b".")
+        os._exit(0)
+    os.read(asked, 1)
+    os.waitpid(pid, 0)
+    os.close(asked)
+    os.close(answer)
+    assert lease.deadline == sent_at + 10.0

@@ -22,7 +22,7 @@ from hai_backend.testing.server import running_server
 from .conftest import DEPLOY
 
 IMPORTS = (
-    "import grpc, ssl, asyncio, sys, hai_backend.agent.life; print(grpc.__file__, sys.executable)"
+    "import grpc, ssl, asyncio, sys, hai_backend.agent.rank; print(grpc.__file__, sys.executable)"
 )
 REFUSED = """
 import grpc.aio

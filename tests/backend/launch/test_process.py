@@ -30,7 +30,10 @@ def launch(key: RankKey = KEY, node: str = "node1") -> RankLaunch:
 
 
 def agents(home: Path) -> list[int]:
-    return [process.pid for process, _ in processes.marks(home / "run")]
+    """The marked processes of this home: of each agent only its supervisor, which the launcher has started."""
+    marked = [process for process, _ in processes.marks(home / "run")]
+    pids = {process.pid for process in marked}
+    return [process.pid for process in marked if process.parent not in pids]
 
 
 def marked_sleeper(home: Path, key: RankKey = KEY) -> subprocess.Popen[bytes]:

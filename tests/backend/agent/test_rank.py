@@ -171,7 +171,7 @@ time.sleep(99)
 async def test_stubborn_programs_and_those_that_ran_away_are_ended(agents, python, marked):
     rank, process = await agents.start(python(STUBBORN))
     await rank.until("log")
-    assert len(marked()) == 4  # the agent, the program, two of its children; one has no mark
+    assert len(marked()) == 5  # supervisor, agent, program, two of its children; one has no mark
     rank.tell(end=pb.EndProgram(grace_seconds=0.2))
     assert (await rank.until("exited")).exit_code == 137
     await process.wait()

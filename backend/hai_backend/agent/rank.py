@@ -1,29 +1,28 @@
 """The life of a rank: welcome → go → started → (suspend) → exited → recorded → gone. Everything happens in one loop.
 
-Messages of the server and calls of the program arrive here; what must be said goes to the outbox, which repeats it
-after a lost stream. `run` returns when the server knows how the program ended, or wants nothing of this rank any more;
-either way no process of the rank is left.
+Messages of the server and calls of the program arrive here; what must be reported goes to the outbox, which repeats it
+after a lost stream. `run` returns when the server knows how the program ended, or has given this rank up; either way
+no process of the rank is left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
-from collections.abc import Coroutine
-from contextlib import suppress
-from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent import activating, environment, journal, preparing, program
 from hai_backend.agent.calls import Calls
 from hai_backend.agent.checkpoints import Checkpoints
 from hai_backend.agent.control import Control
-from hai_backend.agent.lease import Fenced
+from hai_backend.agent.lease import Lease
 from hai_backend.agent.local_socket import LocalSocket
 from hai_backend.agent.notice import Notice
 from hai_backend.agent.outbox import Outbox
 from hai_backend.agent.output import Output
+from hai_backend.agent.parts import Parts, until
 from hai_backend.agent.preparing import CannotStart
 from hai_backend.agent.program import Program
 from hai_backend.agent.rank_dir import RankDir
@@ -31,38 +30,51 @@ from hai_backend.agent.reaper import Reaper
 from hai_backend.agent.services import Services
 from hai_backend.agent.session import GivenUp, Session
 from hai_backend.agent.spool import Spool
+from hai_backend.agent.supervisor import EXIT_EXPIRED
 from hai_backend.agent.suspending import Suspending, tell_program
 from hai_backend.agent.tunnels import Tunnels
 from hai_backend.agent.usage import Usage
 from hai_backend.agent.watchdog import Watchdog
 from hai_backend.launch import processes
 
-_FIRST_HEARTBEAT_SECONDS = 2.0  # so that a short task is measured too
-_HEARTBEAT_SECONDS = 10.0
+_FIRST_MEASURE_SECONDS = 2.0  # so that a short task is measured too
+_MEASURE_SECONDS = 10.0
 _WATCHDOG_GRACE_SECONDS = 2.0
-_FENCED_GRACE_SECONDS = 2.0
+_EXPIRED_GRACE_SECONDS = 2.0
+_STOP_GRACE_SECONDS = 2.0
 _LAST_LINES = 20
 _ENDED_BEFORE_START = 143  # as if SIGTERM had met it
 
 
-class Life:
-    """One per agent. Public methods are what the server, the program and the machine tell it."""
+async def run(directory: RankDir, lease: Lease) -> int:
+    """The whole life of an agent; answers its exit code. Raises what is a bug."""
+    agent = RankAgent(directory, lease)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, agent.leave, _STOP_GRACE_SECONDS)
+    return await agent.run()
 
-    def __init__(self, directory: RankDir) -> None:
+
+class RankAgent:
+    """One per rank. Public methods are what the server, the program and the machine tell it."""
+
+    def __init__(self, directory: RankDir, lease: Lease) -> None:
         self._directory = directory
+        self._lease = lease
+        self._timing = directory.timing()
+        self._parts = Parts()
         self._me = directory.identity()
         self._reaper = Reaper()
         self._control = Control(directory.control)
         self._outbox = Outbox()
         self._spool = Spool(directory.spool)
-        self._session = Session(directory, self._me.token, self, self._outbox, self._spool)
+        self._session = Session(directory, self._me.token, self, self._outbox, self._spool, lease)
         self._output = Output(self._spool, self._session.wake)
         self._watchdog = Watchdog(0, lambda: self._output.heard_at, self._hung)
         self._suspending = Suspending(self._control, self._outbox)
         self._checkpoints = Checkpoints(self._outbox, self._session.wake)
         self._notice = Notice(directory.notice)
         self._services = Services(
-            self._reaper, self._spool, self._session.wake, self._report_services, self._begin
+            self._reaper, self._spool, self._session.wake, self._report_services, self._parts
         )
         self._tunnels = Tunnels(self._me, self._session, self._services, self._reaper)
         self._calls = Calls(
@@ -84,21 +96,24 @@ class Life:
         self._environment_lock = ""
         self._idle_seconds: float | None = None  # of a dev container
         self._owner_token = ""  # the same
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._work: set[asyncio.Task[Any]] = set()
+        self._over = asyncio.Event()
+        self._exit_code = 0
 
-    async def run(self) -> None:
-        """See above. Raises what is a bug."""
+    async def run(self) -> int:
+        """See above. Raises what is a bug, in a group of errors."""
         await self._socket.open()
         try:
-            self._begin(self._attach())
-            self._begin(self._beat())
-            await self._over
+            async with asyncio.TaskGroup() as group:
+                self._parts.open(group)
+                self._parts.keep_running("the connection to the server", self._attach())
+                self._parts.keep_running("the heartbeat", self._beat())
+                self._parts.keep_running("the end before the lease", self._end_before_expiry())
+                await self._over.wait()
+                self._parts.close()
         finally:
-            for work in self._work:
-                work.cancel()
             await asyncio.to_thread(self._directory.end_everything)
             self._socket.close()
+        return self._exit_code
 
     def hello(self, address: str) -> pb.AgentHello:
         """How the agent introduces itself on each stream."""
@@ -119,7 +134,7 @@ class Life:
             case "go":
                 self._go(response.go)
             case "suspend":
-                self._begin(self._suspend(response.suspend))
+                self._parts.begin("a suspension", self._suspend(response.suspend))
             case "suspend_at":
                 self._suspending.agree(response.suspend_at.step)
             case "end":
@@ -131,7 +146,7 @@ class Life:
             case "priority":
                 self._calls.priority_is(response.priority.error)
             case "open_tunnel":
-                self._begin(self._tunnels.carry(response.open_tunnel))
+                self._parts.begin("a tunnel", self._tunnels.carry(response.open_tunnel))
             case "control_service":
                 self._services.control(response.control_service)
 
@@ -139,7 +154,8 @@ class Life:
         """The machine asks us to go (SIGTERM): let the program save where there is time for it, then end it."""
         if self._program is None or not self._me.leave_within:
             return self.stop(grace)
-        self._begin(self._suspend(_asked_by_the_node(self._me.leave_within)))
+        asked = _asked_by_the_node(self._me.leave_within)
+        self._parts.begin("a suspension", self._suspend(asked))
         asyncio.get_running_loop().call_later(self._me.leave_within, self.stop, grace)
 
     def stop(self, grace: float) -> None:
@@ -159,7 +175,7 @@ class Life:
     def _go(self, go: pb.Go) -> None:
         if not self._going and self._ending is None:
             self._going = True
-            self._begin(self._run_program(go))
+            self._parts.begin("the program", self._run_program(go))
 
     async def _run_program(self, go: pb.Go) -> None:
         try:
@@ -178,7 +194,7 @@ class Life:
         self._watchdog.start()
         code = await self._program.wait(saving=self._may_be_saving)
         self._watchdog.stop()
-        self._exited(code)
+        self._ended(code)
 
     async def _start(self, go: pb.Go) -> Program:
         assert self._welcome is not None
@@ -196,7 +212,7 @@ class Life:
             raise CannotStart("it was ended before it started")
         self._port.close()  # the program binds it next
         started = program.start(
-            argv, workspace, variables, self._output, self._reaper, self._directory
+            argv, workspace, variables, self._output, self._reaper, self._directory, self._parts
         )
         self._tunnels.program_started(workspace, variables)
         self._services.begin(self._welcome.services, self._directory.path, workspace, variables)
@@ -231,11 +247,18 @@ class Life:
         self._services.leave()
         if self._program is not None:
             self._program.end(grace)
-        elif first:  # a clone or an unpacking may be running; nothing else
-            self._begin(asyncio.to_thread(self._directory.end_everything))
-            self._exited(_ENDED_BEFORE_START)
+        elif first:
+            self._parts.begin("the end before the start", self._end_before_start())
 
-    def _exited(self, code: int) -> None:
+    async def _end_before_start(self) -> None:
+        """A clone or an unpacking may be running; nothing else."""
+        await program.end_everything(self._directory)
+        self._ended(_ENDED_BEFORE_START)
+
+    def _ended(self, code: int) -> None:
+        """No process of the rank is left. The server may start its successor as soon as it hears of it."""
+        self._lease.release()
+        self._tunnels.program_ended()
         self._checkpoints.flush()
         exited = pb.ProgramExited(
             exit_code=code,
@@ -263,21 +286,32 @@ class Life:
         except GivenUp as error:
             journal.note(f"leaving: {error}")
             self._leave()
-        except Fenced as error:
-            journal.note(f"ending: {error}")
-            self.stop(_FENCED_GRACE_SECONDS)
+            await asyncio.Event().wait()  # `run` cancels all parts
+
+    async def _end_before_expiry(self) -> None:
+        """While the lease lasts, its program has a moment to end by itself; the supervisor gives it none."""
+        await until(lambda: self._lease.left - self._timing.end_before)
+        why = f"no server has renewed the lease of this rank for {self._timing.lease:.0f} s"
+        journal.note(f"ending: {why}")
+        self._directory.report_failure(f"{why}: its program was ended")
+        self._exit_code = EXIT_EXPIRED
+        self.stop(min(_EXPIRED_GRACE_SECONDS, self._timing.end_before / 3))
+        await asyncio.Event().wait()
 
     async def _beat(self) -> None:
-        usage, wait = Usage(self._me.gpu_indices or ()), _FIRST_HEARTBEAT_SECONDS
+        clock, usage = asyncio.get_running_loop().time, Usage(self._me.gpu_indices or ())
+        measured_at = clock() + _FIRST_MEASURE_SECONDS - _MEASURE_SECONDS
+        wait = min(_FIRST_MEASURE_SECONDS, self._timing.heartbeat)
         while True:
             await asyncio.sleep(wait)
-            wait = _HEARTBEAT_SECONDS
+            wait = self._timing.heartbeat
+            if clock() - measured_at < _MEASURE_SECONDS:
+                self._session.beat()
+                continue
+            measured_at = clock()
             if self._welcome and self._welcome.container:
                 await self._look_for_people()
-            beat = usage.measure(processes.descendants(os.getpid()))
-            self._outbox.put("heartbeat", pb.AttachRequest(heartbeat=beat))
-            self._session.look()
-            self._session.wake()
+            self._session.beat(usage.measure(processes.descendants(os.getpid())))
 
     async def _look_for_people(self) -> None:
         self._idle_seconds = 0.0 if self._tunnels.shells else await self._services.idle_seconds()
@@ -290,19 +324,7 @@ class Life:
         self._say("services", pb.AttachRequest(services=report))
 
     def _leave(self) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
-
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        running = asyncio.ensure_future(work)
-        self._work.add(running)
-        running.add_done_callback(self._finished)
-
-    def _finished(self, work: asyncio.Task[Any]) -> None:
-        self._work.discard(work)
-        if not work.cancelled() and (error := work.exception()) is not None:
-            with suppress(asyncio.InvalidStateError):
-                self._over.set_exception(error)
+        self._over.set()
 
 
 def _asked_by_the_node(seconds: float) -> pb.SuspendRequested:

@@ -1,0 +1,103 @@
+"""The coroutines of an agent, in one task group: none ends unnoticed.
+
+An agent that has lost a part of itself looks alive and is not: it may never attach again, or never end its program. So
+when a part fails, or one that should never end does, however it does, the whole agent fails, and its program ends with
+it. `CancelledError` is no exception: it leaves a coroutine that nobody has cancelled when something that it waits for
+was cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+
+_DAY_SECONDS = 86_400.0
+
+
+class UnexpectedEnd(Exception):
+    """A part of the agent has ended that should not have."""
+
+
+class Parts:
+    """Begins coroutines in a task group, from `open` until `close`."""
+
+    def __init__(self) -> None:
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
+
+    def open(self, group: asyncio.TaskGroup) -> None:
+        """From now on parts can begin."""
+        self._group = group
+        asyncio.get_running_loop().set_exception_handler(self._unhandled)
+
+    def close(self) -> None:
+        """The agent is over: cancel what still runs."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+
+    def begin(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Work that may end, and that its owner may cancel. It must not fail."""
+        return self._create(name, _finish(name, work))
+
+    def keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Work without which there is no agent: it must not end before `close`."""
+        self._create(name, self._never_end(name, work))
+
+    def _create(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._group is not None
+        task = self._group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _never_end(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            if self._closing:
+                raise
+            raise UnexpectedEnd(f"{name} was cancelled") from None
+        raise UnexpectedEnd(f"{name} has ended")
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback, or a task of a library, has failed: ours concern us, gRPC's own do not."""
+        error = context.get("exception")
+        if isinstance(error, Exception) and _went_through_us(error) and not self._closing:
+            self.begin("a callback", _fail(error))
+        else:
+            loop.default_exception_handler(context)
+
+
+async def until(left: Callable[[], float]) -> None:
+    """Return when no time is `left` (seconds) of what may be prolonged at any moment."""
+    while True:
+        seconds = left()
+        if seconds <= 0:
+            return
+        await asyncio.sleep(min(seconds, _DAY_SECONDS))
+
+
+async def _finish(name: str, work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise UnexpectedEnd(f"{name} was cancelled from within") from None
+
+
+async def _fail(error: Exception) -> NoReturn:
+    raise error
+
+
+def _went_through_us(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__", "")).startswith("hai_backend."):
+            return True
+        trace = trace.tb_next
+    return False

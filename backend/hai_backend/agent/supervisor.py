@@ -1,0 +1,147 @@
+"""The outermost process of a rank: it lives longer than the agent, and ends whatever is left of the rank.
+
+It does nothing but wait, for the end of the agent or for the end of the lease. Nothing that the agent does, or fails to
+do, can keep it from that: an agent that is frozen, hangs in a system call or has lost its way does not renew the lease,
+and is ended with its program. In a pod it is process 1, so its end is that of the container.
+
+It is a child subreaper: a process that has left its session and its parents behind is still below it. It is forked
+before the agent imports anything large, so that it shares nearly all of its memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from math import isfinite
+
+from hai_backend.agent import journal
+from hai_backend.agent.lease import Lease
+from hai_backend.agent.rank_dir import RankDir
+from hai_backend.launch import processes
+
+EXIT_BUG, EXIT_EXPIRED = 1, 3
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_CLOCK_BOOTTIME, _TIMER_ABSTIME = 7, 1
+_FORWARDED = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (*_FORWARDED, signal.SIGCHLD)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def supervise(directory: RankDir, lease: Lease, run_agent: Callable[[], int]) -> int:
+    """Run the agent in a child, and return its exit code when nothing of the rank is left. In the child: never."""
+    processes.remember(directory.agent_pid, os.getpid())
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until there is somebody to forward them to
+    supervisor, agent = os.getpid(), os.fork()
+    if agent == 0:
+        _become_agent(supervisor, run_agent)
+    return _Supervisor(directory, lease, agent).run()
+
+
+def _become_agent(supervisor: int, run_agent: Callable[[], int]) -> None:
+    """Never returns."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # Orphans of the program become our children, so that none can hide from us by forking twice.
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    code = EXIT_BUG
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        if os.getppid() == supervisor:  # else it died before the line above
+            code = run_agent()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)  # taking grpc apart would hold the node for a while longer
+
+
+class _Supervisor:
+    """Of one agent, which is its child."""
+
+    def __init__(self, directory: RankDir, lease: Lease, agent: int) -> None:
+        self._directory = directory
+        self._lease = lease
+        self._agent = agent
+        self._timer = _Timer()
+        self._poll = select.poll()
+        self._signals, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        for number in _SIGNALS:
+            signal.signal(number, self._forward)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        self._poll.register(self._signals, select.POLLIN)
+        self._poll.register(self._timer.descriptor, select.POLLIN)
+
+    def run(self) -> int:
+        """Until the agent has ended or the lease has. Nothing of the rank is left then."""
+        while True:
+            if self._lease.expired:
+                return self._expire()
+            if (status := self._agent_status()) is not None:
+                return self._clear_after(os.waitstatus_to_exitcode(status))
+            self._timer.set(self._lease.deadline)  # moves on while we wait: then we wait once more
+            self._poll.poll()
+            with suppress(BlockingIOError):
+                os.read(self._signals, 4096)
+
+    def _forward(self, number: int, _: object) -> None:
+        if number in _FORWARDED:
+            with suppress(ProcessLookupError):
+                os.kill(self._agent, number)
+
+    def _agent_status(self) -> int | None:
+        """The wait status of the agent, once it has ended. Other children are orphans of a rank that is over."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._agent:
+                    return ended[1]
+        return None
+
+    def _expire(self) -> int:
+        """End first, explain later."""
+        os.kill(self._agent, signal.SIGKILL)  # its program is bound to it, and dies at once
+        late = -self._lease.left
+        left = self._end_everything()
+        self._report(
+            f"no server renewed the lease of this rank in time: ended {late:.1f} s late", left
+        )
+        return EXIT_EXPIRED
+
+    def _clear_after(self, code: int) -> int:
+        left = self._end_everything()
+        if code != 0 and not self._directory.failure.exists():
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            self._report(f"the agent ended unexpectedly, by {how}; its program was ended", left)
+        return code if code >= 0 else 128 - code
+
+    def _end_everything(self) -> list[int]:
+        return [process.pid for process in self._directory.end_everything()]
+
+    def _report(self, why: str, left: list[int]) -> None:
+        if left:
+            why = f"{why}. Processes {', '.join(map(str, left))} cannot be ended"
+        self._directory.report_failure(why)
+        journal.note(why)
+
+
+class _Timer:
+    """Becomes readable at a moment of the clock of leases, also after the machine has slept (timerfd_create(2))."""
+
+    def __init__(self) -> None:
+        self.descriptor = _libc.timerfd_create(_CLOCK_BOOTTIME, os.O_CLOEXEC | os.O_NONBLOCK)
+        if self.descriptor < 0:
+            raise OSError(ctypes.get_errno(), "the kernel offers no timer for the lease")
+
+    def set(self, at: float) -> None:
+        """Never, for an infinite moment."""
+        seconds, fraction = divmod(at, 1.0) if isfinite(at) else (0.0, 0.0)
+        value = (ctypes.c_long * 4)(0, 0, int(seconds), int(fraction * 1e9))
+        if _libc.timerfd_settime(self.descriptor, _TIMER_ABSTIME, value, None) != 0:
+            raise OSError(ctypes.get_errno(), "the timer of the lease cannot be set")
