@@ -10,8 +10,9 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from hai.client.silence import Silence, of_one, of_run
 from hai.client.words import word
-from hai.v1.node_pb2 import NODE_STATE_READY, Node
+from hai.v1.node_pb2 import NODE_STATE_READY, Node, NodeTenant
 from hai.v1.task_pb2 import RunState, Task, TaskOutcome, TaskState
 
 
@@ -52,6 +53,7 @@ def task_row(task: Task) -> dict[str, Any]:
         "started": seconds(task.start_time),
         "finished": seconds(task.finish_time),
         "run_started": seconds(task.run.start_time),
+        "silent": _silence(of_run(task.run)),
         "version": task.version,
     }
     return {k: v for k, v in row.items() if v or k in ("priority", "version")}
@@ -67,10 +69,30 @@ def node_row(node: Node) -> dict[str, Any]:
         "cordoned": node.cordoned,
         "gpus": node.gpus,
         "reason": node.reason,
-        "tenants": [
-            {"task": t.task_id, "name": t.task_name, "user": t.user, "rank": t.rank}
-            for t in node.tenants
-        ],
+        "tenants": [_tenant_row(tenant) for tenant in node.tenants],
+    }
+
+
+def _tenant_row(tenant: NodeTenant) -> dict[str, Any]:
+    row = {
+        "task": tenant.task_id,
+        "name": tenant.task_name,
+        "user": tenant.user,
+        "rank": tenant.rank,
+    }
+    silent = of_one(tenant)
+    return {**row, "silent": round(silent.since, 3)} if silent else row
+
+
+def _silence(silence: Silence | None) -> dict[str, Any] | None:
+    """Which of them, in as many bytes for a thousand ranks as for one."""
+    if silence is None:
+        return None
+    return {
+        "count": len(silence.ranks),
+        "rank": silence.ranks[0],
+        "of": silence.rank_count,
+        "since": round(silence.since, 3),
     }
 
 

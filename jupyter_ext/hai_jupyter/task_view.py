@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from hai.client.silence import of_run, phrase
 from hai.v1.task_pb2 import Task
 from hai_jupyter.rows import task_row
 
@@ -18,7 +20,7 @@ class TaskView:
 
     def __init__(self, task: Task) -> None:
         self.id = task.id
-        self._row = task_row(task)
+        self._row = _row(task)
 
     def __repr__(self) -> str:
         row = self._row
@@ -38,7 +40,7 @@ class TaskList:
     """Several."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self._rows = [task_row(task) for task in tasks]
+        self._rows = [_row(task) for task in tasks]
 
     def __repr__(self) -> str:
         lines = [" ".join(str(row.get(c, "")) for c in _COLUMNS) for row in self._rows]
@@ -46,6 +48,12 @@ class TaskList:
 
     def _repr_html_(self) -> str:
         return _table(self._rows)
+
+
+def _row(task: Task) -> dict[str, Any]:
+    """As the panel's; a kernel's output stands still, so it says for how long agents were silent when it was made."""
+    row, silence = task_row(task), of_run(task.run)
+    return {**row, "why": phrase(silence, time.time())} if silence else row
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:

@@ -4,7 +4,7 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { Context, useBoard, useLoaded, useNow } from './ui/context';
-import { Status, TaskLink, Verbs } from './ui/parts';
+import { Silent, Status, TaskLink, Verbs } from './ui/parts';
 import { lasting } from './model/words';
 
 export const MIME = 'application/vnd.hai.task+json';
@@ -46,6 +46,7 @@ function Card(props: { context: Context; id: number }): JSX.Element {
         <Status task={row} context={context} />
       </div>
       <div className="hai-dim">
+        <Silent task={row} context={context} now={now} />
         #{row.id} · {row.nodes}×{row.group} · {lasting(row, now)} {row.why ? `· ${row.why}` : ''}
       </div>
     </div>

@@ -1,5 +1,6 @@
 /** The model, without a browser: run by `npm test`, and by tests/jupyter/test_front_end.py. */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { chosen, each } from '../src/model/batch';
@@ -17,6 +18,7 @@ import { bars, runningShare } from '../src/model/spans';
 import { expected } from '../src/model/start';
 import { Frame, LogRow, TaskRow } from '../src/model/types';
 import { pages, picture } from '../src/model/usage';
+import { silence, silenceOfRank } from '../src/model/silence';
 import { reveal, seen } from '../src/model/window';
 import { bytes, clock, glyph, held, lasting, level, span, status, verbs, whose } from '../src/model/words';
 
@@ -428,6 +430,29 @@ test('columns say what is known, and only what uses something has to be asked fo
   assert.equal(told(['tags', 'runs', 'cpu', 'gpu', 'nonsense'], task, [0, 1.25, 1024, null, null]), '1.3 CPU · a b · ×2');
   assert.equal(told(['cpu', 'memory'], task, undefined), '');
   assert.deepEqual([needsUse(['tags']), needsUse(['tags', 'memory'])], [false, true]);
+});
+
+interface SilenceCase {
+  ranks: number[];
+  rank_count: number;
+  seconds: number;
+  english: string;
+}
+
+test('the sentence about silent agents is that of the command line', () => {
+  const say = speaker({});
+  const cases: SilenceCase[] = JSON.parse(readFileSync('../tests/testdata/silence.json', 'utf8'));
+  for (const each of cases) {
+    const silent = { count: each.ranks.length, rank: each.ranks[0]!, of: each.rank_count, since: 1000 };
+    assert.equal(silence(say, silent, 1000 + each.seconds), each.english);
+  }
+});
+
+test('a rank that was last heard at a time is silent since then, others are not', () => {
+  const say = speaker({});
+  const heard = '2026-01-31T12:00:00Z';
+  assert.equal(silenceOfRank(say, heard, Date.parse(heard) / 1000 + 40), 'agent silent for 40 s');
+  assert.equal(silenceOfRank(say, undefined, 0), '');
 });
 
 test('a time of another day has its day', () => {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from hai.client.fake import FakeClient
@@ -9,6 +12,7 @@ from hai.client.silence import Silence, duration, of_node, of_one, of_run, phras
 from hai.v1.task_pb2 import Run
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 
+TESTDATA = Path(__file__).parents[1] / "testdata"
 NOW = 1_800_000_000.0
 
 
@@ -52,6 +56,13 @@ def test_one_sentence_says_who_is_silent_and_for_how_long(
 ) -> None:
     assert phrase(silence, NOW) == english
     assert phrase(silence, NOW, chinese=True) == chinese
+
+
+def test_the_panel_says_the_same() -> None:
+    """jupyter_ext/test/model.test.ts reads the same cases."""
+    for case in json.loads((TESTDATA / "silence.json").read_text()):
+        silence = Silence(tuple(case["ranks"]), case["rank_count"], NOW)
+        assert phrase(silence, NOW + case["seconds"]) == case["english"]
 
 
 @pytest.mark.parametrize(

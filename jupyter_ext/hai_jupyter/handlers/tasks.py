@@ -9,6 +9,7 @@ from typing import Any
 
 from hai.client.client import Client
 from hai.client.errors import HaiError
+from hai.client.silence import of_run
 from hai.client.spec import to_yaml
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
 from hai_jupyter import executed, notebooks
@@ -26,7 +27,7 @@ class TaskHandler(Handler):
 
     @answers
     async def get(self, id: str) -> Any:
-        """The task, its runs, its timeline, and why it waits if it does."""
+        """The task, its runs, its timeline, and why it waits or is silent if it is."""
         client, number = self.client, int(id)
         task, runs, events = await asyncio.gather(
             client.tasks.get(number), client.tasks.runs(number), client.tasks.events(number)
@@ -72,7 +73,8 @@ class VerbHandler(Handler):
 
 
 async def _why(client: Client, task: Task) -> Any:
-    if task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED):
+    settled = task.state in (TASK_STATE_RUNNING, TASK_STATE_FINISHED)
+    if settled and of_run(task.run) is None:
         return None
     with suppress(HaiError):  # it may have started in between
         return plain(await client.tasks.explain(task.id))

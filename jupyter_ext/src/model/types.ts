@@ -1,5 +1,16 @@
 /** What the server extension sends; see hai_jupyter/rows.py and subscriber.py. */
 
+/** Agents of a task that the server does not hear. */
+export interface Silence {
+  count: number;
+  /** The first of these ranks. */
+  rank: number;
+  /** Ranks of the run; 0: not known. */
+  of: number;
+  /** When the one that has been silent for longest was last heard. */
+  since: number;
+}
+
 export interface TaskRow {
   id: number;
   user: string;
@@ -26,6 +37,7 @@ export interface TaskRow {
   started?: number;
   finished?: number;
   run_started?: number;
+  silent?: Silence;
   version: number;
 }
 
@@ -34,6 +46,8 @@ export interface Tenant {
   name: string;
   user: string;
   rank: number;
+  /** When its agent was last heard, while it is silent. */
+  silent?: number;
 }
 
 export interface NodeRow {

@@ -1,8 +1,9 @@
 /** The tab of the cluster: groups with their numbers, and a cell for each node. */
 import * as React from 'react';
 
-import { NodeRow } from '../model/types';
-import { Context, useBoard, useLoaded } from './context';
+import { SILENT_GLYPH, hasSilent, silence } from '../model/silence';
+import { NodeRow, Tenant } from '../model/types';
+import { Context, useBoard, useLoaded, useNow } from './context';
 import { Empty, Failed, Meter } from './parts';
 
 /** Live from the board; the numbers of queues are asked for when nodes change hands. */
@@ -22,12 +23,12 @@ export function Cluster(props: { context: Context }): JSX.Element {
           <Meter calm used={nodes.filter(n => n.tenants.length > 0).length} of={nodes.length} text={numbers(context, name, nodes, groups.value)} />
           <div className="hai-cells">
             {nodes.map(node => (
-              <Cell key={node.name} node={node} context={context} />
+              <AnyCell key={node.name} node={node} context={context} />
             ))}
           </div>
         </section>
       ))}
-      <p className="hai-dim">{context.say('□ free · ■ held · ╱ cordoned · ✗ not ready')}</p>
+      <p className="hai-dim">{context.say('□ free · ■ held · ◌ agent silent · ╱ cordoned · ✗ not ready')}</p>
     </div>
   );
 }
@@ -46,12 +47,21 @@ function grouped(nodes: NodeRow[]): Map<string, NodeRow[]> {
   return found;
 }
 
-function Cell(props: { node: NodeRow; context: Context }): JSX.Element {
-  const { node, context } = props;
+/** Only cells that count seconds are drawn each second. */
+function AnyCell(props: { node: NodeRow; context: Context }): JSX.Element {
+  return hasSilent(props.node) ? <CountingCell {...props} /> : <Cell {...props} now={0} />;
+}
+
+function CountingCell(props: { node: NodeRow; context: Context }): JSX.Element {
+  return <Cell {...props} now={useNow()} />;
+}
+
+function Cell(props: { node: NodeRow; context: Context; now: number }): JSX.Element {
+  const { node, context, now } = props;
   const [mark, kind] = look(node);
   const first = node.tenants[0];
   const text = [`${node.name}${node.zone ? ` (${node.zone})` : ''}, ${node.gpus} GPUs`, node.reason]
-    .concat(node.tenants.map(t => `#${t.task} ${t.name}, ${t.user}`))
+    .concat(node.tenants.map(tenant => holder(context, tenant, now)))
     .filter(Boolean)
     .join('\n');
   return (
@@ -67,12 +77,20 @@ function Cell(props: { node: NodeRow; context: Context }): JSX.Element {
   );
 }
 
+function holder(context: Context, tenant: Tenant, now: number): string {
+  const silent = tenant.silent ? silence(context.say, { count: 1, rank: 0, of: 1, since: tenant.silent }, now) : '';
+  return [`#${tenant.task} ${tenant.name}`, tenant.user, silent].filter(Boolean).join(', ');
+}
+
 function look(node: NodeRow): [string, string] {
   if (!node.ready) {
     return ['✗', 'bad'];
   }
   if (node.cordoned) {
     return ['╱', 'off'];
+  }
+  if (hasSilent(node)) {
+    return [SILENT_GLYPH, 'silent'];
   }
   return node.tenants.length ? ['■', 'busy'] : ['□', 'free'];
 }

@@ -6,7 +6,7 @@ import { TaskRow } from '../model/types';
 import { clock, lasting, level, levels, whose } from '../model/words';
 import { Context, useBoard, useLoaded, useNow } from './context';
 import { Overview } from './overview';
-import { Empty, Failed, Status, Verbs, beside } from './parts';
+import { Empty, Failed, Silent, Status, Verbs, beside } from './parts';
 
 const Logs = React.lazy(() => import(/* webpackChunkName: "logs" */ './logs'));
 const Charts = React.lazy(() => import(/* webpackChunkName: "charts" */ './charts'));
@@ -118,6 +118,7 @@ function Head(props: { context: Context; row: TaskRow }): JSX.Element {
         <span>{lasting(row, now)}</span>
         {(row.runs ?? 0) > 0 && <span>{context.say('run {n}', { n: row.runs ?? 0 })}</span>}
       </div>
+      <Silent task={row} context={context} now={now} />
       {row.why && <div className="hai-why">{row.why}</div>}
     </header>
   );

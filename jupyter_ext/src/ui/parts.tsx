@@ -1,18 +1,30 @@
 /** Small parts that several views share. */
 import * as React from 'react';
 
+import { SILENT_GLYPH, silence } from '../model/silence';
 import { TaskRow } from '../model/types';
 import { glyph, status, tone, verbs } from '../model/words';
 import { Context } from './context';
 
 /** The status of a task: mark, word and colour. */
 export function Status(props: { task: TaskRow; context: Context }): JSX.Element {
+  const { silent } = props.task;
   const word = status(props.task);
   return (
-    <span className={`hai-status hai-tone-${tone(word)}`}>
-      <span aria-hidden="true">{glyph(word)}</span> {props.context.say(word)}
+    <span className={`hai-status hai-tone-${silent ? 'bad' : tone(word)}`}>
+      <span aria-hidden="true">{silent ? SILENT_GLYPH : glyph(word)}</span> {props.context.say(word)}
     </span>
   );
+}
+
+/** For how long agents of a task have been silent; nothing where all are heard. */
+export function Silent(props: { task: TaskRow; context: Context; now: number }): JSX.Element | null {
+  const { task, context, now } = props;
+  return task.silent ? (
+    <div className="hai-why hai-tone-bad">
+      {silence(context.say, task.silent, now)}; {context.say('the program may run on unseen')}
+    </div>
+  ) : null;
 }
 
 /** The name of a task, which opens its page; with the keyboard too, and in another tab as any link. */

@@ -1,8 +1,9 @@
 /** The ranks of a task, each with its node; a task of its own looks at the health of the nodes that are chosen. */
 import * as React from 'react';
 
+import { silenceOfRank } from '../model/silence';
 import { TaskRow } from '../model/types';
-import { Context } from './context';
+import { Context, useNow } from './context';
 
 interface Props {
   context: Context;
@@ -13,6 +14,7 @@ interface Props {
 export function Ranks(props: Props): JSX.Element | null {
   const { context, row, ranks } = props;
   const [chosen, setChosen] = React.useState<ReadonlySet<string> | null>(null); // null: nobody wants to choose
+  const now = useNow();
   if (ranks.length === 0) {
     return null;
   }
@@ -36,7 +38,7 @@ export function Ranks(props: Props): JSX.Element | null {
               <td>{rank.index ?? 0}</td>
               <td>{rank.node}</td>
               <td>{(rank.state ?? '').replace('RANK_STATE_', '')}</td>
-              <td>{rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`)}</td>
+              <td className={rank.silent_since_time ? 'hai-tone-bad' : ''}>{silenceOfRank(context.say, rank.silent_since_time, now) || (rank.exit_meaning ?? (rank.exit_code === undefined ? '' : `exit ${rank.exit_code}`))}</td>
               <td>
                 <button className="hai-button hai-button-small" onClick={() => context.shell.openTask(row.id, 'logs', String(rank.index ?? 0))}>
                   {context.say('Logs')}

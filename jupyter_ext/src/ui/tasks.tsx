@@ -4,6 +4,7 @@ import * as React from 'react';
 import { chosen as choose } from '../model/batch';
 import { matcher } from '../model/filter';
 import { told } from '../model/columns';
+import { silence } from '../model/silence';
 import { TaskRow } from '../model/types';
 import { lasting, level, status, tone } from '../model/words';
 import { Batch } from './batch';
@@ -70,6 +71,7 @@ export function Tasks(props: Props): JSX.Element {
       task={rows[i]!}
       context={context}
       lasts={lasting(rows[i]!, now)}
+      silent={silentFor(context, rows[i]!, now)}
       more={told(columns, rows[i]!, uses[rows[i]!.id])}
       chosen={isChosen}
       marked={marks.has(rows[i]!.id)}
@@ -153,6 +155,10 @@ function copyNodes(context: Context, task: TaskRow): void {
   void navigator.clipboard.writeText(held.map(node => node.name).join(' '));
 }
 
+function silentFor(context: Context, task: TaskRow, now: number): string {
+  return task.silent ? silence(context.say, task.silent, now) : '';
+}
+
 function after(context: Context, awaited: readonly number[]): string {
   const task = awaited.length === 1 ? 'after #{id}' : 'after {n} tasks';
   return awaited.length ? `${context.say(task, { id: awaited[0]!, n: awaited.length })} · ` : '';
@@ -167,6 +173,8 @@ interface RowProps {
   task: TaskRow;
   context: Context;
   lasts: string;
+  /** For how long agents have been silent; empty: all are heard. */
+  silent: string;
   /** What the chosen columns say. */
   more: string;
   chosen: boolean;
@@ -188,14 +196,14 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
   const where = `${task.nodes}×${task.group ?? ''}`;
   return (
     <div
-      className={`hai-row hai-edge-${tone(status(task))} ${props.chosen ? 'hai-chosen' : ''} ${props.marked ? 'hai-picked' : ''}`}
+      className={`hai-row hai-edge-${task.silent ? 'bad' : tone(status(task))} ${props.chosen ? 'hai-chosen' : ''} ${props.marked ? 'hai-picked' : ''}`}
       style={{ position: 'absolute', left: 0, right: 0, top: props.top, height: props.height }}
       role="option"
       id={elementOf(task)}
       aria-selected={props.chosen}
       aria-checked={props.marked}
       data-task={task.id}
-      title={`${task.name}\n${task.why ?? ''}`}
+      title={`${task.name}\n${props.silent || (task.why ?? '')}`}
       onClick={event => {
         const how = marks(event);
         how ? props.onMark(task.id, how) : props.onChoose(task.id);
@@ -225,7 +233,7 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
         </span>
         <span className="hai-lasting">
           {place}
-          {props.lasts}
+          {props.silent ? <span className="hai-tone-bad">{props.silent}</span> : props.lasts}
         </span>
       </div>
       {props.more && <div className="hai-more">{props.more}</div>}

@@ -1,4 +1,4 @@
-/** Why a task waits: as the scheduler says it. */
+/** Why a task waits, as the scheduler says it; or what its silent agents mean. */
 import * as React from 'react';
 
 import { expected } from '../model/start';
@@ -8,6 +8,15 @@ import { Context } from './context';
 export function Why(props: { context: Context; why: any }): JSX.Element {
   const { context, why } = props;
   const start = why.waiting?.predicted_start;
+  if (why.silent_ranks?.length) {
+    return (
+      <section className="hai-card hai-why-card">
+        <h3>{context.say('An agent is silent')}</h3>
+        <Sentences title={context.say('What this means')} all={why.constraints} />
+        <Sentences title={context.say('What you can do')} all={why.suggestions} />
+      </section>
+    );
+  }
   return (
     <section className="hai-card hai-why-card">
       <h3>{context.say('Why it waits')}</h3>
