@@ -223,6 +223,7 @@ class App:
             self.metrics.leading(True)
             log.info("leading", epoch=epoch, unfinished=len(reign.ledger.unfinished()))
             await self._settle()
+            await reign.work.broken()
         finally:
             self.metrics.leading(False)
             self._switchboard.to(Nobody())
@@ -237,10 +238,12 @@ class App:
             log.error("cannot follow", why=why)
             self._switchboard.to(Nobody(why))
             await self._settle()
+            await _for_ever()
         self._switchboard.to(way)
         self._browsers_to(way_of_browsers(leader, self.settings))
         try:
             await self._settle()
+            await _for_ever()
         finally:
             self._switchboard.to(Nobody())
             self._browsers_to(nobody)
@@ -254,12 +257,11 @@ class App:
         log.warning("no server leads", seconds=_PATIENCE_SECONDS)
         await _for_ever()
 
-    async def _settle(self) -> NoReturn:
-        """The role is played: stay so."""
+    async def _settle(self) -> None:
+        """The role is played."""
         assert self._listening is not None
         await self._listening.show_health(serving=True)
         self._settled.set()
-        await _for_ever()
 
     def _told(self) -> str:
         return told_to_agents(self.settings, advertised(self.settings, self.address))

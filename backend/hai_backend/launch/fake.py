@@ -57,6 +57,7 @@ class FakeLauncher:
         self._events.put_nowait(event)
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
+        self._reopen()
         yield NodesSeen(self.nodes)
         yield Listed(frozenset(self.ranks), self._begun)
         while (event := await self._events.get()) is not None:
@@ -64,3 +65,10 @@ class FakeLauncher:
 
     async def close(self) -> None:
         self._events.put_nowait(None)
+
+    def _reopen(self) -> None:
+        """A test may use it for one reign after the other: forget that it was closed."""
+        left = [self._events.get_nowait() for _ in range(self._events.qsize())]
+        for event in left:
+            if event is not None:
+                self._events.put_nowait(event)
