@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 _DAY_SECONDS = 86_400.0
+_Work = Coroutine[Any, Any, None]
+_Task = asyncio.Task[None]
 
 
 class UnexpectedEnd(Exception):
@@ -38,22 +40,23 @@ class Parts:
         for task in self._tasks:
             task.cancel()
 
-    def begin(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def begin(self, name: str, work: _Work) -> _Task:
         """Work that may end, and that its owner may cancel. It must not fail."""
-        return self._create(name, _finish(name, work))
+        return self._create(name, work, _finish)
 
-    def keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def keep_running(self, name: str, work: _Work) -> None:
         """Work without which there is no agent: it must not end before `close`."""
-        self._create(name, self._never_end(name, work))
+        self._create(name, work, self._never_end)
 
-    def _create(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _create(self, name: str, work: _Work, check: Callable[[str, _Work], _Work]) -> _Task:
         assert self._group is not None
-        task = self._group.create_task(work, name=name)
+        task = self._group.create_task(check(name, work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it began
         return task
 
-    async def _never_end(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _never_end(self, name: str, work: _Work) -> None:
         try:
             await work
         except asyncio.CancelledError:
@@ -80,7 +83,7 @@ async def until(left: Callable[[], float]) -> None:
         await asyncio.sleep(min(seconds, _DAY_SECONDS))
 
 
-async def _finish(name: str, work: Coroutine[Any, Any, None]) -> None:
+async def _finish(name: str, work: _Work) -> None:
     try:
         await work
     except asyncio.CancelledError:

@@ -75,6 +75,8 @@ class Session:
 
     def beat(self, use: pb.Heartbeat | None = None) -> None:
         """Send a heartbeat, with what was measured if anything was; its answer renews the lease."""
+        if self._connection is None:
+            return  # it would be old when it is sent; each new stream begins with one
         self._beats += 1
         self._beats_sent[self._beats] = (
             self._lease.now()
@@ -159,6 +161,7 @@ class Session:
                 self._connection, self._wait = connection, _FIRST_WAIT
                 self._spool.begin(response.welcome.log_offset)
                 self._outbox.reopened()
+                self._beats_sent.clear()  # nobody will answer those of an earlier stream
                 self._peer.take(response)
                 self.beat()  # the lease may be short by now
                 welcomed.set()

@@ -101,6 +101,7 @@ class Server(rpc.AgentServiceServicer):
         self.logs = LogStore(home / "logs", 1 << 30)
         self.ranks: dict[RankKey, Rank] = defaultdict(Rank)
         self.chunks: list[pb.LogChunk] = []
+        self.timing: dict[str, float] = {}
         self.port = 0
         self._grpc: Any = None
 
@@ -113,7 +114,8 @@ class Server(rpc.AgentServiceServicer):
 
     def write_address(self, *before: str) -> None:
         """Of several servers this one is the last."""
-        facts = {"address": ",".join([*before, f"127.0.0.1:{self.port}"])}
+        address = ",".join([*before, f"127.0.0.1:{self.port}"])
+        facts = {"address": address, **self.timing}
         part = self.home / "server.json.part"
         part.write_text(json.dumps(facts))
         part.replace(self.home / "server.json")
@@ -196,9 +198,12 @@ class Agents:
             heard.go()
         return heard, process
 
-    async def spawn(self, key: RankKey) -> asyncio.subprocess.Process:
+    async def spawn(self, key: RankKey, facts: str = "") -> asyncio.subprocess.Process:
+        """`facts` replaces agent.json."""
         directory = path_of(self.home, key)
         make(directory, RankLaunch(key, "node1", "secret"), ())
+        if facts:
+            (directory / "agent.json").write_text(facts)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",

@@ -14,6 +14,9 @@ import pytest
 
 from hai.task import control as layout
 from hai.v1 import agent_service_pb2 as pb
+from hai_backend.launch import processes
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.rank_dirs import path_of
 
 pytestmark = pytest.mark.e2e
 
@@ -493,3 +496,68 @@ async def test_a_terminated_agent_ends_its_program_and_says_so(agents):
     process.terminate()
     assert (await rank.until("exited")).exit_code == 143
     assert await process.wait() == 0
+
+
+@pytest.fixture
+def fenced(server):
+    """Agents that start from now on have a lease of 1.6 s, and send a heartbeat each 0.2 s."""
+    server.timing = {"heartbeat": 0.2, "fence_after": 2.0}
+    server.write_address()
+
+
+def failure(home) -> str:
+    """Why the only rank has ended."""
+    return (path_of(home, RankKey(7, 1, 0)) / "failure.txt").read_text()
+
+
+@pytest.mark.usefixtures("fenced")
+async def test_an_agent_with_a_lease_runs_while_it_is_renewed(agents):
+    rank, process = await agents.start(["sleep", "4"])
+    await rank.until("exited")
+    assert await process.wait() == 0
+    assert len(rank.hellos) == 1
+
+
+SAVES = """
+import signal, time
+signal.signal(15, lambda *_: print("saved", flush=True))
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.usefixtures("fenced")
+@pytest.mark.parametrize("answers", [True, False])
+async def test_without_a_renewal_the_program_ends_before_the_lease(
+    agents, home, marked, python, answers
+):
+    """It hears SIGTERM while the lease lasts; one that does not listen is killed."""
+    rank, process = await agents.start(python(SAVES))
+    await rank.until("log")
+    rank.answers_heartbeats, rank.renews_lease = answers, False
+    assert await asyncio.wait_for(process.wait(), 20) == 3
+    assert "no server has renewed the lease of this rank" in failure(home)
+    assert marked() == []
+    if answers:
+        assert any("saved" in line.data.decode() for line in rank.said("log"))
+
+
+@pytest.mark.usefixtures("fenced")
+async def test_a_stopped_agent_loses_its_program_to_the_supervisor(agents, home, marked, python):
+    rank, process = await agents.start(python(STUBBORN))
+    started = await rank.until("started")
+    agent = processes.look(started.pid).parent
+    assert agent != process.pid
+    os.kill(agent, signal.SIGSTOP)
+    assert await asyncio.wait_for(process.wait(), 20) == 3
+    assert "no server renewed the lease" in failure(home)
+    assert marked() == []
+
+
+async def test_an_agent_that_fails_says_why(agents, home, marked):
+    directory = path_of(home, RankKey(7, 1, 0))
+    process = await agents.spawn(RankKey(7, 1, 0), facts="no facts")
+    assert await asyncio.wait_for(process.wait(), 20) == 1
+    said = (directory / "failure.txt").read_text()
+    assert said.startswith("the agent failed, and its program was ended: JSONDecodeError: ")
+    assert marked() == []
