@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from hai.client.cancellation import cancelled_only_from_outside
 from hai_backend.domain.errors import Conflict, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import RunState, Task
@@ -127,7 +128,7 @@ class Launching:
         self._beside(self._ledger.insist(key.task_id, event))
 
     def _beside(self, work: Coroutine[Any, Any, object]) -> None:
-        telling = asyncio.ensure_future(work)
+        telling: asyncio.Future[object] = asyncio.ensure_future(_guarded(work))
         self._telling.add(telling)
         telling.add_done_callback(self._told)
 
@@ -187,6 +188,11 @@ class Launching:
                 if node in why
             )
         )
+
+
+async def _guarded(work: Coroutine[Any, Any, object]) -> object:
+    with cancelled_only_from_outside("a launcher event"):
+        return await work
 
 
 async def _alone(work: Awaitable[object], **of: object) -> None:

@@ -148,14 +148,23 @@ class TunnelTransport(asyncio.Transport):
         return default
 
     async def _read(self) -> None:
-        while (message := await self._tunnel.heard()) is not None:
-            await self._reading.wait()
-            if self._closing or message.WhichOneof("message") != "data":
-                break
-            self._protocol.data_received(message.data)
-        self._end()
+        try:
+            while (message := await self._tunnel.heard()) is not None:
+                await self._reading.wait()
+                if self._closing or message.WhichOneof("message") != "data":
+                    break
+                self._protocol.data_received(message.data)
+        finally:
+            self._end()
 
     async def _write(self) -> None:
+        try:
+            await self._write_all()
+        except BaseException:  # whoever waits for room would wait for ever
+            self._end()
+            raise
+
+    async def _write_all(self) -> None:
         while True:
             await self._wanted.wait()
             while self._outgoing:

@@ -74,16 +74,23 @@ class Door:
                 await asyncio.sleep(1.0)
                 continue
             connection.setblocking(False)
-            _mind_silence(connection)
             work = asyncio.ensure_future(self._hand_over(connection))
             self._work.add(work)
-            work.add_done_callback(self._work.discard)
+            work.add_done_callback(self._handed_over)
+
+    def _handed_over(self, work: asyncio.Task[None]) -> None:
+        self._work.discard(work)
+        if not work.cancelled() and (error := work.exception()) is not None:
+            log.error("a connection of a browser failed", why=repr(error))
 
     async def _hand_over(self, connection: socket.socket) -> None:
         try:
+            _mind_silence(connection)
             await self._receive(connection)
-        except (OSError, ConnectionError, TimeoutError):  # a failed handshake, a caller that left
+        except BaseException as error:
             connection.close()
+            if not isinstance(error, OSError):  # a failed handshake, a caller that left
+                raise
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -105,9 +105,11 @@ class Standing:
             asyncio.ensure_future(tasks.beyond(task_version)),
             asyncio.ensure_future(self._board.feed.beyond(board_version)),
         }
-        await asyncio.wait(waiting, timeout=_EVENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        for one in waiting:
-            one.cancel()
+        try:
+            await asyncio.wait(waiting, timeout=_EVENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
 
 
 def _runs(task: Task) -> bool:

@@ -82,11 +82,12 @@ class Forecasting:
         try:
             async with self._one:
                 made = await self._forecast(group), _NEW
+            self._made[group] = _Made(self._clock.now(), *made)
         except Exception:
             log.exception("a forecast failed", group=group)
-            made = {}, _FAILED
-        self._made[group] = _Made(self._clock.now(), *made)
-        del self._making[group]
+            self._made[group] = _Made(self._clock.now(), {}, _FAILED)
+        finally:  # also when it was cancelled: the next caller begins another one
+            del self._making[group]
 
     async def _forecast(self, group: str) -> Mapping[int, Forecast]:
         snapshot = await self._scheduling.snapshot()

@@ -105,8 +105,9 @@ class Images:
             self._remember(name, now + _FRESH_SECONDS, asking)
         try:
             return await asyncio.shield(asking)
-        except Exception:
-            self._known.pop(name, None)
+        except BaseException:
+            if asking.done():  # not where only the caller has left
+                self._known.pop(name, None)
             raise
 
     async def tags(self, image: ImageReference) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from hai.client.cancellation import cancelled_only_from_outside
 from hai_backend.watch.picture import Change, Picture, Seen
 from hai_backend.watch.source import BOOKMARK, Body, Broken, Expired, Source
 
@@ -62,8 +63,9 @@ class Reflector(Generic[T]):
         """For ever. What is wrong from the very first list on is raised; later it may be mended."""
         while True:
             try:
-                await self._list()
-                await self._follow(self._now() + self._pace.relist_seconds)
+                with cancelled_only_from_outside(f"a watch of {self._name}"):
+                    await self._list()
+                    await self._follow(self._now() + self._pace.relist_seconds)
             except Expired:
                 log.info("a watch expired: listing again", what=self._name)
             except Broken as error:

@@ -7,9 +7,10 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from hai_backend.domain.errors import Unavailable
-from hai_backend.proxy.door import Door, Receive, passed_on_to
+from hai_backend.proxy.door import Door, Receive, nobody, passed_on_to
 
 
 class Counting:
@@ -111,3 +112,16 @@ async def test_browsers_come_by_either_kind_of_address(host: str, callers: list[
     with pytest.raises(Unavailable, match="in use"):
         Door(host, port_of(door))
     door.close()
+
+
+async def test_a_connection_whose_way_fails_is_closed_and_the_next_is_served(door: Door) -> None:
+    async def fails(connection: socket.socket) -> None:
+        raise RuntimeError("a bug")
+
+    door.to(fails)
+    with capture_logs() as logs:
+        assert await asked(door) == b""
+        await asyncio.sleep(0)
+    assert [log["why"] for log in logs] == ["RuntimeError('a bug')"]
+    door.to(nobody)
+    assert (await asked(door)).startswith(b"HTTP/1.1 503 ")

@@ -83,6 +83,21 @@ async def test_one_is_kept_for_half_a_minute(work: Work) -> None:
         assert len(work.asked) == computed
 
 
+async def test_one_that_was_cancelled_is_computed_again(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counted as under way for ever."""
+    both = forecasting(ManualClock())
+
+    async def cancelled() -> Snapshot:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as once:
+        once.setattr(both._scheduling, "snapshot", cancelled)
+        assert (await both.starts([(1, "g")]))[1].reason == module._COMPUTED.reason
+    assert (await both.starts([(1, "g")]))[1].p10.seconds == 60
+
+
 async def test_one_at_a_time_and_nobody_waits_long(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:

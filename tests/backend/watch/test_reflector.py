@@ -14,7 +14,7 @@ from hai_backend.watch.picture import Change, Picture
 from hai_backend.watch.reflector import Pace, Reflector
 from hai_backend.watch.source import Body, Broken, Expired, Page
 
-Step = tuple[str, Body] | Exception | float
+Step = tuple[str, Body] | BaseException | float
 PACE = Pace(relist_seconds=300.0, stream_seconds=240.0, quiet_seconds=100.0)
 
 
@@ -41,7 +41,7 @@ class Script:
     async def changes(self, version: str, seconds: float) -> AsyncGenerator[tuple[str, Body], None]:
         self._note(f"watch {version}")
         for step in self._streams.pop(0) if self._streams else [10_000.0]:
-            if isinstance(step, Exception):
+            if isinstance(step, BaseException):
                 raise step
             if isinstance(step, float):
                 await asyncio.sleep(step)
@@ -85,11 +85,12 @@ AGAIN = [
     pytest.param(Expired("too old"), id="expired"),
     pytest.param(Broken("an error"), id="an error"),
     pytest.param(KeyError("a bug"), id="a bug"),
+    pytest.param(asyncio.CancelledError(), id="cancelled, but nobody cancelled the watch"),
 ]
 
 
 @pytest.mark.parametrize("error", AGAIN)
-def test_after_an_error_all_is_listed(error: Exception) -> None:
+def test_after_an_error_all_is_listed(error: BaseException) -> None:
     script = Script([Page([body("a", 3)], "5"), Page([], "8")], [[error]])
     assert followed(script, 30.0) == [Change("a", None, "3"), Change("a", "3", None)]
     assert words(script) == ["list", "watch 5", "list", "watch 8"]
