@@ -70,7 +70,7 @@ async def test_a_server_that_was_stopped_loses_no_printing_task(
         return seen >= min(steps, (cluster.SILENCE + 5 * PACE) / PACE)
 
     await cluster.until(printed_after, cluster.BACK_WITHIN, "lines of after the silence are here")
-    await cluster.undisturbed(client, task, steps, within=left + cluster.BACK_WITHIN)
+    await cluster.undisturbed(client, task, [steps] * 2, within=left + cluster.BACK_WITHIN)
     await cluster.until_nodes_are_free(client)
 
 
@@ -80,7 +80,7 @@ async def test_bytes_that_are_held_back_lose_no_printing_task(
 ) -> None:
     direct = server.address()
     async with proxy_to(direct) as proxy:
-        cluster.route_agents(server, proxy.address)
+        cluster.route_agents(server.home, proxy.address)
         try:
             task = await start(client, tmp_path)
             await asyncio.sleep(5 * PACE)
@@ -88,7 +88,7 @@ async def test_bytes_that_are_held_back_lose_no_printing_task(
             await asyncio.sleep(cluster.SILENCE)
             await proxy.heal()
             left = max(LIFE - cluster.SILENCE, 0)
-            await cluster.undisturbed(client, task, STEPS, within=left + cluster.BACK_WITHIN)
+            await cluster.undisturbed(client, task, [STEPS] * 2, within=left + cluster.BACK_WITHIN)
             await cluster.until_nodes_are_free(client)
         finally:
-            cluster.route_agents(server, direct)
+            cluster.route_agents(server.home, direct)

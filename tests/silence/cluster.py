@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +19,6 @@ from hai.v1.task_pb2 import Task, TaskOutcome
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_backend.domain.timing import Timing
 from hai_backend.launch import processes
-from hai_backend.testing.server import ServerProcess
 from tests.silence import program, witness
 
 REAL_TIME = os.environ.get("HAI_SILENCE_REAL_TIME") == "1"
@@ -88,19 +87,23 @@ async def until_running(client: Client, task_id: int) -> Task:
 
 
 async def lines(client: Client, task_id: int, rank: int = 0) -> list[str]:
-    """The rank's log over all runs, without what the platform says."""
+    """The rank's log over all runs, without what the platform says; waits for a server that answers."""
+    return await patient(lambda: _lines(client, task_id, rank))
+
+
+async def _lines(client: Client, task_id: int, rank: int) -> list[str]:
     answers = client.logs.tail(task_id, ranks=(rank,))
     texts = [line.text async for answer in answers for line in answer.lines]
     return [text for text in texts if text.startswith("run ")]
 
 
-async def undisturbed(client: Client, task_id: int, steps: int, *, within: float) -> Task:
-    """The task succeeds with one run, and each rank has printed each line once, in order."""
+async def undisturbed(client: Client, task_id: int, steps: Sequence[int], *, within: float) -> Task:
+    """The task succeeds with one run, and each rank has printed each line of its steps once, in order."""
     task = await patient(lambda: client.tasks.wait(task_id, timeout=within))
     assert (task.outcome, task.run_count) == (TaskOutcome.TASK_OUTCOME_SUCCEEDED, 1), task
-    for rank in range(len(task.run.ranks)):
+    for rank, count in enumerate(steps):
         printed = await lines(client, task_id, rank)
-        assert printed == [program.line(step) for step in range(steps)], f"rank {rank}"
+        assert printed == [program.line(step) for step in range(count)], f"rank {rank}"
     return task
 
 
@@ -132,8 +135,8 @@ def stopped(pids: Iterable[int]) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
-def route_agents(server: ServerProcess, address: str) -> None:
-    """Agents that connect from now on do so by this address; the server listens where it did."""
-    path = server.home / "server.json"
-    facts = {**json.loads(path.read_text()), "address": address}
+def route_agents(home: Path, addresses: str) -> None:
+    """Agents below this home that connect from now on do so by these addresses; servers listen where they did."""
+    path = home / "server.json"
+    facts = {**json.loads(path.read_text()), "address": addresses}
     replace_file(path, json.dumps(facts).encode())
