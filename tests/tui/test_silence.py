@@ -42,13 +42,13 @@ def line_of(screen: str, text: str) -> str:
 
 
 async def test_the_list_shows_it_beside_the_state_and_counts_on(app, cluster) -> None:
-    async with app("tasks user:bob", size=(160, 30)) as tui:
-        await tui.shows("agent of rank 1 silent for 40 s")
+    async with app(f"tasks id:{TASK}", size=(160, 30)) as tui:
+        await tui.shows(f"{TASK}: agent of rank 1 silent for 40 s")  # under the table
         row = line_of(tui.screen(), "diffusion-256")
         assert "◌ RUNNING" in row
-        assert "agent of rank 1 silent for 40 s" in row
+        assert "agent silent for 40 s" in row
         cluster.advance(80)
-        await tui.shows("agent of rank 1 silent for 2 min")
+        await tui.shows("  agent silent for 2 min", f"{TASK}: agent of rank 1 silent for 2 min")
         cluster.hear(TASK)
         await tui.until(lambda: "silent" not in tui.screen())
         assert "● RUNNING" in line_of(tui.screen(), "diffusion-256")
@@ -63,7 +63,7 @@ async def test_a_narrow_list_tells_it_of_the_task_under_the_cursor(app, cluster)
 
 async def test_the_page_of_the_task_says_it_on_top_and_on_a_card(app, cluster) -> None:
     async with app(f"task {TASK}") as tui:
-        await tui.shows("An agent is silent", "◌ agent silent 1")
+        await tui.shows("◌ RUNNING  7 diff", "An agent is silent", "● RUNNING 3   ◌ agent silent 1")
         lines = tui.screen().splitlines()
         said = [line for line in lines if "agent of rank 1 silent for 40 s" in line]
         assert len(said) == 2

@@ -18,8 +18,9 @@ _NAMED = 5  # ranks that have a sentence of their own
 
 _PROGRAM = (
     "the network, the node or the agent's process may be the cause; the program may run on unseen: what it prints, and "
-    "whether it ends, is known when the agent is heard again"
+    "whether it ends, will be known when the agent is heard again"
 )
+_ENDING = (RunState.STOPPING, RunState.TERMINATING)
 _LEAVING = "nothing new starts in its place until every process of the run is known to have ended"
 
 
@@ -40,10 +41,7 @@ def constraints(
         yield f"{counted(more, 'more agent')} {'is' if more == 1 else 'are'} silent"
     yield from _nodes(ranks, nodes)
     yield _PROGRAM
-    if task.run is not None and task.run.state is not RunState.RUNNING:
-        yield _LEAVING
-    else:
-        yield _platform(lease)
+    yield _LEAVING if _state(task) in (*_ENDING, RunState.SUSPENDING) else _platform(lease)
 
 
 def _nodes(ranks: Sequence[Rank], nodes: Mapping[str, Node]) -> Iterator[str]:
@@ -65,13 +63,19 @@ def _platform(lease: float) -> str:
 
 def suggestions(task: Task, ranks: Sequence[Rank]) -> Iterator[str]:
     """What a person can do."""
-    names = sorted({rank.node for rank in ranks})
-    yield "wait: when the agent is heard again, the task goes on, and what was printed meanwhile arrives"
+    names, state = sorted({rank.node for rank in ranks}), _state(task)
+    if state not in (*_ENDING, RunState.SUSPENDING):
+        yield "wait: when the agent is heard again, the task goes on, and what was printed meanwhile arrives"
     yield (
         f"look at {'node' if len(names) == 1 else 'nodes'} {listed(names)} (hai nodes): is it reachable, is it "
         "overloaded, does the agent's process stand still?"
     )
-    yield f"end the task: hai stop {task.id}"
+    if state not in _ENDING:
+        yield f"end the task: hai stop {task.id}"
+
+
+def _state(task: Task) -> RunState | None:
+    return task.run.state if task.run is not None else None
 
 
 def silence_to_proto(rank: Rank) -> pb.SilentRank:

@@ -7,7 +7,7 @@ in the browser, so `jupyter_ext/src/model/silence.ts` makes the same sentence th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ def of_run(run: Run) -> Silence | None:
     """The silent agents of a run, or None."""
     silent = {r.index: _seconds(r.silent_since_time) for r in run.ranks if is_silent(r)}
     return _silence(silent, len(run.ranks))
+
+
+def shortened(silence: Silence) -> Silence:
+    """For a narrow cell: a silence of one rank that does not say which rank."""
+    return replace(silence, rank_count=1) if len(silence.ranks) == 1 else silence
 
 
 def of_node(node: Node) -> Mapping[int, Silence]:

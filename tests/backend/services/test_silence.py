@@ -72,9 +72,23 @@ def test_it_says_what_the_platform_does_and_when(lease: float, said: str) -> Non
     assert said in last
 
 
-def test_a_run_that_leaves_keeps_its_place_until_it_has_left() -> None:
-    last = explain(facts(silent_task(RunState.TERMINATING))).constraints[-1]
-    assert last.startswith("nothing new starts in its place until every process")
+@pytest.mark.parametrize(
+    ("state", "count", "stops"),
+    [
+        pytest.param(RunState.RUNNING, 3, True, id="running"),
+        pytest.param(RunState.SUSPENDING, 2, True, id="suspending"),
+        pytest.param(RunState.STOPPING, 1, False, id="stopping"),
+        pytest.param(RunState.TERMINATING, 1, False, id="terminating"),
+    ],
+)
+def test_a_run_that_leaves_is_not_told_to_wait_or_to_stop(
+    state: RunState, count: int, stops: bool
+) -> None:
+    answer = explain(facts(silent_task(state)))
+    assert len(answer.suggestions) == count
+    assert any("hai stop" in line for line in answer.suggestions) is stops
+    leaves = answer.constraints[-1].startswith("nothing new starts in its place until every")
+    assert leaves is (state is not RunState.RUNNING)
 
 
 def test_a_node_that_is_not_ready_is_said_to_be_so() -> None:

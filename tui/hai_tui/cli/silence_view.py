@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hai.client.silence import Silence, of_node, of_one, of_run, phrase
+from hai.client.silence import Silence, of_node, of_one, of_run, phrase, shortened
 from hai_tui.cli.texts import language, text
 
 if TYPE_CHECKING:
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 def silent_task(task: Task, now: float) -> str:
     """`agent silent for 40 s`; empty while all agents of the task are heard."""
     return silent_run(task.run, now)
+
+
+def silent_cell(task: Task, now: float) -> str:
+    """The same for a cell with little room: it does not name the only silent rank."""
+    silence = of_run(task.run)
+    return _said(shortened(silence) if silence else None, now)
 
 
 def silent_run(run: Run, now: float) -> str:

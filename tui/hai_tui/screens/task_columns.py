@@ -27,11 +27,11 @@ def status_cell(task: Task, now: float) -> Cell:
 
 def _cells_of(waiting: Callable[[Task], Waiting]) -> dict[str, Callable[[Any, float], str]]:
     """Cells of what changes without the task: place, start and why it waits."""
-    from hai_tui.cli.silence_view import silent_task
+    from hai_tui.cli.silence_view import silent_cell
     from hai_tui.cli.start_view import short
 
     def why(task: Task, now: float) -> str:
-        if silent := silent_task(task, now):
+        if silent := silent_cell(task, now):
             return silent
         waits = waiting(task)
         return waits.message or waits.reason or task.reason or task.run.reason

@@ -166,10 +166,10 @@ class TaskListPage(TaskPageBase):
             self.write_status()
 
     def _told_of_cursor(self) -> str:
-        """Why the task under the cursor is as it is, where no column says so."""
+        """Why the task under the cursor is as it is, where no column says so, or not all of it."""
         table = self.table
-        task = None if table.shows("why") else self._row(table.cursor_id)
-        if task is None:
+        task = self._row(table.cursor_id)
+        if task is None or (table.shows("why") and of_run(task.run) is None):
             return ""
         from hai_tui.cli.silence_view import silent_task
 

@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from hai.client.silence import is_silent
+from hai.client.silence import is_silent, of_run
 from hai.client.words import word
 from hai.v1.task_pb2 import Rank, RankState, Run, RunState, Task, Waiting
 from hai.v1.task_service_pb2 import ExplainTaskResponse, QuotaUse
@@ -38,6 +38,13 @@ def stamp(state: str, tones: Tones) -> Text:
     return Text(f"{seen.glyph} {state}", tones[seen.tone])
 
 
+def task_stamp(task: Task, tones: Tones) -> Text:
+    """Glyph and word of a task's state; of one with a silent agent another glyph, because it may not be true."""
+    if of_run(task.run) is None:
+        return stamp(status(task), tones)
+    return Text(f"{SILENT.glyph} {status(task)}", tones[SILENT.tone])
+
+
 def summary(task: Task, waiting: Waiting, now: float, tones: Tones) -> Text:
     """Two lines above the tabs: state and size; why it is so."""
     nodes = text("task.nodes", count=task.node_count)
@@ -51,7 +58,7 @@ def summary(task: Task, waiting: Waiting, now: float, tones: Tones) -> Text:
     ]
     if task.tags:
         parts.append(text("task.tags", tags=", ".join(task.tags)))
-    line = Text().append_text(stamp(status(task), tones))
+    line = Text().append_text(task_stamp(task, tones))
     line.append("  ").append(" · ".join(part for part in parts if part))
     line.append("\n")
     if silent := silent_task(task, now):
@@ -169,7 +176,7 @@ def rank_grid(run: Run, tones: Tones) -> Text:
 
 def _rank_legend(run: Run, tones: Tones) -> Text:
     counts: dict[str, int] = {}
-    for rank in run.ranks:
+    for rank in (rank for rank in run.ranks if not is_silent(rank)):
         counts[rank_word(rank.state)] = counts.get(rank_word(rank.state), 0) + 1
     line = Text()
     for state, count in counts.items():
