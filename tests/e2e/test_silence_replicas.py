@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -16,13 +17,18 @@ from pathlib import Path
 import pytest
 
 from hai.client.client import Client
+from hai_backend.auth.run_tokens import make
+from hai_backend.domain.timing import LEADER_SECONDS
+from hai_backend.launch.base import RankKey
 from hai_backend.tasks.limits import DEFAULTS
 from hai_backend.testing.databases import create_database
 from hai_backend.testing.replicas import Replicas
 from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster, witness
+from tests.silence.heartbeats import asking
 from tests.silence.postgres import Postgres, private_postgres
 from tests.silence.proxy import Proxy, proxy_to
+from tests.silence.ranks import Pids
 
 PACE = 0.05
 LEADS_WITHIN = 20.0  # of a busy machine; see `python -m tests.bench leader`
@@ -132,6 +138,30 @@ async def test_a_leader_that_is_cut_off_from_its_database_loses_its_agents(
     await servers.until_leads(servers.other(leader))
     await gang.until_heard()
     await servers.database_of(leader).heal()
+    await gang.until_heard()
+    await gang.finish()
+
+
+async def test_a_leader_that_is_cut_off_from_its_database_renews_no_lease_soon(
+    servers: Servers, gang: Gang
+) -> None:
+    """Its agents still reach it. Never is a lease renewed when another may lead already: fencing.md counts on it."""
+    await gang.start()
+    leader, key = await servers.replicas.leader(), RankKey(gang.task, 1, 0)
+    pids = Pids(servers.replicas.shared / "run" / str(key)).named()
+    secret = (servers.replicas.shared / "run-token.key").read_bytes()
+    token = make(secret, key.task_id, key.run, key.rank)
+    with cluster.stopped([pids["supervisor"], pids["agent"]]):
+        async with asking(leader.address(), key, token) as leases:
+            await leases.until_renewed()
+            cut_at = time.monotonic()
+            servers.database_of(leader).hold()
+            await servers.until_leads(servers.other(leader))
+            await asyncio.sleep(LEADER_SECONDS)
+            assert leases.renewed_at[-1] <= cut_at + LEADER_SECONDS, (
+                "since the database went silent"
+            )
+            await servers.database_of(leader).heal()
     await gang.until_heard()
     await gang.finish()
 
