@@ -35,6 +35,7 @@ RUNS = Task(
     state=TASK_STATE_RUNNING,
     create_time=Timestamp(seconds=int(NOW) - 3 * 86400),
     starred=True,
+    run=Run(ranks=[Rank(), Rank(silent_since_time=Timestamp(seconds=int(NOW) - 40))]),
 )
 WAITS = Task(id=9, name="eval", user="ada", state=TASK_STATE_WAITING_INIT, awaited=[8, 12])
 
@@ -64,6 +65,7 @@ WAITS = Task(id=9, name="eval", user="ada", state=TASK_STATE_WAITING_INIT, await
         pytest.param("node:n3", {7}, id="node"),
         pytest.param("node:n*", {7}, id="nodes whose names begin so"),
         pytest.param('why:"exited with"', {7}, id="why, quoted"),
+        pytest.param("why:silent", {8}, id="an agent is silent"),
         pytest.param("BERT", {7}, id="a word"),
         pytest.param("sweep", {7}, id="a word of the tags"),
         pytest.param("/^g.t$/", {8}, id="regular expression"),

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
+from hai.client.silence import is_silent
 from hai.task.levels import PRIORITIES
 from hai_tui.cli.human import held_seconds
 from hai_tui.i18n import text
@@ -268,8 +269,8 @@ def _among(values: Iterable[str]) -> Callable[[str], bool]:
 
 
 def _why(task: Task) -> str:
-    waits = task.waiting
-    return f"{waits.reason} {waits.message} {task.reason} {task.run.reason}"
+    waits, silent = task.waiting, "agent silent" if any(map(is_silent, task.run.ranks)) else ""
+    return f"{waits.reason} {waits.message} {task.reason} {task.run.reason} {silent}"
 
 
 def _near(word: str, known: tuple[str, ...]) -> str:

@@ -21,6 +21,11 @@ export function silence(say: Say, silent: Silence, now: number): string {
     : say('agents of {count} of {all} ranks silent, longest for {span}', values);
 }
 
+/** For a narrow row: a silence of one rank that does not say which rank. */
+export function shortened(silent: Silence): Silence {
+  return silent.count === 1 ? { ...silent, of: 1 } : silent;
+}
+
 /** Of one rank that was last heard at a time of the contract (`2026-01-31T12:00:00Z`); empty: its agent is heard. */
 export function silenceOfRank(say: Say, heard: string | undefined, now: number): string {
   return heard ? silence(say, { count: 1, rank: 0, of: 1, since: Date.parse(heard) / 1000 }, now) : '';

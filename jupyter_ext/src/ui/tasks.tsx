@@ -4,7 +4,7 @@ import * as React from 'react';
 import { chosen as choose } from '../model/batch';
 import { matcher } from '../model/filter';
 import { told } from '../model/columns';
-import { silence } from '../model/silence';
+import { shortened, silence } from '../model/silence';
 import { TaskRow } from '../model/types';
 import { lasting, level, status, tone } from '../model/words';
 import { Batch } from './batch';
@@ -156,7 +156,7 @@ function copyNodes(context: Context, task: TaskRow): void {
 }
 
 function silentFor(context: Context, task: TaskRow, now: number): string {
-  return task.silent ? silence(context.say, task.silent, now) : '';
+  return task.silent ? silence(context.say, shortened(task.silent), now) : '';
 }
 
 function after(context: Context, awaited: readonly number[]): string {
@@ -231,10 +231,14 @@ const Row = React.memo(function Row(props: RowProps): JSX.Element {
         <span>
           {task.user === props.me ? '' : task.user} {where} {level(task.priority)}
         </span>
-        <span className="hai-lasting">
-          {place}
-          {props.silent ? <span className="hai-tone-bad">{props.silent}</span> : props.lasts}
-        </span>
+        {props.silent ? (
+          <span className="hai-lasting hai-shrinks hai-tone-bad">{props.silent}</span>
+        ) : (
+          <span className="hai-lasting">
+            {place}
+            {props.lasts}
+          </span>
+        )}
       </div>
       {props.more && <div className="hai-more">{props.more}</div>}
     </div>
