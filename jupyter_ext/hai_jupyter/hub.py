@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+from hai.client.cancellation import cancelled_only_from_outside
 from hai_jupyter.board import Board
 from hai_jupyter.subscriber import Subscriber
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0  # until a source that has ended begins again
 
 
 class Source(Protocol):
@@ -55,7 +61,7 @@ class Hub:
     def _keep(self) -> None:
         self._cancel_leaving()
         if not self._running:
-            self._running = [asyncio.ensure_future(s.follow()) for s in self._sources]
+            self._running = [asyncio.ensure_future(_followed(s)) for s in self._sources]
 
     def _end(self) -> None:
         for task in self._running:
@@ -66,3 +72,14 @@ class Hub:
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None
+
+
+async def _followed(source: Source) -> NoReturn:
+    """A source that ends, however it does, begins again: pages would look alive and be told nothing."""
+    while True:
+        try:
+            with cancelled_only_from_outside("the stream from the platform"):
+                await source.follow()
+        except Exception:
+            log.exception("the stream from the platform has ended; it begins again")
+        await asyncio.sleep(AGAIN_SECONDS)

@@ -30,6 +30,7 @@ class Upstream:
         self._board = board
         self._max_tasks = max_tasks
         self._client: Client | None = None
+        self._past_known = False  # what has finished before was listed
         self._waits: Iterator[float] = delays()
 
     async def follow(self) -> None:
@@ -46,20 +47,21 @@ class Upstream:
         if self._client is not client:
             if self._client is not None:
                 self._board.reset()
+                self._past_known = False
             self._client = client
         async with asyncio.TaskGroup() as streams:
             streams.create_task(self._watch(client, streams))
 
     async def _watch(self, client: Client, streams: asyncio.TaskGroup) -> None:
         """Tasks from 0 on are unfinished ones only, so the others are listed once, after the stream has begun."""
-        past_wanted = self._board.version == 0
+        past_wanted = not self._past_known
         watch = client.watches.tasks_and_nodes(tasks_after=self._board.version)
         async with aclosing(watch) as answers:
             async for answer in answers:
                 self._waits = delays()
                 self._take(answer)
                 self._board.say(link=UP)
-                if past_wanted and answer.HasField("tasks"):
+                if past_wanted and (answer.HasField("tasks") or self._board.version > 0):
                     past_wanted = False
                     streams.create_task(self._past(client))
 
@@ -82,6 +84,7 @@ class Upstream:
                 if self._board.tasks + len(batch) >= self._max_tasks:
                     break
         self._board.put_tasks(batch)
+        self._past_known = True
 
 
 def _first(group: BaseExceptionGroup[HaiError]) -> HaiError:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hai.client.cancellation import CancelledWithin, cancelled_only_from_outside
+from hai.client.cancellation import CancelledWithin, cancelled_only_from_outside, error_of
 
 
 async def cancelled_part() -> None:
@@ -45,3 +45,27 @@ async def test_errors_and_results_pass() -> None:
         assert await asyncio.sleep(0, "done") == "done"
     with pytest.raises(ValueError, match="wrong"), cancelled_only_from_outside("the work"):
         raise ValueError("wrong")
+
+
+async def test_what_has_ended_a_task() -> None:
+    async def fails() -> None:
+        raise ValueError("wrong")
+
+    wished = asyncio.ensure_future(asyncio.Event().wait())
+    tasks = [wished, *map(asyncio.ensure_future, (cancelled_part(), fails(), asyncio.sleep(0)))]
+    asyncio.get_running_loop().call_soon(wished.cancel)
+    await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [True, True, False, False]
+    assert list(map(repr, map(error_of, tasks))) == [
+        "None",
+        f"CancelledWithin('{tasks[1].get_name()}: something that it waited for was cancelled')",
+        "ValueError('wrong')",
+        "None",
+    ]
+
+
+async def test_a_task_that_was_cancelled_before_its_first_step_was_wished_to_end() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(10))
+    task.cancel()
+    await asyncio.wait([task])
+    assert error_of(task) is None

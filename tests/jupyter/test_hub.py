@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from hai.client.errors import UsageError
+from hai.client.errors import Unreachable, UsageError
 from hai.client.fake import FakeClient
 from hai.client.profile import Profile
 from hai.v1.task_pb2 import TASK_STATE_FINISHED, TASK_STATE_RUNNING, Task
+from hai.v1.task_service_pb2 import ListTasksRequest
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
+from hai_jupyter import hub as hub_module
 from hai_jupyter.board import Board
 from hai_jupyter.hub import Hub
 from hai_jupyter.link import Link
@@ -134,6 +136,64 @@ async def test_a_loss_is_said_at_once_and_what_came_meanwhile_is_told_after_it()
         made = await client.tasks.create(spec("meanwhile"))
         found = await read(page, lambda f: made.id in f["tasks"])
         assert "reset" not in found
+    await hub.close()
+
+
+async def raises() -> None:
+    raise ValueError("a bug")
+
+
+async def is_cancelled() -> None:
+    part = asyncio.ensure_future(asyncio.Event().wait())
+    part.cancel()
+    await part
+
+
+async def returns() -> None:
+    return
+
+
+@pytest.mark.parametrize("end", [raises, is_cancelled, returns])
+async def test_a_source_that_ends_begins_again(
+    end: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages stayed open, and were told nothing more."""
+    monkeypatch.setattr(hub_module, "AGAIN_SECONDS", 0.01)
+    client, begun = Counting(), 0
+    link, board = Link(lambda: client.profile, lambda profile: client), Board(100)
+
+    class Odd(Upstream):
+        async def follow(self) -> None:
+            nonlocal begun
+            begun += 1
+            await (end() if begun < 3 else super().follow())
+
+    hub = Hub(board, [Odd(link, board, 100)], 0)
+    with hub.page() as page:
+        await read(page, lambda f: f.get("link", {}).get("up"))
+        assert (begun, hub.streams) == (3, 1)
+    await hub.close()
+
+
+async def test_what_finished_before_is_listed_also_when_the_server_was_lost_meanwhile() -> None:
+    client, losses = Counting(), 1
+    made = await client.tasks.create(spec("old"))
+    client.start(made.id, ["n0"])
+    client.finish(made.id)
+    inner = client._transport.unary
+
+    async def unary(call: Any, request: Any, **more: Any) -> Any:
+        nonlocal losses
+        if isinstance(request, ListTasksRequest) and losses:
+            losses -= 1
+            raise Unreachable("no server answers")
+        return await inner(call, request, **more)
+
+    client._transport.unary = unary  # type: ignore[method-assign]
+    hub = hub_of(client)
+    with hub.page() as page:
+        found = await read(page, lambda f: made.id in f["tasks"])
+    assert (found["tasks"][made.id]["outcome"], losses) == ("SUCCEEDED", 0)
     await hub.close()
 
 

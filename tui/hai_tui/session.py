@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from hai.client.cancellation import error_of
 from hai.client.errors import HaiError
 from hai.client.words import word
 from hai_tui.actions import Caller
@@ -98,7 +99,7 @@ class Session:
     def _ended(self, job: asyncio.Task[None]) -> None:
         """A job that fails must be seen: what it kept fresh is not fresh any more."""
         self._jobs.discard(job)
-        if not job.cancelled() and (error := job.exception()) is not None:
+        if (error := error_of(job)) is not None:
             self._failed(error)
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from hai.client.cancellation import CancelledWithin, cancelled_only_from_outside
+from hai.client.cancellation import cancelled_only_from_outside, error_of
 
 Answer = TypeVar("Answer")
 
@@ -20,9 +20,7 @@ async def to_the_end(
     """
 
     def ended(task: asyncio.Task[Answer]) -> None:
-        if task.cancelled():
-            unheard(CancelledWithin("a change was cancelled half way"))
-        elif (error := task.exception()) is not None:
+        if (error := error_of(task)) is not None:
             unheard(error)
 
     try:

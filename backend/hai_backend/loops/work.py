@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from hai.client.cancellation import cancelled_only_from_outside
+from hai.client.cancellation import error_of
 from hai_backend.domain.errors import Unavailable
 
 log = structlog.get_logger(__name__)
@@ -28,11 +28,14 @@ class Work:
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin it now."""
-        return self._begin(_guarded(work))
+        return self._begin(work)
 
     def keep_running(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin a part that must not end before `close`. The task raises what has ended it."""
-        return self._begin(self._never_end(name, work))
+        task = self._begin(work)
+        task.set_name(name)
+        task.add_done_callback(self._break)
+        return task
 
     async def broken(self) -> NoReturn:
         """Wait until a part has ended that must not. Raises Unavailable."""
@@ -51,25 +54,15 @@ class Work:
         task.add_done_callback(self._ended)
         return task
 
-    async def _never_end(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            with cancelled_only_from_outside(name):
-                await work
-        except Exception as error:
-            self._break(f"{name}: ended by {error!r}")
-            raise
-        self._break(f"{name}: ended, and should not have")
-
-    def _break(self, why: str) -> None:
-        self._why = self._why or why
+    def _break(self, task: asyncio.Task[None]) -> None:
+        if task.cancelling():  # by `close`
+            return
+        error = error_of(task)
+        how = "it returned" if error is None else repr(error)
+        self._why = self._why or f"{task.get_name()} has ended, and must not: {how}"
         self._broken.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if (error := error_of(task)) is not None:
             log.error("a loop ended", error=repr(error), exc_info=error)
-
-
-async def _guarded(work: Coroutine[Any, Any, None]) -> None:
-    with cancelled_only_from_outside(getattr(work, "__qualname__", "work")):
-        await work

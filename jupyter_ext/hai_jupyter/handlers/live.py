@@ -59,7 +59,8 @@ class Socket(WebSocketMixin, WebSocketHandler, JupyterHandler):
             return
         except Exception:
             self.log.exception("a page was told no more")
-        self.close()
+        finally:  # however it ended: a page whose socket is closed opens another one
+            self.close()
 
 
 class EventsSocket(Socket):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class CancelledWithin(RuntimeError):
@@ -30,3 +31,15 @@ def cancelled_only_from_outside(what: str) -> Iterator[None]:
         if being_cancelled():
             raise
         raise CancelledWithin(f"{what}: something that it waited for was cancelled") from error
+
+
+def error_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """What has ended a task that is done, if nobody wished it: its error, or a cancellation that was not meant for it.
+
+    `task.cancelled()` alone tells not whether anybody has called `task.cancel()`.
+    """
+    if not task.cancelled():
+        return task.exception()
+    if task.cancelling():
+        return None
+    return CancelledWithin(f"{task.get_name()}: something that it waited for was cancelled")

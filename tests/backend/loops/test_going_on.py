@@ -28,13 +28,18 @@ async def test_a_change_goes_on_without_its_caller() -> None:
 async def test_a_change_that_is_cancelled_itself_is_told(left: bool) -> None:
     """A CancelledError would end the loop that waits for it, as if somebody had cancelled that loop."""
     unheard: list[BaseException] = []
-    change = asyncio.ensure_future(asyncio.Event().wait())
+    part = asyncio.ensure_future(asyncio.Event().wait())
+
+    async def work() -> None:
+        await part
+
+    change = asyncio.ensure_future(work())
     caller = asyncio.ensure_future(to_the_end(change, unheard.append))
     await asyncio.sleep(0)
     if left:
         caller.cancel()
         await asyncio.wait([caller])
-    change.cancel()
+    part.cancel()
     await asyncio.wait([caller, change])
     await asyncio.sleep(0)
     if left:

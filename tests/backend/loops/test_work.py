@@ -38,7 +38,7 @@ async def is_cancelled() -> None:
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (returns, "ended, and should not have"),
+        (returns, "has ended, and must not: it returned"),
         (fails, "it cannot go on"),
         (is_cancelled, "something that it waited for was cancelled"),
     ],
@@ -47,7 +47,7 @@ def test_a_part_that_must_not_end_breaks_the_whole(part, why: str) -> None:  # t
     async def story() -> None:
         work = Work()
         work.keep_running("the part", part())
-        with pytest.raises(Unavailable, match=f"^the part: .*{why}"):
+        with pytest.raises(Unavailable, match=f"^the part .*{why}"):
             await work.broken()
         await work.close()
 

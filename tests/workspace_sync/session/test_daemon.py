@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from hai.client.cancellation import CancelledWithin
 from hai.client.errors import NotFound, Unauthenticated, Unreachable
 from hai_sync.cli import failures
 from hai_sync.cli.answered import tell
@@ -347,6 +348,21 @@ async def test_it_goes_on_when_the_server_is_back(laptop, monkeypatch) -> None:
         assert "no server" in daemon.state.error
         away = False
         await until(lambda: laptop.there() == {"a": b"1"})
+
+
+async def test_a_part_that_is_cancelled_ends_it_with_an_error(laptop, monkeypatch) -> None:
+    """It went on without that part, or ended without a word."""
+
+    async def cancelled(self: Daemon) -> None:
+        part = asyncio.ensure_future(asyncio.Event().wait())
+        part.cancel()
+        await part
+
+    monkeypatch.setattr(Daemon, "_remote", cancelled)
+    async with asyncio.timeout(20):
+        with pytest.raises(CancelledWithin, match="something that it waited for"):
+            await Daemon(laptop.session, Wish(), lambda line: None).run()
+    assert not laptop.session.place.socket.exists()
 
 
 async def test_one_that_nobody_can_reach_ends(laptop, monkeypatch) -> None:

@@ -140,7 +140,7 @@ def _handler(
 
 
 async def _send(tunnel: Tunnel, reader: asyncio.StreamReader) -> None:
-    with suppress(ConnectionError):
+    with suppress(OSError):  # also a caller that has vanished: ETIMEDOUT is no ConnectionError
         while data := await reader.read(PIECE_BYTES):
             await tunnel.send(data)
     await tunnel.end()
@@ -149,7 +149,7 @@ async def _send(tunnel: Tunnel, reader: asyncio.StreamReader) -> None:
 async def _receive(
     answers: AsyncGenerator[OpenTunnelResponse, None], writer: asyncio.StreamWriter
 ) -> None:
-    with suppress(ConnectionError):
+    with suppress(OSError):
         async for answer in answers:
             match answer.WhichOneof("message"):
                 case "data":

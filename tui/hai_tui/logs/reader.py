@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hai.client.cancellation import cancelled_only_from_outside
 from hai_tui.feed.link import Link
 from hai_tui.logs.search import Test
 from hai_tui.logs.window import Change, Line, Window
@@ -201,11 +202,14 @@ class Reader:
             )
 
         try:
-            await Pump(self._link, reopen, self._take).run()
+            with cancelled_only_from_outside("the log"):
+                await Pump(self._link, reopen, self._take).run()
             self.ended = True
         except HaiError as error:
             # The task or its visibility is gone: there is nothing to wait for
             self.error = error.message
+        except Exception as error:  # a fault of ours: say so, for nothing comes any more
+            self.error = f"internal error: {error!r}"
         self._changed(Change())
 
     def _take(self, answer: TailLogsResponse) -> None:

@@ -12,12 +12,13 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hai.client.backoff import delays
+from hai.client.cancellation import error_of
 from hai.client.errors import HaiError
 from hai_sync.core.rules import Mode
 from hai_sync.failing import failure_of
@@ -86,7 +87,7 @@ class Daemon:
             server = await asyncio.start_unix_server(self._serve, path)
         os.chmod(socket, 0o600)
         self._inode = os.stat(socket).st_ino
-        works: list[Awaitable[None]] = [
+        works: list[Coroutine[Any, Any, None]] = [
             self._local(),
             self._remote(),
             self._clock(),
@@ -97,8 +98,8 @@ class Daemon:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
-                if task.done():
-                    task.result()
+                if task.done() and (error := error_of(task)) is not None:
+                    raise error
         finally:
             server.close()
             for task in tasks:
