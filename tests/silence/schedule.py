@@ -106,7 +106,7 @@ def schedule(seed: int) -> Schedule:
     random = Random(f"silence {seed}")
     span = _SHORT if random.random() < _SHORT_ONES else _LONG
     silences = [_silence(random, *span) for _ in range(random.randint(0, _MOST_SILENCES))]
-    if silences and random.random() < _FOR_EVER:
+    if silences and random.random() < _FOR_EVER and silences[-1].kind is not Kind.SERVER:
         silences[-1] = replace(silences[-1], lasts=inf)
     pace = random.choice((0.01, 0.05, 0.2))
     life = random.uniform(0.5, 4.0) * TIMING.lease

@@ -5,7 +5,8 @@ What must hold, whatever falls silent:
 2. No program ever begins beside another one of its rank.
 3. What the server has of a log is a beginning of what the program printed: nothing lost, nothing doubled. A program
    that ended by itself and whose exit was recorded has left all of it.
-4. After healing, the rank ends: its exit is recorded, or it was given up and nothing of it is left.
+4. After healing, the rank ends: its exit is recorded, or it was given up and nothing of it is left. If nothing
+   heals, nothing is left either, unless the program had ended by itself: then its agent waits to say so.
 5. An agent whose lease expired says so in failure.txt.
 6. No rank is given up for silences that are much shorter than its lease.
 
@@ -127,7 +128,7 @@ class Story:
         ]
         if self.rank.superseded and finite:
             await asyncio.wait(finite)
-        if self.schedule.heals:
+        if self.schedule.heals or self._ended():
             await self.proxy.heal()
             self.rank.awake.set()
 
@@ -201,6 +202,10 @@ class Story:
             await asyncio.sleep(0.02)
         await asyncio.sleep(_AWAKE_SECONDS)
 
+    def _ended(self) -> bool:
+        """Whether the program ended by itself."""
+        return (1, "end") in witness.words(self.directory, self.key.task_id)
+
     def _free(self) -> bool:
         return witness.is_free(self.directory, self.key.task_id)
 
@@ -243,9 +248,8 @@ class Story:
 
     def _explained(self) -> None:
         """Its lease expired, so the agent's end was not expected, unless the rank had ended before unheard."""
-        ended = (1, "end") in witness.words(self.directory, self.key.task_id)
         reason = self.rank_dir / "failure.txt"
-        if not ended:
+        if not self._ended():
             self.demand(reason.exists() and bool(reason.read_text().strip()), "no failure.txt")
             self.tell(f"failure.txt: {reason.read_text().strip()}")
 

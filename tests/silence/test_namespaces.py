@@ -1,0 +1,100 @@
+"""A network namespace per node, and packets that are dropped: the fence with TCP as it really falls silent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.process import sweep
+from hai_backend.launch.rank_dirs import path_of
+from tests.silence import witness
+from tests.silence.lease_server import LeaseServer, Rank, lease_server
+from tests.silence.network import Network, network, packets, require_namespaces
+from tests.silence.proxy import BOTH, Direction
+from tests.silence.schedule import TIMING
+from tests.silence.story import argv, spawn
+
+pytestmark = [pytest.mark.xdist_group("namespaces"), pytest.mark.timeout(120)]
+WAYS = pytest.mark.parametrize("ways", [BOTH, *[(way,) for way in Direction]], ids="-".join)
+
+
+@dataclass
+class Nodes:
+    """Two nodes, each with a home of its own, and a server that both reach."""
+
+    network: Network
+    server: LeaseServer
+    directory: Path
+
+    def home(self, node: int) -> Path:
+        return self.directory / f"node{node}"
+
+    @property
+    def port(self) -> int:
+        return int(self.server.address.rpartition(":")[2])
+
+    async def start(self, run: int, node: int, *arguments: str) -> Rank:
+        """A run of task 1 on a node; returns when its program has started."""
+        key = RankKey(1, run, 0)
+        rank = self.server.expect(key, argv(self.directory, list(arguments)))
+        await spawn(self.home(node), key, *self.network.prefix(node))
+        async with asyncio.timeout(60):
+            await rank.started.wait()
+        return rank
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
+    require_namespaces()
+    with network(2) as net:
+        async with lease_server(tmp_path, TIMING, f"{net.address}:0") as server:
+            made = Nodes(net, server, tmp_path)
+            for node in range(2):
+                server.write_address(made.home(node))
+            yield made
+            for node in range(2):
+                await asyncio.to_thread(sweep, made.home(node))
+
+
+@WAYS
+@pytest.mark.parametrize("how", ["", "--silent"], ids=["prints", "silent"])
+async def test_a_node_that_is_cut_off_has_ended_its_program_when_the_next_run_starts(
+    nodes: Nodes, ways: tuple[Direction, ...], how: str
+) -> None:
+    words = ["--stubborn", "--pace", "0.05", *filter(None, [how])]
+    rank = await nodes.start(1, 0, *words)
+    await asyncio.sleep(TIMING.heartbeat * 2)
+    with packets(nodes.port, nodes.network.nodes[0]) as path:
+        path.drop(*ways)
+        await asyncio.wait_for(rank.until_ended_by_time(), 10 * TIMING.fence_after)
+        assert witness.is_free(nodes.directory, 1), "the program runs on beside its successor"
+        after = await nodes.start(2, 1, *words, "--steps", "5")
+        async with asyncio.timeout(20):
+            await after.exited.wait()
+    assert after.exit_code == 0
+    reason = path_of(nodes.home(0), RankKey(1, 1, 0)) / "failure.txt"
+    assert "lease" in reason.read_text()
+
+
+@WAYS
+async def test_a_short_silence_of_packets_ends_nothing(
+    nodes: Nodes, ways: tuple[Direction, ...]
+) -> None:
+    rank = await nodes.start(1, 0, "--steps", "60", "--pace", "0.05")
+    with packets(nodes.port, nodes.network.nodes[0]) as path:
+        path.drop(*ways)
+        await asyncio.sleep(0.25 * TIMING.lease)
+        path.heal()
+        healed_at = time.monotonic()
+        async with asyncio.timeout(20):
+            await rank.exited.wait()
+    assert rank.exit_code == 0
+    assert rank.renewed_at > healed_at
+    printed = [line for line in nodes.server.lines(RankKey(1, 1, 0)) if line.startswith("run ")]
+    assert printed == [f"run 1 step {step}" for step in range(60)]
