@@ -107,6 +107,7 @@ class _Splice:
         # bounded by the server's lead
         self._inward: asyncio.Queue[pb.CarryResponse] = asyncio.Queue()
         self._one_writer = asyncio.Lock()
+        self._done_writing = False
 
     async def run(self, hello: pb.CarryHello) -> None:
         """Until the stream ends: when one direction has said all, the other may go on."""
@@ -133,6 +134,7 @@ class _Splice:
             await self._write(message)
         if message.WhichOneof("message") == "exit_code":
             async with self._one_writer:
+                self._done_writing = True
                 await self._stream.done_writing()
 
     async def _hand_over(self) -> None:
@@ -151,4 +153,5 @@ class _Splice:
 
     async def _write(self, message: pb.CarryRequest) -> None:
         async with self._one_writer:
-            await self._stream.write(message)
+            if not self._done_writing:  # else it tells how much was taken, which nobody waits for
+                await self._stream.write(message)
