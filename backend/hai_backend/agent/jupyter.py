@@ -22,6 +22,8 @@ from hai_backend.launch.short_socket import short
 
 _ASK_SECONDS = 5.0
 _ANSWER_BYTES = 1024 * 1024
+# It does not answer, or in a form of its own: whatever runs in a container may, and the rank shall not end of it.
+_NO_ANSWER = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 _BUSY = ("busy", "starting", "restarting")
 _MISSING = (
     "there is no JupyterLab in this environment: pip install 'hai-platform[jupyter]' there, "
@@ -74,7 +76,7 @@ class Server:
         """Whether Lab can be opened."""
         try:
             await self._get("api/status")
-        except (OSError, ValueError, TimeoutError):
+        except _NO_ANSWER:
             return False
         return True
 
@@ -82,9 +84,9 @@ class Server:
         """Since a kernel or terminal last did something; 0 while a kernel is busy. None: it does not answer."""
         try:
             kernels, terminals = await self._get("api/kernels"), await self._get("api/terminals")
-        except (OSError, ValueError, TimeoutError):
+            return idle_seconds(kernels, terminals, time.time())
+        except _NO_ANSWER:
             return None
-        return idle_seconds(kernels, terminals, time.time())
 
     async def _get(self, path: str) -> Any:
         """One small GET, marked as not being anybody's doing."""

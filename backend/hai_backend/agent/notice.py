@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent import journal
 
 MARGIN_SECONDS = 2.0  # of the time to save: the yield must be there before it is over
 _SAVED_SECONDS = 3.0  # for a leave that its owner asked for, if nobody says that all is saved
@@ -34,7 +35,10 @@ class Notice:
         seconds = max(0.0, asked.save_within_seconds - MARGIN_SECONDS)
         if asked.wanted:
             seconds = min(seconds, _SAVED_SECONDS)
-        self._write(asked, seconds)
+        try:
+            self._write(asked, seconds)
+        except OSError as error:  # a full disk: the time to save is theirs all the same
+            journal.note(f"the notice cannot be written: {error}")
         if not asked.wanted:
             await asyncio.sleep(seconds)
             return

@@ -135,6 +135,39 @@ def test_how_long_nobody_has_worked(kernels: Any, terminals: Any, expected: floa
     assert jupyter.idle_seconds(kernels, terminals, NOON + 60) == expected
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("nothing", id="no json"),
+        pytest.param('[{"execution_state": "idle"}]', id="no time"),
+        pytest.param('[{"last_activity": null}]', id="null"),
+        pytest.param("7", id="no list"),
+        pytest.param('["kernel"]', id="no object"),
+        pytest.param("[" * 60_000, id="deep"),
+    ],
+)
+async def test_odd_answers_of_a_lab_are_none_and_no_fault_of_the_agent(
+    body: str, tmp_path: Path
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.0 200 OK\r\n\r\n{body}".encode())
+        writer.close()
+
+    lab = jupyter.Server(tmp_path, tmp_path, "/")
+    listening = await asyncio.start_unix_server(answer, lab.socket)
+    assert await lab.idle_seconds() is None
+    assert isinstance(await lab.answers(), bool)
+    listening.close()
+
+
+async def test_a_notice_that_cannot_be_written_leaves_the_time_to_save(tmp_path: Path) -> None:
+    """On a full disk: an error would end the agent, and with it the program that was to save."""
+    notice = Notice(tmp_path / "gone" / "notice.json")
+    asked = pb.SuspendRequested(save_within_seconds=MARGIN_SECONDS + 0.01)
+    await asyncio.wait_for(notice.given(asked), 5)
+
+
 def test_lab_is_started_without_any_secret(tmp_path: Path) -> None:
     server = jupyter.Server(tmp_path, tmp_path, "/t/5/main/")
     argv = server.argv({"SHELL": "/bin/sh"})
