@@ -6,6 +6,7 @@ With a clock that stands still the same story gives the same state, to the lette
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
@@ -18,6 +19,8 @@ from hai_backend.domain.node import Node
 from hai_backend.launch.base import RankKey, RankLaunch
 from hai_backend.launch.fake import FakeLauncher
 from hai_backend.logs.lines import stamp
+
+_HEARTBEAT_SECONDS = 2.0  # so that no agent looks silent, however long a story takes
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -79,8 +82,13 @@ class Player:
         self._said.put_nowait(message)
 
     async def _requests(self) -> AsyncIterator[pb.AttachRequest]:
-        while True:
-            yield await self._said.get()
+        for number in itertools.count(1):
+            with suppress(TimeoutError):
+                while True:
+                    async with asyncio.timeout(_HEARTBEAT_SECONDS):
+                        said = await self._said.get()
+                    yield said
+            yield pb.AttachRequest(heartbeat=pb.Heartbeat(number=number, unmeasured=True))
 
 
 class PlayedLauncher(FakeLauncher):
