@@ -16,6 +16,7 @@ from weakref import WeakSet
 from sqlalchemy import URL, Connection, event, func, select, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from hai.client.cancellation import CancelledWithin, cancelled_only_from_outside
 from hai_backend.domain.errors import Unavailable
 from hai_backend.store.bulk import Bulk
 from hai_backend.store.commands import Command
@@ -126,7 +127,8 @@ class PostgresDatabase:
                 settle(zip(batch, outcomes, strict=True))
                 batch = await self._next_batch()
         except asyncio.CancelledError:  # the database answers nothing, and we are closed
-            settle((waiting, self._unknown()) for waiting in (*batch, *self._rest()))
+            why = "it was closed while it did not answer"
+            settle((waiting, self._unknown(why)) for waiting in (*batch, *self._rest()))
             raise
 
     def _rest(self) -> Iterator[Waiting]:
@@ -134,9 +136,9 @@ class PostgresDatabase:
             if (waiting := self._queue.get_nowait()) is not None:
                 yield waiting
 
-    def _unknown(self) -> Unavailable:
-        what = "may have been done or not; trying again is safe"
-        return Unavailable(f"the store {self._where} was closed while it did not answer: it {what}")
+    def _unknown(self, why: str) -> Unavailable:
+        what = "it may have been done or not; trying again is safe"
+        return Unavailable(f"the store {self._where}: {why}; {what}")
 
     async def _next_batch(self) -> list[Waiting]:
         """All that waits, at least one; nothing once the store is closed and everything is written."""
@@ -151,9 +153,12 @@ class PostgresDatabase:
 
     async def _commit(self, commands: list[Command]) -> list[object]:
         try:
-            async with self._writer.begin() as connection:
-                transaction, outcomes = await connection.run_sync(self._apply, commands)
+            with cancelled_only_from_outside("a write"):
+                async with self._writer.begin() as connection:
+                    transaction, outcomes = await connection.run_sync(self._apply, commands)
             transaction.remember()
+        except CancelledWithin:  # or nobody would write from now on
+            return [self._unknown("a write was broken off") for _ in commands]
         except Exception as error:
             if len(commands) == 1 or concerns_all(error):
                 return [translated(error, self._where, "writing") for _ in commands]

@@ -14,6 +14,7 @@ from hai_backend.domain.spec import ProgramSpec, TaskSpec
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.leader.session import connected
 from hai_backend.store.connect import open_store
+from hai_backend.store.postgres import PostgresDatabase
 
 pytestmark = pytest.mark.postgres
 CUT = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'hai-server'"
@@ -88,6 +89,25 @@ async def test_a_write_cut_off_on_the_way_fails_in_words_and_the_writer_goes_on(
     retried = [await store.create_task(task(f"late{i}"), []) for i in range(3)]
     assert all(t.id for t in retried)
     await asyncio.gather(other.close(), admin.close())
+    await store.close()
+
+
+async def test_a_write_that_was_cancelled_by_nobody_fails_and_the_writer_goes_on(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one task that writes ended as if the store had been closed: all later writes waited for ever."""
+
+    def broken_off(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    store = open_store(postgres_url)
+    await store.open()
+    with monkeypatch.context() as once:
+        once.setattr(PostgresDatabase, "_apply", broken_off)
+        with pytest.raises(Unavailable, match="may have been done or not"):
+            await asyncio.wait_for(store.create_task(task("a"), []), 10)
+    made = await asyncio.wait_for(store.create_task(task("b"), []), 10)
+    assert await store.unfinished_tasks() == [made]
     await store.close()
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from hai_backend.domain.errors import Unavailable
 from hai_backend.store.sharing import Shared
 
 
@@ -67,5 +68,16 @@ async def test_closing_leaves_nothing_under_way() -> None:
     asked = asyncio.ensure_future(shared.ask())
     await asyncio.sleep(0)
     await shared.close()
-    with pytest.raises(asyncio.CancelledError):
-        await asked
+    for late in (asked, shared.ask()):
+        with pytest.raises(Unavailable, match="closed"):
+            await late
+
+
+async def test_who_is_cancelled_is_cancelled() -> None:
+    shared = Shared(Slow())
+    asked = asyncio.ensure_future(shared.ask())
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.wait([asked])
+    assert asked.cancelled()
+    await shared.close()
