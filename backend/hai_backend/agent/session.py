@@ -50,6 +50,7 @@ class Session:
         spool: Spool,
         lease: Lease,
         connect: Connect = connect,
+        pace: float = _OUR_PACE,
     ) -> None:
         self._directory = directory
         self._token = token
@@ -58,6 +59,7 @@ class Session:
         self._spool = spool
         self._lease = lease
         self._connect = connect
+        self._pace = pace
         self._patience = self._usual_patience = directory.timing().stream_patience
         self._sendable = asyncio.Event()
         self._connection: Connection | None = None  # while the server answers on it
@@ -96,7 +98,7 @@ class Session:
             await self._try()
             if not self._directory.exists():
                 raise GivenUp(f"{self._directory.path} was removed")
-            await asyncio.sleep(self._wait * _OUR_PACE)
+            await asyncio.sleep(self._wait * self._pace)
             if self._turn == 0:  # all were tried
                 self._wait = min(2 * self._wait, _LONGEST_WAIT)
 

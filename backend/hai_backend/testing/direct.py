@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from hai_backend.launch.kubernetes import transport
 from hai_backend.launch.kubernetes.errors import Unavailable, error_of
 from hai_backend.launch.kubernetes.transport import Answer
+from hai_backend.testing.freezing import outside
 from hai_backend.testing.kube import FakeCluster
 from hai_backend.testing.kube.calls import Call, read_call
 from hai_backend.testing.kube.errors import ApiError
@@ -64,7 +65,7 @@ class DirectTransport:
         if isinstance(fault, Delay):
             await asyncio.sleep(fault.seconds)
         body = b"" if asked.body is None else json.dumps(asked.body).encode()
-        reply = self._cluster.perform(call, asked.form, body)
+        reply = outside(self._cluster.perform, call, asked.form, body)
         if isinstance(fault, Close):
             raise Unavailable("the connection broke")
         return Answer(reply.code, reply.body[: len(reply.body) // (1 + (fault == Truncate()))])

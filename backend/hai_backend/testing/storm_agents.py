@@ -1,222 +1,354 @@
-"""Agents and programs of the storm: what runs in pods, wherever those are, whoever can reach them."""
+"""Agents of the storm: what runs in pods, wherever those are, whoever can reach them.
+
+The session, the outbox, the spool and the lease are those of real agents. What real agents do with processes is
+modelled: a supervisor that ends everything when the lease has expired, whatever the agent does; an agent that can
+be frozen; and a program.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hai_backend.domain.errors import HaiError
-from hai_backend.domain.task import RunState
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.connection import Connect
+from hai_backend.agent.lease import Expired, Lease
+from hai_backend.agent.outbox import Outbox
+from hai_backend.agent.parts import until
+from hai_backend.agent.rank_dir import RankDir, ServerAddress
+from hai_backend.agent.session import GivenUp, Session
+from hai_backend.agent.spool import Spool
+from hai_backend.agent.supervisor import EXIT_BUG, EXIT_EXPIRED
+from hai_backend.auth import run_tokens
+from hai_backend.domain.timing import KILL_SECONDS, PAUSE_SECONDS, Timing
 from hai_backend.launch.base import RankKey
-from hai_backend.launch.manifests.names import key_of
-from hai_backend.loops.hub import Session
-from hai_backend.tasks import events as ev
-from hai_backend.tasks import greeting
-from hai_backend.testing.kube import FakeCluster, InstantKubelet
-from hai_backend.testing.kube.api import Api
+from hai_backend.logs.lines import stamp
+from hai_backend.testing.freezing import Host, outside
 from hai_backend.testing.kube.kubelet.containers import LocalPod, Running
-from hai_backend.testing.storm_server import FENCE_SECONDS, StormServer
+from hai_backend.testing.storm_program import Habits, Owner, Program
+from hai_backend.testing.storm_server import SECRET, TIMING
 
 if TYPE_CHECKING:
-    from hai.v1 import agent_service_pb2 as pb
+    from hai_backend.testing.storm_crowd import Crowd
 
-_LEASE_SECONDS = 0.8 * FENCE_SECONDS
-_LONGEST_WORK = 90.0
-
-
-class AgentKubelet(InstantKubelet):
-    """Says when a pod begins to run."""
-
-    def __init__(self, api: Api) -> None:
-        super().__init__(api)
-        self.began: Callable[[LocalPod], None] = lambda local: None
-
-    def _run(self, local: LocalPod) -> None:
-        super()._run(local)
-        self.began(local)
+_END_BEFORE_START = 143
+_STOP_GRACE_SECONDS = 2.0
+_EXPIRED_GRACE_SECONDS = 2.0
+_LATE_SECONDS = 0.5  # a timer that rings so late tells that the process stood still
+_STATE_LINES = 3  # a program sets its whole-life state with every third line
 
 
-class Crowd:
-    """All agents. `server` is the one that lives now."""
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What agents are made of; a test may break it."""
 
-    def __init__(
-        self,
-        cluster: FakeCluster,
-        server: Callable[[], StormServer | None],
-        random: Random,
-        tell: Callable[[str], None],
-    ) -> None:
-        assert isinstance(cluster.kubelet, AgentKubelet)
-        self.kubelet = cluster.kubelet
-        self.kubelet.began = self._began
-        self.machines = cluster.machines
-        self.server = server
-        self.random = random
-        self.tell = tell
-        self.work: dict[int, float] = defaultdict(lambda: random.uniform(5.0, _LONGEST_WORK))
-        self.agents: list[Agent] = []
-        self._loops: set[asyncio.Task[None]] = set()
+    timing: Timing = TIMING
+    lease: Callable[[float, Callable[[], float]], Lease] = Lease
+    session: type[Session] = Session
+    pause_seconds: float = PAUSE_SECONDS  # that a supervisor may be late
+    checks_first: bool = (
+        True  # a supervisor that wakes looks at the lease before anything else runs
+    )
+    reports_early: bool = False  # an agent reports the end before its program has ended
 
-    def check(self, new: Agent) -> None:
-        """Its program begins: is it alone?"""
-        for other in self.agents:
-            if other is not new and other.running:
-                same = other.key.task_id == new.key.task_id and other.key.rank == new.key.rank
-                assert not same, f"{new.key} runs on {new.node} beside {other.key} on {other.node}"
-                assert other.node != new.node, f"{new.key} shares {new.node} with {other.key}"
 
-    async def close(self) -> None:
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+class AgentDir(RankDir):
+    """The files of a rank that a session reads, without files."""
 
-    def _began(self, local: LocalPod) -> None:
-        key = key_of(local.pod.body["metadata"]["labels"])
-        assert key is not None
-        agent = Agent(self, local, key)
-        self.agents = [a for a in self.agents if a.alive] + [agent]
-        loop = asyncio.ensure_future(agent.live())
-        self._loops.add(loop)
-        loop.add_done_callback(self._ended)
+    def __init__(self, path: Path, addresses: tuple[str, ...], timing: Timing) -> None:
+        super().__init__(path)
+        self._servers = tuple(ServerAddress(address) for address in addresses)
+        self._timing = timing
 
-    def _ended(self, loop: asyncio.Task[None]) -> None:
-        self._loops.discard(loop)
-        if not loop.cancelled() and (error := loop.exception()) is not None:
-            self.kubelet.api.store.failures.append(error)
+    def servers(self) -> tuple[ServerAddress, ...]:
+        return self._servers
+
+    def timing(self) -> Timing:
+        return self._timing
+
+    def exists(self) -> bool:
+        return True
 
 
 class Agent:
-    """One, with its program. `running` is true while the program's process exists."""
+    """One rank's supervisor, agent and program. Implements hai_backend.agent.session.Peer."""
 
-    def __init__(self, crowd: Crowd, local: LocalPod, key: RankKey) -> None:
-        self._crowd = crowd
-        self._local = local
-        self.key = key
-        self.node = local.node
-        self._random = Random(f"{crowd.random.random()} {key}")
-        self._started = False
-        self._ended = False
-        self._suspended_at: float | None = None
-        self._heard = self._now()
-        self._code = 0
+    def __init__(self, crowd: Crowd, local: LocalPod, key: RankKey, connect: Connect) -> None:
+        self.key, self.node, self.local = key, local.node, local
+        self.host, self.supervisor = Host(f"agent {key}"), Host(f"supervisor {key}")
+        self.printed = 0  # lines that the agent has read
+        self.recorded = False  # the server knows how the program ended
+        self.over = False
+        self._crowd, self._parts = crowd, crowd.parts
+        self._random = random = Random(f"{crowd.random.random()} {key}")
+        drift = random.uniform(-0.0005, 0.0005)
+        loop = asyncio.get_running_loop()
+        self.lease = self._parts.lease(
+            self._parts.timing.lease, lambda: 50.0 + loop.time() * (1 + drift)
+        )
+        directory = AgentDir(crowd.directory(local), crowd.network.addresses, self._parts.timing)
+        self.outbox, self.spool = Outbox(), Spool(directory.spool)
+        token = run_tokens.make(SECRET, key.task_id, key.run, key.rank)
+        self._session = self._parts.session(
+            directory, token, self, self.outbox, self.spool, self.lease, connect, pace=1.0
+        )
+        owner = Owner(self._work, self._read_line, self._acknowledge, self._yield, self._reap)
+        habits = Habits.of(random, KILL_SECONDS)
+        self.program = Program(str(key), habits, random, owner)
+        self._going = self._suspended = self._yielded = False
+        self._ending: float | None = None
+        self._kill: asyncio.TimerHandle | None = None
+        self._state = 0
+        self._floor = crowd.states[key.task_id]  # kept before this run
+        self._exit_code = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def running(self) -> bool:
+        """Whether its program runs. What stands on a frozen machine does not, until that wakes."""
+        return self.program.exists and self.alive and not self.supervisor.frozen
 
     @property
     def alive(self) -> bool:
         """Whether its container exists."""
-        known = self._crowd.kubelet.pods.get(self._local.pod.uid) is self._local
-        return known and isinstance(self._local.mains[0].state, Running)
+        known = self._crowd.kubelet.pods.get(self.local.pod.uid) is self.local
+        return known and isinstance(self.local.mains[0].state, Running)
 
-    @property
-    def running(self) -> bool:
-        return self._started and not self._ended and self.alive
+    def begin(self) -> None:
+        """The container has started."""
+        self.supervisor.run(self._arm)
+        for part in (self._attach(), self._beat(), self._end_before_expiry()):
+            self._begin(part)
 
-    async def live(self) -> None:
-        """Until its container ends, by itself or not."""
-        await self._pause()
-        while self.alive:
-            server = self._reachable()
-            if server is not None:
-                with suppress(HaiError):
-                    await self._attach(server)
-            if self._now() - self._heard > _LEASE_SECONDS:
-                self._exit(0)
-            self._work()
-            await self._pause()
+    # the session's peer
 
-    def _reachable(self) -> StormServer | None:
-        server = self._crowd.server()
-        up = self._crowd.machines.alive(self.node)
-        return server if server is not None and up and server.listening else None
-
-    async def _attach(self, server: StormServer) -> None:
-        """One stream, until it breaks."""
-        if not self._current(server):
-            return self._exit(0)  # FENCED
-        session, task = Session(), await server.ledger.get(self.key.task_id)
-        server.hub.enter(self.key, session)
-        for instruction in greeting(task, self.key.rank, started=self._started):
-            server.performer.perform(task, instruction)
+    def hello(self, address: str) -> pb.AgentHello:
         key = self.key
-        await server.ledger.apply(key.task_id, ev.RankAttached(key.run, key.rank, "10.0.0.1", 4000))
-        while self.alive and self._reachable() is server:
-            self._heard = self._now()
-            await self._hear(server, session)
-            self._work()
-            if self._ended:
-                await self._report(server)
-                return
-            await self._pause()
-        server.hub.leave(key, session)
+        return pb.AgentHello(
+            task_id=key.task_id,
+            run=key.run,
+            rank=key.rank,
+            address=address,
+            free_port=4000,
+            started=self._going,
+        )
 
-    def _current(self, server: StormServer) -> bool:
-        task = server.ledger.unfinished().get(self.key.task_id)
-        if task is None or task.run is None or task.run.number != self.key.run:
-            return False
-        rank = task.run.ranks[self.key.rank]
-        return not (task.waiting or task.run.state is RunState.ENDED or rank.state.gone)
-
-    async def _hear(self, server: StormServer, session: Session) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(0.01):
-                    message = await session.next()
-            except TimeoutError:
-                return
-            if message is None or not self.alive:
-                return
-            await self._take(server, message)
-
-    async def _take(self, server: StormServer, message: pb.AttachResponse) -> None:
-        match message.WhichOneof("message"):
-            case "go" if not self._started:
-                self._started = True
-                self._crowd.tell(f"{self.key} runs on {self.node}")
-                self._crowd.check(self)
-                await self._say(server, ev.ProgramStarted(self.key.run, self.key.rank))
-            case "suspend" if self.running and self._suspended_at is None:
-                self._suspended_at = self._now()
-                await self._say(server, ev.SuspendAcknowledged(self.key.run, self.key.rank))
-                if self._random.random() < 0.8:  # the others do not listen
-                    await self._say(server, ev.Yielded(self.key.run, self.key.rank))
+    def take(self, response: pb.AttachResponse) -> None:
+        match response.WhichOneof("message"):
+            case "welcome":
+                value = response.welcome.whole_life_state
+                self._crowd.found_state(self.key, value, self._floor)
+                self._state = max(self._state, value)
+            case "go":
+                self._go()
+            case "suspend":
+                self._suspend()
             case "end":
-                self._ended, self._code = True, 143
+                self._end(response.end.grace_seconds)
+            case "whole_life_state":
+                self._state_is(response.whole_life_state.value)
+            case "exit_recorded":
+                self.recorded = True
+                self.leave(0)
 
-    async def _say(self, server: StormServer, event: ev.Event) -> None:
-        await server.ledger.apply(self.key.task_id, event)
+    # what the kubelet and the machine do to it
 
-    async def _report(self, server: StormServer) -> None:
-        """Said again until it is recorded: by `_attach`, which comes back here."""
-        yielded = self._suspended_at is not None and self._code == 143
-        exited = ev.ProgramExited(self.key.run, self.key.rank, self._code, "", yielded)
-        await self._say(server, exited)
-        self._exit(0)
+    def stop(self) -> None:
+        """The kubelet sends SIGTERM, which the supervisor passes on."""
+        if not self.over:
+            self.host.run(asyncio.get_running_loop().call_soon, self._stop, _STOP_GRACE_SECONDS)
 
-    def _work(self) -> None:
-        """The program gets on, a second at a time; rank 0 keeps what is done for the next run."""
-        if not self.running:
+    def vanish(self) -> None:
+        """Its container is gone, with everything in it."""
+        self._stand_down()
+        self.program.end(137)
+
+    def freeze(self) -> None:
+        """The whole machine stands still."""
+        for host in (self.supervisor, self.host, self.program.host):
+            host.freeze()
+
+    def thaw(self) -> None:
+        """It wakes: the lease is looked at before anything else."""
+        for host in (self.supervisor, self.host, self.program.host):
+            host.thaw()
+
+    # the supervisor
+
+    def _arm(self, due: float | None = None, late: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        if self.over:
             return
-        left = self._crowd.work[self.key.task_id]
-        if self.key.rank == 0:
-            self._crowd.work[self.key.task_id] = left - 1.0
-        if left <= 0:
-            self._ended, self._code = True, 0
+        if self.lease.expired and (late or self._stood_still(due)):
+            self._crowd.tell(f"{self.key} on {self.node} has lost its lease")
+            return self.leave(EXIT_EXPIRED)
+        if self.lease.expired:
+            wait = self._random.choice((0.0, self._random.uniform(0.0, self._parts.pause_seconds)))
+            loop.call_later(wait, self._arm, None, True)
+        elif self.lease.left < 1e6:
+            loop.call_later(self.lease.left, self._arm, loop.time() + self.lease.left)
 
-    def _exit(self, code: int) -> None:
-        """The agent ends, and takes its program along."""
+    def _stood_still(self, due: float | None) -> bool:
+        late = 0.0 if due is None else asyncio.get_running_loop().time() - due
+        return late > _LATE_SECONDS and self._parts.checks_first
+
+    def leave(self, code: int) -> None:
+        """The agent has ended, or is killed; the supervisor ends everything, and with it the container."""
+        if self.over:
+            return
+        self._exit_code = code
+        self._stand_down()
+        if self.program.exists:
+            self.program.kill()
+        else:
+            self._end_container()
+
+    def _stand_down(self) -> None:
+        if not self.over:
+            self.over = True
+            for task in self._tasks:
+                task.cancel()
+            self.host.release()
+            self.supervisor.release()
+
+    def _end_container(self) -> None:
         if not self.alive:
             return
-        self._ended = True
         kubelet = self._crowd.kubelet
-        for container in self._local.mains:
-            container.end(code, kubelet.api.timers.now())
-        kubelet.publish(self._local)
+        for container in self.local.mains:
+            container.end(self._exit_code, kubelet.api.timers.now())
+        outside(kubelet.publish, self.local)
 
-    async def _pause(self) -> None:
-        await asyncio.sleep(self._random.uniform(0.5, 1.5))
+    # the agent
 
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+    async def _attach(self) -> None:
+        try:
+            await self._session.run()
+        except GivenUp as error:
+            self._crowd.tell(f"{self.key} on {self.node} is given up: {error}")
+            self.leave(0)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._parts.timing.heartbeat)
+            self._session.beat()
+
+    async def _end_before_expiry(self) -> None:
+        await until(lambda: self.lease.left - self._parts.timing.end_before)
+        self._exit_code = EXIT_EXPIRED
+        self._stop(min(_EXPIRED_GRACE_SECONDS, self._parts.timing.end_before / 3))
+
+    def _stop(self, grace: float) -> None:
+        if not self.over:
+            self._end(grace)
+            asyncio.get_running_loop().call_later(2 * grace, self.leave, self._exit_code)
+
+    def _go(self) -> None:
+        if not self._going and self._ending is None:
+            self._going = True
+            self.program.begin()
+            self._crowd.tell(f"{self.key} runs on {self.node}")
+            self._crowd.check(self)
+            outside(self._crowd.started, self.key)
+            if self._suspended:
+                self.program.suspend()
+            self._say("started", pb.AttachRequest(started=pb.ProgramStarted(pid=1)))
+
+    def _suspend(self) -> None:
+        if not self._suspended:
+            self._suspended = True
+            self._say("step", pb.AttachRequest(step_reported=pb.StepReported(step=-1)))
+            self.program.suspend()
+
+    def _end(self, grace: float) -> None:
+        first, self._ending = self._ending is None, grace
+        if not self._going:
+            return self._ended(_END_BEFORE_START) if first else None
+        self.program.terminate()
+        if self._kill is None:
+            loop = asyncio.get_running_loop()
+            self._kill = self.host.run(loop.call_later, grace, self.program.kill)
+        if self._parts.reports_early:
+            self._ended(_END_BEFORE_START)
+
+    def _ended(self, code: int) -> None:
+        self.lease.release()
+        exited = pb.ProgramExited(exit_code=code, yielded=self._yielded)
+        self.outbox.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
+        self._session.wake()
+
+    def _state_is(self, value: int) -> None:
+        self._crowd.kept_state(self.key, value)
+        if value == self._state:
+            self.outbox.drop("state")
+
+    def _say(self, kind: str, message: pb.AttachRequest) -> None:
+        self.outbox.keep(kind, message)
+        self._session.wake()
+
+    # what the program tells: heard when the agent is awake
+
+    def _reap(self, code: int) -> None:
+        if self.over:
+            return self._end_container()
+        self._soon(self._ended, code)
+
+    def _read_line(self) -> None:
+        self._soon(self._append)
+
+    def _acknowledge(self) -> None:
+        said = pb.AttachRequest(suspend_acknowledged=pb.SuspendAcknowledged())
+        self._soon(self._say, "acknowledged", said)
+
+    def _yield(self) -> None:
+        self._soon(self._note_yield)
+
+    def _note_yield(self) -> None:
+        self._yielded = True
+        self._say("yielded", pb.AttachRequest(yielded=pb.Yielded()))
+
+    def _append(self) -> None:
+        self.printed += 1
+        now = self._crowd.kubelet.api.timers.now()
+        self.spool.append(stamp(now) + f"line {self.printed}\n".encode())
+        if self.key.rank == 0 and self.printed % _STATE_LINES == 0:
+            self._state += 1
+            changed = pb.WholeLifeStateChanged(value=self._state)
+            self.outbox.keep("state", pb.AttachRequest(whole_life_state=changed))
+        self._session.wake()
+
+    def _work(self) -> bool:
+        """The program gets on; rank 0 keeps what is done for the next run."""
+        left = self._crowd.work[self.key.task_id]
+        if self.key.rank == 0 and left > 0:
+            self._crowd.work[self.key.task_id] = left - 1.0
+        return left <= 0
+
+    def _soon(self, action: Callable[..., object], *args: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self.host.run(loop.call_soon, self._unless_over, action, *args)
+
+    def _unless_over(self, action: Callable[..., object], *args: Any) -> None:
+        if not self.over:
+            action(*args)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.host.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._part_ended)
+
+    def _part_ended(self, task: asyncio.Task[None]) -> None:
+        """An agent that has lost a part of itself ends; only a lease that had expired is a reason that we know."""
+        self._tasks.discard(task)
+        if task.cancelled():
+            if not self.over:
+                self._crowd.failures.append(AssertionError(f"a part of {self.key} was cancelled"))
+                self.leave(EXIT_BUG)
+        elif (error := task.exception()) is not None:
+            if not isinstance(error, Expired):
+                self._crowd.failures.append(error)
+            self.leave(EXIT_BUG)
