@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol
 
 import structlog
 
+from hai.client.cancellation import CancelledWithin, error_of
 from hai_backend.config import Settings
 from hai_backend.domain.errors import Unavailable
 from hai_backend.gateway import (
@@ -103,8 +104,8 @@ class App:
         await asyncio.wait({stopping, *self._work}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         for work in self._work:
-            if work.done():
-                work.result()
+            if work.done() and (error := error_of(work)) is not None:
+                raise error
 
     def look_again(self) -> None:
         """Files may have been replaced: certificates, the only ones that are read again."""
@@ -190,14 +191,13 @@ class App:
     async def _look_at(self, *works: asyncio.Task[None]) -> None:
         """Raise what ended them, unless it passes: a database or cluster that cannot be reached just now."""
         for work in works:
-            try:
-                if not work.cancelled() and work.done():
-                    work.result()
-            except Unavailable as error:
-                if not self._settled.is_set():
-                    raise
-                log.warning("this server cannot play its role; it tries again", why=str(error))
-                await asyncio.sleep(_AGAIN_SECONDS)
+            error = error_of(work) if work.done() else None
+            if error is None:
+                continue
+            if not isinstance(error, Unavailable | CancelledWithin) or not self._settled.is_set():
+                raise error
+            log.warning("this server cannot play its role; it tries again", why=str(error))
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _as(self, role: Role) -> NoReturn:
         match role:

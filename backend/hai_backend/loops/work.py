@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import structlog
 
 from hai.client.cancellation import error_of
-from hai_backend.domain.errors import Unavailable
+from hai_backend.domain.errors import HaiError, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -65,4 +65,5 @@ class Work:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if (error := error_of(task)) is not None:
-            log.error("a loop ended", error=repr(error), exc_info=error)
+            trace = None if isinstance(error, HaiError) else error
+            log.error("a loop ended", error=repr(error), exc_info=trace)

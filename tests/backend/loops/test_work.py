@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from structlog.testing import capture_logs
@@ -127,3 +128,30 @@ async def test_a_server_that_hears_its_launcher_no_more_begins_its_role_anew(
             while (found := reign.ledger.unfinished()[task.id]).run is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert found.run.state is not RunState.ENDED
+
+
+async def test_a_role_that_was_cancelled_by_nobody_is_played_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counted as one that the server had ended itself; it was begun again and again, without a pause."""
+    cancel = asyncio.Event()
+
+    async def broken(self: Work) -> NoReturn:
+        part = asyncio.ensure_future(asyncio.Event().wait())
+        await cancel.wait()
+        monkeypatch.undo()
+        part.cancel()
+        await part
+        raise AssertionError
+
+    monkeypatch.setattr(Work, "broken", broken)
+    async with running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server:
+        before = server.app.reign
+        with capture_logs() as logs:
+            cancel.set()
+            async with asyncio.timeout(20):
+                while server.app.reign in (None, before):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        assert [log["log_level"] for log in logs if "cannot play its role" in log["event"]] == [
+            "warning"
+        ]
