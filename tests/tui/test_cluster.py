@@ -25,6 +25,12 @@ def node(name: str, *users: str, group: str = "default", zone: str = "", **more:
     return Node(name=name, group=group, zone=zone, tenants=tenants, **facts)  # type: ignore[arg-type]
 
 
+def silent(which: Node) -> Node:
+    """The same node, on which the first agent is silent."""
+    which.tenants[0].silent_since_time.seconds = 1_800_000_000
+    return which
+
+
 @pytest.mark.parametrize(
     ("which", "word"),
     [
@@ -32,6 +38,8 @@ def node(name: str, *users: str, group: str = "default", zone: str = "", **more:
         pytest.param(node("a", "bob"), "HELD", id="held"),
         pytest.param(node("a", "bob", "eve"), "SHARED", id="shared"),
         pytest.param(node("a", "bob", "ada"), "MINE", id="mine"),
+        pytest.param(silent(node("a", "ada", "bob")), "SILENT", id="an agent is silent"),
+        pytest.param(silent(node("a", "ada", cordoned=True)), "LEAVING", id="silent and cordoned"),
         pytest.param(node("a", cordoned=True), "CORDONED", id="cordoned"),
         pytest.param(node("a", "ada", cordoned=True), "LEAVING", id="leaving"),
         pytest.param(node("a", "ada", state=NODE_STATE_NOT_READY), "NOT_READY", id="not ready"),
