@@ -165,18 +165,25 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 sleeper = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(99)"]
 subprocess.Popen(sleeper)
 subprocess.Popen(sleeper, start_new_session=True)
-subprocess.Popen(sleeper, start_new_session=True, env={})
-print("up", flush=True)
+hidden = subprocess.Popen(sleeper, start_new_session=True, env={})
+print("up", hidden.pid, flush=True)
 time.sleep(99)
 """
 
 
 async def test_stubborn_programs_and_those_that_ran_away_are_ended(agents, python, marked):
     rank, process = await agents.start(python(STUBBORN))
-    await rank.until("log")
+    rank.records_exit = False
+    hidden = int((await rank.until("log")).data.split()[-1])
+    assert processes.look(hidden) is not None
     assert len(marked()) == 5  # supervisor, agent, program, two of its children; one has no mark
     rank.tell(end=pb.EndProgram(grace_seconds=0.2))
     assert (await rank.until("exited")).exit_code == 137
+    assert (
+        len(marked()) == 2
+    )  # supervisor and agent: the exit is reported when nothing of the program is left
+    assert processes.look(hidden) is None
+    rank.tell(exit_recorded=pb.ExitRecorded())
     await process.wait()
     assert marked() == []
 

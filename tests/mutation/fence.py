@@ -1,0 +1,189 @@
+"""`make mutate-fence`: leave out each statement of the fence, one at a time, and see whether a test notices.
+
+The fence runs in processes of its own, which a forked test process cannot reach. So each mutant is a copy of the
+product (links, and one changed file) that stands first on the path of Python, also of processes that the tests start.
+
+python -m tests.mutation.fence [--module NAME] [--list]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import hai_backend
+
+_PRODUCT = Path(str(hai_backend.__file__)).parent
+_WORKERS = 2
+_LIMIT_SECONDS = 240.0
+_AGENT = "tests/backend/agent"
+_RANK = f"{_AGENT}/test_rank.py::"
+# The fastest first: the first that fails ends the trial.
+_TESTS = (
+    "tests/backend/domain/test_timing.py",
+    f"{_AGENT}/test_lease.py",
+    f"{_AGENT}/test_parts.py",
+    f"{_AGENT}/test_session.py",
+    f"{_AGENT}/test_supervisor.py",
+    f"{_RANK}test_an_agent_with_a_lease_runs_while_it_is_renewed",
+    f"{_RANK}test_without_a_renewal_the_program_ends_before_the_lease",
+    f"{_RANK}test_a_stopped_agent_loses_its_program_to_the_supervisor",
+    f"{_RANK}test_an_agent_that_fails_says_why",
+    f"{_RANK}test_what_a_program_leaves_behind_is_ended_with_it",
+    f"{_RANK}test_kill_9_of_an_agent_takes_the_program_with_it",
+    f"{_RANK}test_a_program_that_ends_at_sigterm_has_its_grace",
+    f"{_RANK}test_stubborn_programs_and_those_that_ran_away_are_ended",
+    f"{_RANK}test_a_removed_rank_directory_ends_the_program",
+)
+# Of these modules, everything; of others, the functions that belong to the fence.
+_FENCE: dict[str, tuple[str, ...]] = {
+    "domain/timing.py": (),
+    "agent/lease.py": (),
+    "agent/supervisor.py": (),
+    "agent/parts.py": (),
+    "agent/main.py": (),
+    "agent/session.py": ("beat", "_end_when_silent", "_receive", "_answered", "_attach"),
+    "agent/rank.py": ("run", "_attach", "_end_before_expiry", "_beat", "_ended", "_end", "stop"),
+    "agent/program.py": ("end_everything", "_kill_rest", "_kill_all", "end"),
+}
+# What changes nothing that matters to the fence, with the reason.
+_EQUIVALENT = {
+    "agent/supervisor.py: signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)": (
+        "closes a gap of microseconds between the fork and the handlers, which no test can hit"
+    ),
+    "agent/supervisor.py: code = EXIT_BUG": "Python's own exit code for what is raised is 1, too",
+    "agent/supervisor.py: sys.stdout.flush()": "nothing is written there by the agent itself",
+    "agent/supervisor.py: sys.stderr.flush()": "stderr of Python is not buffered by more than a line",
+    "agent/main.py: traceback.print_exception(error)": "for people who read agent.log",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One statement that is left out."""
+
+    module: str
+    line: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.module}: {self.text}"
+
+
+def mutants(module: str, source: str, functions: tuple[str, ...]) -> Iterator[Mutant]:
+    """One for each statement that does something, in the order of the text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
+            not functions or node.name in functions
+        ):
+            for statement in _statements(node):
+                text = ast.get_source_segment(source, statement) or ""
+                yield Mutant(module, statement.lineno, text.splitlines()[0])
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(child, ast.stmt) and not _is_inert(child):
+            yield child
+        yield from _statements(child)
+
+
+def _is_inert(statement: ast.stmt) -> bool:
+    """Docstrings, imports, `pass` and assertions."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    return isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass | ast.Assert)
+
+
+def without(source: str, mutant: Mutant) -> str:
+    """The module with this statement left out."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            for i, statement in enumerate(body if isinstance(body, list) else ()):
+                text = ast.get_source_segment(source, statement) or ""
+                if statement.lineno == mutant.line and text.startswith(mutant.text):
+                    body[i] = ast.copy_location(ast.Pass(), statement)
+                    return ast.unparse(ast.fix_missing_locations(tree))
+    raise ValueError(f"no statement in line {mutant.line} of {mutant.module}")
+
+
+def overlay(mutant: Mutant, directory: Path) -> None:
+    """A package hai_backend below `directory`: links to the product, and one changed module."""
+    top = directory / "hai_backend"
+    package = mutant.module.partition("/")[0]
+    for target, source in ((top, _PRODUCT), (top / package, _PRODUCT / package)):
+        if target.is_symlink():
+            target.unlink()
+        target.mkdir()
+        for entry in source.iterdir():
+            if entry.name != "__pycache__":
+                (target / entry.name).symlink_to(entry)
+    changed = top / mutant.module
+    changed.unlink()
+    changed.write_text(without((_PRODUCT / mutant.module).read_text(), mutant))
+
+
+def outcome(mutant: Mutant) -> str:
+    """`noticed by TEST`, `timeout`, or `survived`."""
+    with tempfile.TemporaryDirectory() as directory:
+        overlay(mutant, Path(directory))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *_TESTS]
+        paths = os.pathsep.join(filter(None, (directory, os.environ.get("PYTHONPATH", ""))))
+        try:
+            done = subprocess.run(
+                command,
+                env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+                capture_output=True,
+                text=True,
+                timeout=_LIMIT_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return "timeout"
+    if done.returncode == 0:
+        return "survived"
+    by = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return f"noticed by {by[0].split()[1] if by else 'the first import'}"
+
+
+def main() -> int:
+    """1 when a mutant survives that is not known to be equivalent."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation.fence")
+    parser.add_argument("--module", default="", help="only of modules with this in their path")
+    parser.add_argument("--list", action="store_true", help="name the mutants, and try none")
+    arguments = parser.parse_args()
+    chosen = [
+        mutant
+        for module, functions in _FENCE.items()
+        if arguments.module in module
+        for mutant in mutants(module, (_PRODUCT / module).read_text(), functions)
+    ]
+    if arguments.list:
+        print(*(f"{mutant.module}:{mutant.line}: {mutant.text}" for mutant in chosen), sep="\n")
+        return 0
+    began, survived = time.monotonic(), 0
+    with ThreadPoolExecutor(_WORKERS) as workers:
+        for mutant, found in zip(chosen, workers.map(outcome, chosen), strict=True):
+            if found == "survived" and mutant.name in _EQUIVALENT:
+                found = f"equivalent: {_EQUIVALENT[mutant.name]}"
+            survived += found == "survived"
+            print(f"{mutant.module}:{mutant.line}: {mutant.text}\n    {found}", flush=True)
+    print(f"{len(chosen)} mutants, {survived} survived, {time.monotonic() - began:.0f} s")
+    return int(survived > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
