@@ -17,28 +17,26 @@ it must end at once when one of them goes on (`_AWAKE_SECONDS`).
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
 from hai_backend.launch import processes
-from hai_backend.launch.base import RankKey, RankLaunch
-from hai_backend.launch.process import sweep
-from hai_backend.launch.rank_dirs import agent_variables, make, path_of
+from hai_backend.launch.base import RankKey
+from hai_backend.launch.rank_dirs import path_of
 from tests.silence import program, witness
+from tests.silence.agents import Agents, agents, argv
 from tests.silence.lease_server import LeaseServer, Rank
 from tests.silence.proxy import Direction, Proxy, proxy_to
 from tests.silence.ranks import Pids, command, send
 from tests.silence.schedule import Kind, Schedule, Silence
 
 FORTH, BACK = Direction.FORTH, Direction.BACK
-_START_SECONDS = 60.0  # of a machine that starts ten others
+_SUCCESSOR_SECONDS = 30.0  # from its start to its end
 _AWAKE_SECONDS = 0.5
 _GONE_SECONDS = 10.0  # from the end of a rank's story until nothing of it is left
 _SETTLE_SECONDS = 5.0  # after healing: back-off, and an exit that is recorded
@@ -63,13 +61,12 @@ class Story:
     server: LeaseServer
     directory: Path
     proxy: Proxy
+    agents: Agents
     rank: Rank
     began: float = field(default_factory=time.monotonic)
     log: list[str] = field(default_factory=list)
     stopped: set[str] = field(default_factory=set)  # who is, of agent, supervisor, program
-    blind_until: float = (
-        0.0  # when one of agent and supervisor went on last, after both were stopped
-    )
+    blind_until: float = 0.0  # shortly after one of both watchers went on
 
     @property
     def key(self) -> RankKey:
@@ -89,16 +86,12 @@ class Story:
 
     async def play(self) -> None:
         """Raises Wrong."""
-        agent = await spawn(self.directory / "home", self.key)
         try:
-            async with asyncio.timeout(_START_SECONDS):
-                await self.rank.started.wait()
-            self.tell("program started")
             await self._silences()
             self._check_log()
         finally:
             self._wake_all()
-            await _reaped(agent)
+            await self.agents.reap()
         await self._nothing_is_left()
 
     async def _silences(self) -> None:
@@ -193,7 +186,7 @@ class Story:
     def _blind(self) -> bool:
         """Both watchers are stopped, or one of them has only just gone on."""
         both = {"agent", "supervisor"} <= self.stopped
-        return both or time.monotonic() < self.blind_until + _AWAKE_SECONDS
+        return both or time.monotonic() < self.blind_until
 
     async def _free_once_awake(self) -> None:
         if any(s.kind in _STOPPED and s.lasts == inf for s in self.schedule.silences):
@@ -213,15 +206,11 @@ class Story:
         """The next run, on a node that hears the server."""
         home = self.directory / "elsewhere"
         self.server.write_address(home)
-        key = RankKey(self.key.task_id, 2, 0)
-        rank = self.server.expect(key, argv(self.directory, ["--steps", "20", "--pace", "0.01"]))
-        agent = await spawn(home, key)
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                await rank.exited.wait()
-            self.demand(rank.exit_code == 0, f"the successor ended with {rank.exit_code}")
-        finally:
-            await _reaped(agent)
+        words = argv(self.directory, ["--steps", "20", "--pace", "0.01"])
+        rank = await self.agents.start(home, RankKey(self.key.task_id, 2, 0), words)
+        async with asyncio.timeout(_SUCCESSOR_SECONDS):
+            await rank.exited.wait()
+        self.demand(rank.exit_code == 0, f"the successor ended with {rank.exit_code}")
 
     def _check_log(self) -> None:
         said = self.server.lines(self.key)
@@ -268,7 +257,7 @@ class Story:
             if name in pids:
                 send(pids[name], signal.SIGCONT)
         if blind and not watchers <= self.stopped:
-            self.blind_until = time.monotonic()
+            self.blind_until = time.monotonic() + _AWAKE_SECONDS
 
     def _wake_all(self) -> None:
         self._go_on(("program", "agent", "supervisor"))
@@ -290,35 +279,15 @@ _DROPPED = {Kind.DROP, Kind.DROP_FORTH, Kind.DROP_BACK}
 _CLOSED = {Kind.AGENT_CLOSED, Kind.SERVER_CLOSED}
 
 
-def argv(directory: Path, arguments: list[str]) -> list[str]:
-    """Of the program of a rank."""
-    return [sys.executable, "-u", str(witness.PROGRAM), str(directory), *arguments]
-
-
-async def spawn(home: Path, key: RankKey, *prefix: str) -> asyncio.subprocess.Process:
-    """The agent of a rank, as the launcher starts it."""
-    directory = path_of(home, key)
-    make(directory, RankLaunch(key, "node1", "secret"), ())
-    variables = agent_variables(directory, key, os.environ, Path(sys.executable).parent)
-    with (directory / "agent.log").open("wb") as output:
-        return await asyncio.create_subprocess_exec(
-            *prefix,
-            *(sys.executable, "-P", "-m", "hai_backend.agent", str(directory)),
-            env=variables,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-
-
 async def play(schedule: Schedule, server: LeaseServer, directory: Path) -> list[str]:
     """The story, for people. Raises Wrong, with the story."""
     async with _story(schedule, server, directory) as story:
+        story.tell("program started")
         try:
             await story.play()
         except (Wrong, TimeoutError) as error:
             said = (story.rank_dir / "agent.log").read_text(errors="replace")[-2000:]
-            told = "\n".join([str(schedule), *story.log, f"WRONG: {error!s}", said])
+            told = "\n".join([str(schedule), *story.log, f"WRONG: {error!r}", said])
             raise Wrong(told) from None
     return story.log
 
@@ -326,21 +295,12 @@ async def play(schedule: Schedule, server: LeaseServer, directory: Path) -> list
 @asynccontextmanager
 async def _story(schedule: Schedule, server: LeaseServer, directory: Path) -> AsyncIterator[Story]:
     directory.mkdir()  # noqa: ASYNC240 - one call on a local disk
-    key = RankKey(schedule.seed + 1, 1, 0)
-    rank = server.expect(key, argv(directory, schedule.arguments()))
-    async with proxy_to(server.address) as proxy:
-        server.write_address(directory / "home", proxy.address)
-        try:
-            yield Story(schedule, server, directory, proxy, rank)
-        finally:
-            sweep(directory / "home")
-            sweep(directory / "elsewhere")
-
-
-async def _reaped(agent: asyncio.subprocess.Process) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_GONE_SECONDS):
-            await agent.wait()
+    home = directory / "home"
+    async with proxy_to(server.address) as proxy, agents(server) as made:
+        server.write_address(home, proxy.address)
+        words = argv(directory, schedule.arguments())
+        rank = await made.start(home, RankKey(schedule.seed + 1, 1, 0), words)
+        yield Story(schedule, server, directory, proxy, made, rank)
 
 
 def _life(schedule: Schedule) -> float:

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from hai_backend.launch.base import RankKey
-from hai_backend.launch.process import sweep
 from hai_backend.launch.rank_dirs import path_of
 from tests.silence import witness
+from tests.silence.agents import Agents, agents, argv
 from tests.silence.lease_server import LeaseServer, Rank, lease_server
 from tests.silence.network import Network, network, packets, require_namespaces
 from tests.silence.proxy import BOTH, Direction
 from tests.silence.schedule import TIMING
-from tests.silence.story import argv, spawn
 
 pytestmark = [pytest.mark.xdist_group("namespaces"), pytest.mark.timeout(120)]
 WAYS = pytest.mark.parametrize("ways", [BOTH, *[(way,) for way in Direction]], ids="-".join)
@@ -30,6 +29,7 @@ class Nodes:
 
     network: Network
     server: LeaseServer
+    agents: Agents
     directory: Path
 
     def home(self, node: int) -> Path:
@@ -41,25 +41,22 @@ class Nodes:
 
     async def start(self, run: int, node: int, *arguments: str) -> Rank:
         """A run of task 1 on a node; returns when its program has started."""
-        key = RankKey(1, run, 0)
-        rank = self.server.expect(key, argv(self.directory, list(arguments)))
-        await spawn(self.home(node), key, *self.network.prefix(node))
-        async with asyncio.timeout(60):
-            await rank.started.wait()
-        return rank
+        words, prefix = argv(self.directory, arguments), self.network.prefix(node)
+        return await self.agents.start(self.home(node), RankKey(1, run, 0), words, *prefix)
 
 
 @pytest.fixture
 async def nodes(tmp_path: Path) -> AsyncIterator[Nodes]:
     require_namespaces()
     with network(2) as net:
-        async with lease_server(tmp_path, TIMING, f"{net.address}:0") as server:
-            made = Nodes(net, server, tmp_path)
+        async with (
+            lease_server(tmp_path, TIMING, f"{net.address}:0") as server,
+            agents(server) as started,
+        ):
+            made = Nodes(net, server, started, tmp_path)
             for node in range(2):
                 server.write_address(made.home(node))
             yield made
-            for node in range(2):
-                await asyncio.to_thread(sweep, made.home(node))
 
 
 @WAYS
