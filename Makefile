@@ -3,7 +3,7 @@ PYTHON ?= python
 BESIDE := -n $(shell nproc) --dist loadgroup
 ALONE  := --last-failed --last-failed-no-failures none -rpf
 
-.PHONY: help check format lint types proto proto-lint test test-postgres e2e-k8s bench mutate docs
+.PHONY: help check format lint types proto proto-lint test test-postgres e2e-k8s bench mutate silence docs
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
@@ -41,6 +41,9 @@ bench: ## the figures of the quality bars, into bench.json
 
 mutate: ## would the scheduler's tests notice? 300 small errors, ten minutes
 	$(PYTHON) -m tests.mutation --sample 300
+
+silence: ## what falls silent ends nothing twice: 1 000 schedules with real agents, half an hour
+	$(PYTHON) -m tests.silence 0 1000
 
 docs: ## the pictures of the terminal app drawn anew, and the manual as a site
 	$(PYTHON) -m hai_tui.pictures docs/tui

@@ -22,7 +22,7 @@ if cluster.REAL_TIME:
     STEPS, PACE = 120, 0.5
 LIFE = STEPS * PACE
 
-pytestmark = pytest.mark.timeout(60 + 4 * cluster.SILENCE)
+pytestmark = [pytest.mark.timeout(60 + 4 * cluster.SILENCE), pytest.mark.xdist_group("silence")]
 
 
 @pytest.fixture(scope="module")

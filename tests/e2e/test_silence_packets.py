@@ -14,7 +14,7 @@ from tests.silence import cluster, witness
 from tests.silence.network import packets, require_namespaces
 from tests.silence.proxy import BOTH, Direction, proxy_to
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("silence-packets")]
 
 
 @pytest.fixture(scope="module")

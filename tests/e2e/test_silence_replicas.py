@@ -33,7 +33,11 @@ from tests.silence.ranks import Pids
 PACE = 0.05
 LEADS_WITHIN = 20.0  # of a busy machine; see `python -m tests.bench leader`
 
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.xdist_group("silence-replicas"),
+    pytest.mark.timeout(180),
+]
 _finishes = itertools.count()
 
 

@@ -28,7 +28,7 @@ ENDS_WITHIN = (
     45.0  # of a machine that does 16 of these at once; a stopped agent is killed after 7 s
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("silence-signals")]
 
 
 @dataclass(frozen=True, slots=True)
