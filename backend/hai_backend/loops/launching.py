@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from hai.client.cancellation import cancelled_only_from_outside
+from hai.client.cancellation import error_of
 from hai_backend.domain.errors import Conflict, Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import RunState, Task
@@ -56,7 +56,7 @@ class Launching:
         self._ledger = ledger
         self._cluster = cluster
         self._performer = performer
-        self._telling: set[asyncio.Future[object]] = set()
+        self._telling: set[asyncio.Task[object]] = set()
         self._seen: NodesSeen | None = None  # the newest
         self._unwanted: set[RankKey] = set()  # of the list, and not gone yet
         self._cleared = asyncio.Event()
@@ -128,13 +128,13 @@ class Launching:
         self._beside(self._ledger.insist(key.task_id, event))
 
     def _beside(self, work: Coroutine[Any, Any, object]) -> None:
-        telling: asyncio.Future[object] = asyncio.ensure_future(_guarded(work))
+        telling: asyncio.Task[object] = asyncio.ensure_future(work)
         self._telling.add(telling)
         telling.add_done_callback(self._told)
 
-    def _told(self, telling: asyncio.Future[object]) -> None:
+    def _told(self, telling: asyncio.Task[object]) -> None:
         self._telling.discard(telling)
-        if not telling.cancelled() and (error := telling.exception()) is not None:
+        if (error := error_of(telling)) is not None:
             log.error("a launcher event failed", why=repr(error))
 
     async def _give_way(self, key: RankKey, why: str) -> None:
@@ -188,11 +188,6 @@ class Launching:
                 if node in why
             )
         )
-
-
-async def _guarded(work: Coroutine[Any, Any, object]) -> object:
-    with cancelled_only_from_outside("a launcher event"):
-        return await work
 
 
 async def _alone(work: Awaitable[object], **of: object) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from hai.client.cancellation import cancelled_only_from_outside
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.domain.errors import HaiError
 from hai_backend.domain.node import Node
@@ -96,7 +97,8 @@ class Performer:
     async def _in_order(self, task_id: int, work: Work) -> None:
         async with self._order.setdefault(task_id, asyncio.Lock()):
             try:
-                await work()
+                with cancelled_only_from_outside("an instruction"):
+                    await work()
             except Exception:
                 log.exception(
                     "an instruction failed; it is derived again after a restart", task=task_id

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 
 import pytest
+from structlog.testing import capture_logs
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.task import Task, TaskState
@@ -42,3 +44,30 @@ async def test_a_run_that_cannot_be_described_ends_in_words_and_is_tried_again(
     assert ended.reason == f"rank 0 could not be launched on n0: {told}"
     assert (ended.launch_failure_count, ended.not_before > world.clock.now()) == (1, True)
     assert not world.launcher.ranks
+
+
+async def test_an_instruction_that_was_cancelled_half_way_is_logged_and_the_next_is_performed(
+    world: World,
+) -> None:
+    """It counted as one that the server cancelled itself, and nobody heard of it."""
+    described: list[int] = []
+
+    async def describe(task: Task) -> RunRequest:
+        described.append(task.id)
+        if len(described) == 1:
+            part = asyncio.ensure_future(asyncio.Event().wait())
+            part.cancel()
+            await part
+        return RunRequest()
+
+    world.performer = Performer(world.launcher, world.hub, str, world.cluster.nodes().get, describe)
+    world.performer.ledger = world.ledger
+    with capture_logs() as logs:
+        first = await world.ledger.submit("ada", a_spec("one", 1), "")
+        second = await world.ledger.submit("ada", a_spec("two", 1), "")
+        await world.scheduling.once()
+        await world.until(lambda: len(described) == 2 and len(logs) > 0)
+    assert [(log["event"], log["task"]) for log in logs if log["log_level"] == "error"] == [
+        ("an instruction failed; it is derived again after a restart", described[0])
+    ]
+    assert sorted(described) == [first.id, second.id]

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from hai.client.cancellation import error_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.launch.base import (
     LauncherEvent,
@@ -214,7 +215,7 @@ class KubernetesLauncher:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if (error := error_of(task)) is not None:
             log.error("something could not be done in the cluster", why=repr(error))
 
     def _set_timer(self) -> None:
