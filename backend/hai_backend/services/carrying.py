@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.domain.errors import Conflict, Invalid, Unavailable
@@ -32,7 +31,7 @@ async def carry(
 
 async def _take(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> None:
     """What the target says. A command has ended with its code, a connection when both directions have."""
-    with suppress(Invalid):  # it cannot be read
+    try:
         async for request in requests:
             tunnel.brought(request)
             match request.WhichOneof("message"):
@@ -40,4 +39,7 @@ async def _take(tunnel: Tunnel, requests: AsyncIterator[pb.CarryRequest]) -> Non
                     tunnel.end_half()
                 case "exit_code":
                     tunnel.end()
-    tunnel.end(Unavailable(_LOST))
+    except Invalid:
+        pass  # it cannot be read
+    finally:
+        tunnel.end(Unavailable(_LOST))

@@ -12,7 +12,7 @@ from hai.v1.tunnel_pb2 import TunnelEnd, TunnelTarget
 from hai.v1.tunnel_service_pb2_grpc import TunnelServiceServicer
 from hai_backend.auth.directory import Directory
 from hai_backend.auth.permissions import Identity, require_oneself
-from hai_backend.domain.errors import Conflict, Invalid, NotFound, Violation
+from hai_backend.domain.errors import Conflict, Invalid, NotFound, Unavailable, Violation
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import RankKey
 from hai_backend.loops.clock import Clock
@@ -159,6 +159,9 @@ async def _send(requests: AsyncIterator[pb.OpenTunnelRequest], tunnel: Tunnel) -
                     await tunnel.say(agent.CarryResponse(resize=request.resize))
     except Invalid as error:  # it cannot be read
         return tunnel.end(error)
+    except BaseException:  # or the rank would wait for the rest
+        tunnel.end(Unavailable("what was sent through the tunnel broke off; try again"))
+        raise
     await tunnel.say(agent.CarryResponse(end=TunnelEnd()))
     tunnel.end_half()
 
