@@ -46,10 +46,12 @@ class Listed:
 
     `begun`: runs (task, number) that a server has begun to make: what is missing of them may have been taken away.
     Empty where what runs is always to be seen.
+    `certain`: what is not listed does not exist. Otherwise its object may have been deleted by force, and it runs on.
     """
 
     keys: frozenset[RankKey]
     begun: frozenset[tuple[int, int]] = frozenset()
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,19 @@ class Launcher(Protocol):
         """Start agents. A rank that exists already is left alone. Failures come as LaunchFailed events."""
 
     async def kill(
-        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+        self,
+        key: RankKey,
+        node: str = "",
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
     ) -> None:
         """End a rank by force, with every process it made. RankGone follows; also for one that does not exist.
 
         `node` is where it was to be: of a node that is away nothing is believed too early. `ran`: its program may run,
-        also where nothing of it is to be seen. `preempted`: for another task.
+        also where nothing of it is to be seen; from now on its lease is not renewed. `exited`: its agent has said that
+        nothing of its program runs any more. `preempted`: for another task.
         """
 
     def events(self) -> AsyncIterator[LauncherEvent]:

@@ -18,7 +18,10 @@ from hai_backend.launch.base import (
 
 
 class FakeLauncher:
-    """`existing` is what a restarted server finds, `begun` the runs that the one before had begun to make."""
+    """`existing` is what a restarted server finds, `begun` the runs that the one before had begun to make.
+
+    `certain` as in Listed.
+    """
 
     name = "fake"
 
@@ -27,7 +30,10 @@ class FakeLauncher:
         nodes: Sequence[Node],
         existing: Iterable[RankKey] = (),
         begun: Iterable[tuple[int, int]] = (),
+        *,
+        certain: bool = True,
     ) -> None:
+        self._certain = certain
         self.nodes = tuple(nodes)
         self._begun = frozenset(begun)
         self.ranks: dict[RankKey, RankLaunch | None] = dict.fromkeys(existing)
@@ -43,7 +49,13 @@ class FakeLauncher:
                 self.say(LaunchFailed(rank.key, reason, unschedulable=True))
 
     async def kill(
-        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+        self,
+        key: RankKey,
+        node: str = "",
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
     ) -> None:
         self.end(key)
 
@@ -59,7 +71,7 @@ class FakeLauncher:
     async def events(self) -> AsyncIterator[LauncherEvent]:
         self._reopen()
         yield NodesSeen(self.nodes)
-        yield Listed(frozenset(self.ranks), self._begun)
+        yield Listed(frozenset(self.ranks), self._begun, self._certain)
         while (event := await self._events.get()) is not None:
             yield event
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -64,14 +63,23 @@ class ProcessLauncher:
                 await self._start_or_say(rank)
 
     async def kill(
-        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+        self,
+        key: RankKey,
+        node: str = "",
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
     ) -> None:
-        """See Launcher. What runs here is to be seen here."""
+        """See Launcher. What runs here is to be seen here.
+
+        The supervisor goes last: as long as it lives, no process of the rank can hide from us.
+        """
         if key not in self._agents and not self._adopt(key):
             self._clear(key)
         elif (pidfd := self._agents[key]) != _LEAVING:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            asyncio.get_running_loop().remove_reader(pidfd)
+            self._clear(key, pidfd)
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
@@ -146,22 +154,24 @@ class ProcessLauncher:
     def _agent_died(self, key: RankKey) -> None:
         pidfd = self._agents[key]
         asyncio.get_running_loop().remove_reader(pidfd)
-        _reap(pidfd)
-        self._clear(key)
+        self._clear(key, pidfd)
 
-    def _clear(self, key: RankKey) -> None:
+    def _clear(self, key: RankKey, pidfd: int | None = None) -> None:
+        """`pidfd` is that of its supervisor, where we watched one."""
         self._agents[key] = _LEAVING
-        clearing = asyncio.ensure_future(self._clear_and_say(key))
+        clearing = asyncio.ensure_future(self._clear_and_say(key, pidfd))
         self._clearing.add(clearing)
         clearing.add_done_callback(self._clearing.discard)
 
-    async def _clear_and_say(self, key: RankKey) -> None:
+    async def _clear_and_say(self, key: RankKey, pidfd: int | None) -> None:
         directory = rank_dirs.path_of(self._home, key)
         why = rank_dirs.failure_of(directory)
         for process in await self._cleared([directory]):
             log.error(
                 "process %d of rank %s cannot be ended; see `ps %d`", process.pid, key, process.pid
             )
+        if pidfd is not None:
+            _reap(pidfd)
         self._agents.pop(key, None)
         self._events.put_nowait(RankGone(key, why))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,8 @@ import structlog
 from hai.client.cancellation import error_of
 from hai_backend.domain.errors import Conflict, Unavailable
 from hai_backend.domain.node import Node
-from hai_backend.domain.task import RunState, Task
+from hai_backend.domain.task import Run, RunState, Task
+from hai_backend.domain.words import listed as in_words
 from hai_backend.launch.base import (
     Launcher,
     LauncherEvent,
@@ -168,11 +169,15 @@ class Launching:
         if run is None:
             return
         missing = frozenset(key.rank for key in _keys(task) if key not in listed.keys)
-        left = resumed(task, missing, begun=(task.id, run.number) in listed.begun)
+        begun = (task.id, run.number) in listed.begun
+        left = resumed(task, missing, begun=begun, certain=listed.certain)
         for rank in left.gone:
             await self._ledger.insist(task.id, ev.RankGone(run.number, rank, _MISSING))
         if left.launch is not None:
             self._performer.perform(task, left.launch)
+        if left.unknown:  # without them the others would work in vain
+            reason = _unknown(run, left.unknown)
+            await self._ledger.insist(task.id, ev.SuspendAsked("cluster", reason))
         if left.kill:  # the launcher says when it is sure
             self._performer.perform(task, KillRanks(run.number, left.kill))
 
@@ -196,6 +201,11 @@ async def _alone(work: Awaitable[object], **of: object) -> None:
         await work
     except Exception:
         log.exception("what was there at the start could not be adopted", **of)
+
+
+def _unknown(run: Run, ranks: Sequence[int]) -> str:
+    places = in_words([f"rank {index} on {run.ranks[index].node}" for index in ranks])
+    return f"{places}: its pod was deleted while no server ran; its program may run on"
 
 
 def _node_of(task: Task, key: RankKey) -> str:

@@ -128,7 +128,10 @@ class Performer:
         preempted = bool(task.run.suspended_for)
         for index in ranks:
             rank, key = task.run.ranks[index], RankKey(task.id, run, index)
-            await self._launcher.kill(key, rank.node, ran=may_run(rank), preempted=preempted)
+            exited = rank.exit_code is not None
+            await self._launcher.kill(
+                key, rank.node, ran=may_run(rank), exited=exited, preempted=preempted
+            )
 
     def forget(self, task: Task) -> None:
         """The task is finished."""

@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hai_backend.domain.spec import OnEnd
-from hai_backend.domain.task import RankState, Run, RunState, StopCode, Task
+from hai_backend.domain.task import Rank, RankState, Run, RunState, StopCode, Task
 from hai_backend.tasks import events as ev
+from hai_backend.tasks.asking_to_leave import ask_to_stop, ask_to_suspend
 from hai_backend.tasks.ending import end_if_all_gone, spaced
 from hai_backend.tasks.instructions import KillRanks
 from hai_backend.tasks.leaving import judged
 from hai_backend.tasks.limits import Limits
-from hai_backend.tasks.moves import Line, Move, live, terminate, with_line, with_rank, with_run
+from hai_backend.tasks.moves import (
+    Line,
+    Move,
+    live,
+    may_continue,
+    may_run,
+    terminate,
+    with_line,
+    with_rank,
+    with_run,
+)
 
 
 def start_failed(task: Task, run: Run, event: ev.StartFailed, now: float, limits: Limits) -> Move:
@@ -86,17 +97,25 @@ _FINAL = {
 
 _CODES = {
     OnEnd.RESTART: StopCode.NODE_FAILURE,
-    OnEnd.IGNORE: StopCode.NODE_FAILURE,
     OnEnd.FAIL: StopCode.FAILED,
     OnEnd.COMPLETE: StopCode.STOP,
 }
 
 
 def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limits) -> Move:
-    """Its ranks may run on unseen: the run ends now, and its place is free when the launcher is sure."""
+    """Its ranks may run on unseen: the run ends now, and its place is free when the launcher is sure.
+
+    While the rank's agent answers, its program is asked to save first: what was lost may be the kubelet alone.
+    """
     rank = run.ranks[event.rank]
     if rank.state.gone:
         return Move(task)
+    if may_continue(run, rank) and may_run(rank) and rank.silent_since is None:
+        if run.state in (RunState.SUSPENDING, RunState.STOPPING):
+            return Move(task)  # it saves already; its deadlines count
+        verdict = _verdict(task, run, rank.index)
+        if run.state is RunState.RUNNING and not run.stop_code and verdict is not OnEnd.IGNORE:
+            return _ask_to_save(task, run, rank, event.reason, verdict, now)
     kill = KillRanks(run.number, (rank.index,))
     if not live(rank) or rank.state in _FINAL or run.state is RunState.TERMINATING:
         return Move(task, (kill,))
@@ -106,11 +125,27 @@ def node_lost(task: Task, run: Run, event: ev.NodeLost, now: float, limits: Limi
     return replace(move, instructions=(*move.instructions, kill))
 
 
+def _ask_to_save(task: Task, run: Run, rank: Rank, why: str, verdict: OnEnd, now: float) -> Move:
+    reason = f"node {rank.node} was lost: {why}; the agent of rank {rank.index} answers"
+    if verdict is OnEnd.RESTART:
+        line = Line("SuspendAsked", reason, "cluster", rank.index)
+        return ask_to_suspend(task, run, line, now)
+    line = Line("StopAsked", reason, "cluster", rank.index)
+    return ask_to_stop(task, run, _CODES[verdict], line, now)
+
+
+def _verdict(task: Task, run: Run, lost: int) -> OnEnd:
+    """What the task's policy says of a run that loses this rank."""
+    without = with_rank(run, lost, state=RankState.FAILED)
+    verdict = judged(task, without, task.spec.policies.on_pod_evicted)
+    alone = not any(live(r) for r in without.ranks)
+    return OnEnd.RESTART if verdict is OnEnd.IGNORE and alone else verdict
+
+
 def _lost(task: Task, run: Run, line: Line, now: float, limits: Limits) -> Move:
     """Nothing is expected of the rank of this line any more, though it may still be there."""
-    without = with_rank(run, line.rank, state=RankState.FAILED)
-    verdict = judged(task, without, task.spec.policies.on_pod_evicted)
-    if verdict is OnEnd.IGNORE and any(live(r) for r in without.ranks):
+    verdict = _verdict(task, run, line.rank)
+    if verdict is OnEnd.IGNORE:
         return Move(with_run(task, run), (), (line,))
     move = terminate(task, run, _CODES[verdict], line.reason, now, limits)
     return with_line(line, _and_end(move, now, limits))

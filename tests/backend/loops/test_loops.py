@@ -115,7 +115,13 @@ class Slow(FakeLauncher):
     """Ranks that are killed leave when they like."""
 
     async def kill(
-        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+        self,
+        key: RankKey,
+        node: str = "",
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
     ) -> None: ...
 
 
@@ -172,7 +178,13 @@ class Remembering(FakeLauncher):
         self.asked: dict[RankKey, bool] = {}
 
     async def kill(
-        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+        self,
+        key: RankKey,
+        node: str = "",
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
     ) -> None:
         self.asked[key] = ran
         await super().kill(key, node, ran=ran, preempted=preempted)
@@ -210,6 +222,7 @@ async def test_a_rank_that_may_have_been_made_and_is_not_there_is_not_made_again
 
 async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(world: World) -> None:
     task_id = await running(world, "one")
+    await world.ledger.apply(task_id, ev.AgentSilent(1, 1, world.clock.now()))
     down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no power")
     world.launcher.say(NodesSeen((world.launcher.nodes[0], down)))
     await world.until(lambda: not _alive(world, task_id))
@@ -220,6 +233,39 @@ async def test_a_lost_node_ends_its_run_and_the_task_goes_back_to_the_queue(worl
         WaitReason.GROUP_TOO_SMALL,
         WaitReason.NODES_UNUSABLE,
     )
+
+
+async def test_a_run_on_a_lost_node_saves_while_its_agent_answers(world: World) -> None:
+    task_id = await running(world, "one")
+    down = replace(world.launcher.nodes[1], state=NodeState.NOT_READY, reason="no word")
+    world.launcher.say(NodesSeen((world.launcher.nodes[0], down)))
+    await world.until(lambda: any(isinstance(i, TellSuspend) for i in world.performed))
+    run = world.ledger.unfinished()[task_id].run
+    assert run is not None
+    assert run.reason == "node n1 was lost: no word; the agent of rank 1 answers"
+    assert len(world.launcher.ranks) == 2
+    await world.ledger.apply(task_id, ev.Yielded(1, 0))
+    await world.leave(task_id)
+
+
+async def test_ranks_whose_pods_were_deleted_while_no_server_ran_make_their_task_save(
+    world: World,
+) -> None:
+    task_id = await running(world, "one")
+    again = World(
+        world.store,
+        FakeLauncher(world.launcher.nodes, [RankKey(task_id, 1, 0)], certain=False),
+    )
+    await again.start()
+    run = again.ledger.unfinished()[task_id].run
+    assert run is not None
+    assert run.state is RunState.SUSPENDING
+    told = "rank 1 on n1: its pod was deleted while no server ran; its program may run on"
+    assert run.reason == told
+    assert [type(i) for i in again.performed] == [TellSuspend]
+    lines = [event.reason for _, event in await again.store.task_events(task_id)]
+    assert lines[-1] == told
+    await again.stop()
 
 
 def _alive(world: World, task_id: int) -> bool:
@@ -281,6 +327,8 @@ async def test_a_node_that_was_lost_while_no_server_was_there_is_told_to_its_tas
     world: World,
 ) -> None:
     low = await running(world, "low")
+    for rank in (0, 1):
+        await world.ledger.apply(low, ev.AgentSilent(1, rank, world.clock.now()))
     await world.stop()
     away = [
         replace(node, state=NodeState.NOT_READY, reason="silent") for node in world.launcher.nodes

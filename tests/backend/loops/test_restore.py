@@ -16,7 +16,13 @@ class Slow(FakeLauncher):
     """Ranks that are killed leave when they like."""
 
     async def kill(
-        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+        self,
+        key: RankKey,
+        node: str = "",
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
     ) -> None: ...
 
 

@@ -89,6 +89,7 @@ STOP = ev.StopAsked("ada")
 ACK, YIELD = ev.SuspendAcknowledged(1, 0), ev.Yielded(1, 0)
 BROKEN = ev.NodeReported(1, 1, "xid 79")
 TICK = ev.Ticked(1)
+SILENT, LOST = ev.AgentSilent(1, 1, NOW - 10), ev.NodeLost(1, 1, "no power")
 
 
 def ends(start: Task, *happened: Any) -> Task:
@@ -234,7 +235,7 @@ def test_a_task_finishes(start: Task, happened: list[Any], outcome: Outcome) -> 
 
 
 def test_a_rank_on_a_lost_node_keeps_its_place_until_the_launcher_is_sure() -> None:
-    lost = step(running(), ev.NodeLost(1, 1, "no power"), NOW)
+    lost = step(after(running(), SILENT), ev.NodeLost(1, 1, "no power"), NOW)
     assert lost.task.run is not None
     assert (lost.task.state, lost.task.run.state) == (TaskState.RUNNING, RunState.TERMINATING)
     assert KillRanks(1, (1,)) in lost.instructions
@@ -246,6 +247,43 @@ def test_a_rank_on_a_lost_node_keeps_its_place_until_the_launcher_is_sure() -> N
     end = step(other, ev.RankGone(1, 1), NOW).task
     assert (end.state, end.node_failure_count) == (TaskState.SUSPENDED, 1)
     assert "was lost: no power" in end.reason
+
+
+def test_while_an_agent_answers_the_program_on_a_lost_node_is_asked_to_save() -> None:
+    done = step(running(save_within=9), LOST, NOW)
+    assert done.instructions == (TellSuspend(1, (0, 1), 9),)
+    run = done.task.run
+    assert run is not None
+    assert (run.state, run.stop_code) == (RunState.SUSPENDING, StopCode.INTERRUPT)
+    assert run.reason == "node n1 was lost: no power; the agent of rank 1 answers"
+    for state in (done.task, step(running(), STOP, NOW).task):
+        again = step(state, LOST, NOW + 1)
+        assert (again.task, again.instructions) == (state, ())
+    forced = step(done.task, (tick := ev.Ticked(1, run.deadline)), NOW + 60).task
+    assert forced.run is not None
+    assert forced.run.state is RunState.TERMINATING
+    killed = step(forced, replace(tick, passed=forced.run.deadline), NOW + 70)
+    assert killed.instructions == (KillRanks(1, (0, 1)),)
+
+
+@pytest.mark.parametrize(
+    ("before", "policy", "state"),
+    [
+        pytest.param([SILENT], OnEnd.RESTART, RunState.TERMINATING, id="its agent is silent"),
+        pytest.param([SUSPEND, SILENT], OnEnd.RESTART, RunState.TERMINATING, id="silent, saving"),
+        pytest.param([exited(0, 1)], OnEnd.RESTART, RunState.TERMINATING, id="the run has failed"),
+        pytest.param([], OnEnd.FAIL, RunState.STOPPING, id="evicted=fail"),
+        pytest.param([], OnEnd.COMPLETE, RunState.STOPPING, id="evicted=complete"),
+        pytest.param([], OnEnd.IGNORE, RunState.RUNNING, id="evicted=ignore: without it"),
+    ],
+)
+def test_what_a_lost_node_means(before: list[Any], policy: OnEnd, state: RunState) -> None:
+    start = after(running(policies=PolicySpec(on_pod_evicted=policy)), *before)
+    lost = step(start, LOST, NOW)
+    assert lost.task.run is not None
+    assert lost.task.run.state is state
+    given_up = state in (RunState.TERMINATING, RunState.RUNNING)
+    assert (KillRanks(1, (1,)) in lost.instructions) is given_up
 
 
 def test_why_something_else_ended_a_rank_is_told() -> None:

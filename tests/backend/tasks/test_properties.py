@@ -18,8 +18,8 @@ from hai_backend.domain.spec import (
 from hai_backend.domain.task import Outcome, RunState, Task, TaskState
 from hai_backend.tasks import events as ev
 from hai_backend.tasks import greeting, relaunch, step
-from hai_backend.tasks.instructions import Launch, TellGo
-from hai_backend.tasks.moves import may_run
+from hai_backend.tasks.instructions import KillRanks, Launch, TellGo
+from hai_backend.tasks.moves import may_continue, may_run
 
 NODES = 2
 ranks = st.integers(0, NODES - 1)
@@ -133,6 +133,12 @@ def test_a_task_is_always_in_a_legal_state(
         killed = task.run is not None and task.run.killed_at is not None
         told_once = killed and isinstance(event, ev.Ticked)  # ended by force again
         assert bool(done.events) == (changed and not told_once)
+        for killed_ranks in (i for i in done.instructions if isinstance(i, KillRanks)):
+            assert done.task.run is not None
+            for index in (
+                killed_ranks.ranks
+            ):  # the launcher counts from then on: no lease is renewed any more
+                assert not may_continue(done.task.run, done.task.run.ranks[index])
         told_to_go |= {(i.run) for i in done.instructions if isinstance(i, TellGo)}
         if isinstance(event, ev.ProgramStarted) and changed:
             assert event.run in told_to_go  # no program starts before its whole gang has attached

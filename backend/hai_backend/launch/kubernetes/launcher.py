@@ -93,11 +93,19 @@ class KubernetesLauncher:
             self._do(self._ranks.made(run))
 
     async def kill(
-        self, key: RankKey, node: str = "", *, ran: bool = False, preempted: bool = False
+        self,
+        key: RankKey,
+        node: str = "",
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
     ) -> None:
         """See Launcher."""
         await self._begun.wait()
-        self._do(self._ranks.kill(key, node, ran=ran, preempted=preempted))
+        self._do(
+            self._ranks.kill(key, node, self._now(), ran=ran, exited=exited, preempted=preempted)
+        )
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
@@ -105,7 +113,7 @@ class KubernetesLauncher:
         self._begun.set()
         pods = {pod.key for pod in self._watching.pods.values() if pod.key is not None}
         yield self._nodes_now()
-        yield Listed(frozenset(pods) | self._ranks.keys(), begun)
+        yield Listed(frozenset(pods) | self._ranks.keys(), begun, certain=False)
         while (event := await self._events.get()) is not None:
             yield event
 

@@ -1,8 +1,8 @@
 """The nodes over time: since when one is silent, when it counts as lost, and when a death there may be believed.
 
 A dead node keeps its pods, and a pod's object may go while its containers run on. So what is said of pods on a node
-that is silent counts only after `fence_after` more seconds: by then agents that cannot reach the server have ended.
-Pure.
+that is silent counts only `fence_after` seconds after the node was lost, and after the rank could renew its lease for
+the last time: by then agents whose lease is not renewed have ended. Pure.
 """
 
 from __future__ import annotations
@@ -67,14 +67,17 @@ class Nodes:
         """Whether what the cluster says of pods there is to be doubted."""
         return name in self._silent or (name != "" and name not in self._known)
 
-    def trusted_at(self, name: str, since: float) -> float:
-        """When something that was said of a pod there at `since` may be believed."""
+    def trusted_at(self, name: str, since: float, renewed_until: float = -math.inf) -> float:
+        """When something that was said of a pod there at `since` may be believed.
+
+        `renewed_until`: when the lease of its rank may have been renewed for the last time.
+        """
         known = self._known.get(name)
         if known is None:
             return since  # the operators, or the cloud, say that there is no such machine
         if known.unready_since is not None:
             fence = self._patience.fence_after or math.inf
-            return known.unready_since + self._patience.lost_after + fence
+            return max(known.unready_since + self._patience.lost_after, renewed_until) + fence
         return since if since >= known.ready_since else known.ready_since + self._patience.settle
 
     def now(self, now: float) -> tuple[Node, ...]:

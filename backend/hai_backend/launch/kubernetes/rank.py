@@ -20,7 +20,10 @@ class Rank:
     key: RankKey
     node: str
     uid: str = ""
-    killed: bool = False
+    killed_at: float = (
+        math.inf
+    )  # when it was first to be ended: its lease is not renewed from then on
+    exited: bool = False  # its agent has said that nothing of its program runs any more
     leaving: bool = False
     failure: LaunchFailed | None = None
     trouble: Cause | None = None
@@ -31,6 +34,15 @@ class Rank:
     vanished: bool = False  # and no kubelet said that it has ended: somebody deleted it by force
     why: str = ""
     forced_at: float = -math.inf
+
+    @property
+    def killed(self) -> bool:
+        """Whether it is to end."""
+        return self.killed_at < math.inf
+
+    def kill(self, now: float) -> None:
+        """It is to end."""
+        self.killed_at = min(self.killed_at, now)
 
     def take(self, pod: PodSeen, now: float) -> bool:
         """Its pod as it is now; answers whether somebody else has begun to take it away."""
@@ -75,12 +87,23 @@ class Rank:
     def due(self, nodes: Nodes, patience: Patience) -> float:
         """When it does: the end is believed, the trouble lasts, a dead node is not waited for."""
         if self.over_at is not None:
-            doubted = self.vanished and self.node in nodes
-            known_at = self.over_at + (patience.vanished if doubted else 0.0)
-            return max(known_at, nodes.trusted_at(self.node, self.over_at))
+            return self._gone_at(self.over_at, nodes, patience)
         if self.trouble is not None:
             return self.troubled_at + patience.trouble
-        return max(nodes.trusted_at(self.node, -math.inf), self.forced_at + _FORCE_AGAIN)
+        force_again = self.forced_at + _FORCE_AGAIN
+        return force_again if self.exited else max(self._trusted_at(nodes), force_again)
+
+    def _gone_at(self, over_at: float, nodes: Nodes, patience: Patience) -> float:
+        if self.exited:
+            return over_at
+        doubted = self.vanished and self.node in nodes
+        known_at = over_at + (patience.vanished if doubted else 0.0)
+        return max(known_at, self._trusted_at(nodes, over_at))
+
+    def _trusted_at(self, nodes: Nodes, since: float = -math.inf) -> float:
+        """A rank that may have run renews its lease until it is to end, perhaps long after its node was lost."""
+        never_ran = self.killed and not self.ran
+        return nodes.trusted_at(self.node, since, -math.inf if never_ran else self.killed_at)
 
     def _judge(self, pod: PodSeen, now: float) -> None:
         """What its cause means for the rank."""

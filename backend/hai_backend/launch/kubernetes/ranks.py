@@ -17,6 +17,8 @@ from hai_backend.launch.kubernetes.rank import Rank
 from hai_backend.launch.kubernetes.todo import Clean, Do, End, Run, Say
 from hai_backend.watch.nodes import NodeSeen
 
+_FORCED = "somebody deleted its pod by force; its program may run on"
+
 
 class Ranks:
     """The ranks of all runs."""
@@ -75,7 +77,7 @@ class Ranks:
             return [*self._look(rank, now)]
         if taken:
             return [Say(RankLeaving(rank.key, rank.why or "somebody deleted its pod"))]
-        return self._give_up(rank) if rank.failure is not None and not rank.killed else []
+        return self._give_up(rank, now) if rank.failure is not None and not rank.killed else []
 
     def missing(self, key: RankKey, now: float) -> list[Do]:
         """There is no pod of this rank."""
@@ -89,12 +91,25 @@ class Ranks:
             rank.warned(cause, now)
             self._mind(rank)
 
-    def kill(self, key: RankKey, node: str, *, ran: bool = False, preempted: bool) -> list[Do]:
-        """It shall end; also one of which nothing is known here, but perhaps that it `ran`."""
+    def kill(
+        self,
+        key: RankKey,
+        node: str,
+        now: float,
+        *,
+        ran: bool = False,
+        exited: bool = False,
+        preempted: bool = False,
+    ) -> list[Do]:
+        """It shall end; also one of which nothing is known here, but perhaps that it `ran`, or has `exited`."""
         rank = self._ranks.get(key) or self._add(key, node)
-        rank.killed, rank.ran = True, rank.ran or ran
+        rank.kill(now)
+        rank.ran, rank.exited = rank.ran or ran, rank.exited or exited
         self._mind(rank)
-        return [End(key, rank.uid, preempted=preempted)] if rank.over_at is None else []
+        away = rank.exited and key in self._open
+        if rank.over_at is None and not away:
+            return [End(key, rank.uid, preempted=preempted)]
+        return [*self._look(rank, now)]
 
     def nodes(self, seen: Iterable[tuple[str, NodeSeen | None]], now: float) -> list[Do]:
         """Nodes as they are now, by name; None: it was removed. Many may change at once."""
@@ -118,15 +133,20 @@ class Ranks:
         self._runs[key.task_id, key.run].add(key)
         return rank
 
-    def _give_up(self, rank: Rank) -> list[Do]:
-        rank.killed, rank.trouble = True, None
+    def _give_up(self, rank: Rank, now: float) -> list[Do]:
+        rank.kill(now)
+        rank.trouble = None
         self._mind(rank)
         return [End(rank.key, rank.uid)]
 
     def _vanish(self, rank: Rank, now: float) -> list[Do]:
         rank.vanish(now)
         self._mind(rank)
-        return [*self._look(rank, now)]
+        done = [*self._look(rank, now)]
+        if not done and not rank.killed and not rank.leaving:
+            rank.leaving = True
+            return [Say(RankLeaving(rank.key, _FORCED))]
+        return done
 
     def _mind(self, rank: Rank) -> None:
         """Whether time alone may change something for it."""
@@ -145,7 +165,7 @@ class Ranks:
             yield from self._depart(rank)
         elif rank.trouble is not None:
             rank.failure = LaunchFailed(rank.key, rank.trouble.words)
-            yield from self._give_up(rank)
+            yield from self._give_up(rank, now)
         else:
             rank.forced_at = now
             yield End(rank.key, rank.uid, force=True)

@@ -25,6 +25,7 @@ POD = PodSeen(KEY, "u1", "hai-7-1-0", "n1", False, True, True, False, None)
 PENDING = replace(POD, placed=False, started=False)
 OVER = replace(POD, over=True)
 GONE = [Say(RankGone(KEY)), Clean((7, 1))]
+FORCED = Say(RankLeaving(KEY, "somebody deleted its pod by force; its program may run on"))
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_pod_that_is_over_is_a_rank_that_is_gone(ranks: Ranks) -> None:
 
 def test_a_pod_that_we_ended_is_gone_when_its_kubelet_says_so(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
-    ranks.kill(KEY, "n1", preempted=False)
+    ranks.kill(KEY, "n1", 1.0)
     assert ranks.pod("u1", replace(OVER, leaving=True), 2.0) == GONE
     assert ranks.pod("u1", None, 2.0) == []
 
@@ -51,20 +52,20 @@ def test_a_pod_that_we_ended_is_gone_when_its_kubelet_says_so(ranks: Ranks) -> N
 def test_the_last_word_counts_also_when_it_comes_late(ranks: Ranks) -> None:
     """The answer to our request was faster than the watch."""
     ranks.pod("u1", POD, 1.0)
-    ranks.kill(KEY, "n1", preempted=False)
+    ranks.kill(KEY, "n1", 1.0)
     assert ranks.missing(KEY, 2.0) == []
     assert ranks.pod("u1", OVER, 3.0) == GONE
 
 
 def test_a_pod_that_we_ended_before_it_ran_and_that_vanishes_is_gone(ranks: Ranks) -> None:
     ranks.pod("u1", PENDING, 1.0)
-    ranks.kill(KEY, "n1", preempted=False)
+    ranks.kill(KEY, "n1", 1.0)
     assert ranks.pod("u1", None, 2.0) == GONE
 
 
 def test_a_pod_that_we_ended_and_whose_agent_was_heard_may_still_run(ranks: Ranks) -> None:
     ranks.pod("u1", PENDING, 1.0)
-    ranks.kill(KEY, "n1", ran=True, preempted=False)
+    ranks.kill(KEY, "n1", 1.0, ran=True)
     assert ranks.pod("u1", None, 2.0) == []
     assert ranks.due() == 8.0
 
@@ -72,7 +73,7 @@ def test_a_pod_that_we_ended_and_whose_agent_was_heard_may_still_run(ranks: Rank
 def test_a_pod_that_nobody_asked_to_go_may_have_run_unheard(ranks: Ranks) -> None:
     """The watch was silent: it showed the pod as it was made, and then no more."""
     ranks.pod("u1", PENDING, 1.0)
-    assert ranks.pod("u1", None, 2.0) == []
+    assert ranks.pod("u1", None, 2.0) == [FORCED]
     assert ranks.due() == 8.0
 
 
@@ -83,9 +84,9 @@ def test_a_pod_that_vanishes_without_a_last_word_may_still_run(ranks: Ranks, kil
     """A forced deletion: the object goes at once, its containers later."""
     ranks.pod("u1", POD, 1.0)
     if killed:
-        ranks.kill(KEY, "n1", preempted=False)
-    assert ranks.pod("u1", None, 2.0) == []
-    assert ranks.kill(KEY, "n1", preempted=False) == []
+        ranks.kill(KEY, "n1", 1.0)
+    assert ranks.pod("u1", None, 2.0) == ([] if killed else [FORCED])
+    assert ranks.kill(KEY, "n1", 1.0) == []
     assert ranks.due() == 8.0
     assert ranks.tick(8.0) == GONE
 
@@ -94,6 +95,7 @@ def test_of_a_vanished_pod_a_node_that_falls_silent_is_waited_for(ranks: Ranks) 
     ranks.pod("u1", POD, 1.0)
     ranks.pod("u1", None, 2.0)
     ranks.nodes([("n1", SILENT)], 7.0)
+    assert ranks.kill(KEY, "n1", 9.0) == []
     assert ranks.due() == 117.0
 
 
@@ -167,7 +169,7 @@ def test_a_deletion_by_somebody_is_told_once_and_ours_is_not(ranks: Ranks) -> No
     assert ranks.pod("u1", leaving, 2.0) == [Say(RankLeaving(KEY, why))]
     assert ranks.pod("u1", leaving, 3.0) == []
     ranks.pod("u2", replace(POD, key=other, uid="u2"), 3.0)
-    ranks.kill(other, "n1", preempted=False)
+    ranks.kill(other, "n1", 3.0)
     assert ranks.pod("u2", replace(leaving, key=other, uid="u2"), 4.0) == []
 
 
@@ -177,10 +179,69 @@ def test_a_deletion_by_somebody_is_told_once_and_ours_is_not(ranks: Ranks) -> No
 def test_a_death_on_a_silent_node_is_not_believed_before_the_fence(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
     ranks.nodes([("n1", SILENT)], 10.0)
+    ranks.kill(KEY, "n1", 15.0)
     assert ranks.pod("u1", None, 20.0) == []
     assert ranks.due() == 120.0
     assert ranks.tick(119.0) == []
     assert ranks.tick(120.0) == GONE
+
+
+@pytest.mark.parametrize(
+    "vanishes",
+    [
+        pytest.param(True, id="its pod was deleted by force"),
+        pytest.param(False, id="its pod is there"),
+    ],
+)
+def test_the_fence_counts_from_when_the_lease_was_renewed_for_the_last_time(
+    ranks: Ranks, vanishes: bool
+) -> None:
+    """Its agent answers although its kubelet does not: until the run is to end, its lease is renewed."""
+    ranks.pod("u1", POD, 1.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
+    if vanishes:
+        assert ranks.pod("u1", None, 12.0) == [FORCED]
+        assert ranks.due() == math.inf
+    ranks.tick(500.0)
+    ranks.kill(KEY, "n1", 600.0)
+    ranks.kill(KEY, "n1", 610.0)
+    assert ranks.due() == 700.0
+    assert ranks.tick(700.0) == (GONE if vanishes else [End(KEY, "u1", force=True)])
+
+
+def test_a_rank_that_never_ran_had_no_lease(ranks: Ranks) -> None:
+    ranks.pod("u1", PENDING, 1.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
+    ranks.kill(KEY, "n1", 600.0)
+    assert ranks.due() == 120.0
+
+
+def test_where_the_agent_has_reported_the_end_nothing_is_waited_for(ranks: Ranks) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.nodes([("n1", SILENT)], 10.0)
+    assert ranks.kill(KEY, "n1", 20.0, exited=True) == [End(KEY, "u1", force=True)]
+    assert ranks.kill(KEY, "n1", 21.0, exited=True) == []
+    assert ranks.tick(30.0) == [End(KEY, "u1", force=True)]
+    assert ranks.pod("u1", None, 31.0) == GONE
+
+
+@pytest.mark.parametrize("node", [WELL, SILENT])
+def test_a_pod_that_vanished_is_gone_when_its_agent_has_reported_the_end(
+    ranks: Ranks, node: NodeSeen
+) -> None:
+    ranks.pod("u1", POD, 1.0)
+    ranks.nodes([("n1", node)], 10.0)
+    assert ranks.pod("u1", None, 11.0) == [FORCED]
+    assert ranks.kill(KEY, "n1", 12.0, exited=True) == GONE
+
+
+def test_where_the_node_answers_its_kubelet_confirms_an_end_that_the_agent_reported(
+    ranks: Ranks,
+) -> None:
+    ranks.pod("u1", POD, 1.0)
+    assert ranks.kill(KEY, "n1", 2.0, exited=True) == [End(KEY, "u1")]
+    assert ranks.due() == math.inf
+    assert ranks.pod("u1", OVER, 3.0) == GONE
 
 
 def test_a_death_on_a_silent_node_is_believed_some_time_after_the_node_is_back(
@@ -211,7 +272,7 @@ def test_a_node_that_was_removed_has_no_ranks(ranks: Ranks) -> None:
 def test_a_killed_rank_on_a_dead_node_is_deleted_by_force_after_the_fence(ranks: Ranks) -> None:
     ranks.pod("u1", POD, 1.0)
     ranks.nodes([("n1", SILENT)], 10.0)
-    assert ranks.kill(KEY, "n1", preempted=False) == [End(KEY, "u1")]
+    assert ranks.kill(KEY, "n1", 1.0) == [End(KEY, "u1")]
     assert ranks.pod("u1", replace(POD, leaving=True), 11.0) == []
     assert ranks.due() == 120.0
     assert ranks.tick(120.0) == [End(KEY, "u1", force=True)]
@@ -231,14 +292,14 @@ def test_time_proves_nothing_where_agents_are_never_fenced() -> None:
 def test_killing_what_does_not_exist_asks_the_cluster_and_says_that_it_is_gone(
     ranks: Ranks,
 ) -> None:
-    assert ranks.kill(KEY, "n1", preempted=True) == [End(KEY, preempted=True)]
+    assert ranks.kill(KEY, "n1", 1.0, preempted=True) == [End(KEY, preempted=True)]
     assert ranks.missing(KEY, 1.0) == GONE
 
 
 def test_what_a_server_finds_missing_on_a_silent_node_waits_for_the_fence(ranks: Ranks) -> None:
     """It was started again; the pod was deleted by force while nobody watched."""
     ranks.nodes([("n1", SILENT)], 10.0)
-    ranks.kill(KEY, "n1", preempted=False)
+    ranks.kill(KEY, "n1", 1.0)
     assert ranks.missing(KEY, 11.0) == []
     assert ranks.tick(120.0) == GONE
 
@@ -258,7 +319,7 @@ def test_a_rank_that_a_server_never_saw_is_gone_when_nothing_of_it_can_run(
     """The server was started again, and there is no pod of what the store knows."""
     ranks = Ranks(Nodes(PATIENCE), PATIENCE)
     ranks.nodes([("n1", node)], 0.0)
-    assert ranks.kill(KEY, "n1", ran=ran, preempted=False) == [End(KEY)]
+    assert ranks.kill(KEY, "n1", 0.0, ran=ran) == [End(KEY)]
     done = ranks.missing(KEY, 1.0)
     assert done == ([] if gone_at > 1.0 else GONE)
     assert done or ranks.due() == gone_at
@@ -266,7 +327,7 @@ def test_a_rank_that_a_server_never_saw_is_gone_when_nothing_of_it_can_run(
 
 
 def test_a_pod_that_is_over_is_gone_at_once_whatever_the_store_knows(ranks: Ranks) -> None:
-    assert ranks.kill(KEY, "n1", ran=True, preempted=False) == [End(KEY)]
+    assert ranks.kill(KEY, "n1", 1.0, ran=True) == [End(KEY)]
     assert ranks.pod("u1", OVER, 1.0) == GONE
 
 
@@ -308,7 +369,7 @@ def test_whatever_happens_a_rank_that_was_killed_is_gone_once_its_node_is_well(
             case "gone":
                 return ranks.pod("u1", None, now)
             case "kill":
-                return ranks.kill(KEY, "n1", preempted=False)
+                return ranks.kill(KEY, "n1", 1.0)
             case "missing":
                 return ranks.missing(KEY, now)
         return ranks.nodes([("n1", None)], now)
