@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hai_backend.domain.task import Run, Task, TaskState
 from hai_backend.loops.clock import Clock
@@ -19,17 +19,33 @@ class Timers:
     Deadlines are in the clock's time, which may be set, and by another machine's clock; how long they are waited for is
     counted by a clock that nobody sets, and never longer than the run's state allows.
 
-    What an agent was told before this server led it may not have heard, nor could it answer: its time begins anew.
-    Otherwise a restart that takes longer than a program has to save would end every program that was just asked to.
+    What an agent was told before it could come back to this server it may not have heard, nor could it answer: its
+    time begins anew. Otherwise a restart that takes longer than a program has to save would end every program that was
+    just asked to. `waits`: no deadline is met before `begin`, when agents may come back.
     """
 
-    def __init__(self, clock: Clock, ring: Ring, limits: Limits = DEFAULTS) -> None:
+    def __init__(
+        self, clock: Clock, ring: Ring, limits: Limits = DEFAULTS, *, waits: bool = False
+    ) -> None:
         self._clock = clock
         self._ring = ring
         self._limits = limits
         self._handles: dict[int, asyncio.TimerHandle] = {}
-        self._since = clock.now()
-        self._patient_until = asyncio.get_running_loop().time() + limits.return_within
+        self._waits = waits
+        self._be_patient()
+
+    def begin(self, tasks: Iterable[Task]) -> None:
+        """Agents may come back from now on."""
+        self._waits = False
+        self._be_patient()
+        for task in tasks:
+            self.set(task)
+
+    def _be_patient(self) -> None:
+        within = self._limits.return_within
+        self._since = self._clock.now()
+        self._returned_at = self._since + within
+        self._patient_until = asyncio.get_running_loop().time() + within
 
     def set(self, task: Task) -> None:
         """Follow a changed task."""
@@ -37,7 +53,9 @@ class Timers:
         if handle is not None:
             handle.cancel()
         run = task.run
-        if task.state is not TaskState.RUNNING or run is None or run.deadline is None:
+        if self._waits or task.state is not TaskState.RUNNING or run is None:
+            return
+        if run.deadline is None:
             return
         loop = asyncio.get_running_loop()
         left = min(run.deadline - self._clock.now(), longest(task, run, self._limits))
@@ -47,10 +65,11 @@ class Timers:
         )
 
     def _heard_until(self, task: Task, run: Run) -> float:
-        """When agents that were told before this server led have had their time, in the loop's; 0: it is not so."""
+        """When agents that may not have heard what they were told have had their time, in the loop's; 0: they have."""
         told = run.asked_at or run.created_at
         within = answer_within(task, run, self._limits)
-        return self._patient_until + within if within and told < self._since else 0.0
+        unheard = run.created_at < self._since and told < self._returned_at
+        return self._patient_until + within if within and unheard else 0.0
 
     def _fire(self, task_id: int, run: int, deadline: float) -> None:
         self._handles.pop(task_id, None)

@@ -35,7 +35,6 @@ class Reign(Rooms):
         await self.ledger.load()
         self.interruptions.load(self.ledger.unfinished().values())
         for task in self.ledger.unfinished().values():
-            self.timers.set(task)
             self.standings.changed(None, task)
         await self._listed(self.work.keep_running("launcher events", self.launching.run()))
         await first_admin(self.settings, self.directory, self.clock.now())
@@ -44,6 +43,7 @@ class Reign(Rooms):
 
     def govern(self) -> None:
         """Let the loops run."""
+        self.timers.begin(self.ledger.unfinished().values())
         self.agent_silence.load(self.ledger.unfinished().values())
         self.work.keep_running("scheduling", self._schedule())
         self.work.keep_running("usage", self.usage.run())

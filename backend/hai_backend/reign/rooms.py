@@ -163,7 +163,7 @@ class Rooms:
         )
         self.checkpoints.saved = self.scheduling.saved
         self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)
-        self.timers = Timers(self.clock, self._tick, self._limits)
+        self.timers = Timers(self.clock, self._tick, self._limits, waits=True)
         self.agent_silence = AgentSilence(
             self.ledger,
             self.clock,

@@ -62,7 +62,8 @@ async def test_a_timer_rings_once_with_its_deadline(ahead: float, set_to: float)
     [
         pytest.param(-60.0, False, 0.15, 0.19, id="asked before this server led: it is asked anew"),
         pytest.param(-60.0, True, 0.2, 0.3, id="acknowledged then: it has its time to save"),
-        pytest.param(0.0, False, 0.0, 0.1, id="asked by this server: its time is over"),
+        pytest.param(0.0, False, 0.15, 0.19, id="asked by this server before its agent was back"),
+        pytest.param(1.0, False, 0.0, 0.1, id="asked when agents were back: its time is over"),
     ],
 )
 async def test_a_program_has_its_time_from_when_agents_are_back(
@@ -76,3 +77,18 @@ async def test_a_program_has_its_time_from_when_agents_are_back(
     took = await rung.get() - began
     timers.close()
     assert least <= took < most
+
+
+async def test_no_deadline_is_met_before_agents_may_come_back() -> None:
+    clock, rung = ManualClock(), asyncio.Queue[int]()
+    limits = Limits(return_within=0.05)
+    timers = Timers(clock, lambda task, *_: rung.put_nowait(task), limits, waits=True)
+    task = running(clock.now() - 1.0, asked_at=clock.now() - 2.0)
+    timers.set(task)
+    await asyncio.sleep(0.15)  # longer than all that the program was given
+    assert rung.empty()
+    began = asyncio.get_running_loop().time()
+    timers.begin([task])
+    assert await rung.get() == 1
+    assert asyncio.get_running_loop().time() - began >= 0.1
+    timers.close()
