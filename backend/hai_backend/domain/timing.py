@@ -21,6 +21,13 @@ PAUSE_SECONDS = 5.0
 KILL_SECONDS = 10.0
 """Processes that got SIGKILL are gone within this time, unless the kernel holds them."""
 
+FORCED_DELETE_SECONDS = 60.0
+"""A pod that was deleted by force is ended within this time where its kubelet runs. Where it does not, Kubernetes has
+called the node not ready by then (node-monitor-grace-period: 50 s), and the fence counts."""
+
+KUBELET_SETTLE_SECONDS = 15.0
+"""A kubelet that is back has ended within this time what it should have ended before."""
+
 FULL_MARGIN_FROM = 100.0
 """A shorter fence has no room for all of these: its margin is scaled down, and the proof holds for smaller pauses."""
 

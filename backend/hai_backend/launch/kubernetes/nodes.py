@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from hai_backend.domain.node import Node, NodeState
+from hai_backend.domain.timing import FORCED_DELETE_SECONDS, KUBELET_SETTLE_SECONDS
 from hai_backend.watch.nodes import NodeSeen
 
 
@@ -21,8 +22,8 @@ class Patience:
 
     lost_after: float = 30.0  # a node that is not ready for so long is lost
     fence_after: float = 600.0  # and so long after that nothing runs there any more
-    settle: float = 15.0  # a node that is back ends what it should have ended before
-    vanished: float = 60.0  # a pod that ran and is gone without a last word may run on for so long
+    settle: float = KUBELET_SETTLE_SECONDS  # a node that is back ends what it should have ended before
+    vanished: float = FORCED_DELETE_SECONDS  # a pod that is gone without a last word may run on
     trouble: float = 30.0  # a mount, an image … that fails for so long has failed
 
 
@@ -67,16 +68,23 @@ class Nodes:
         """Whether what the cluster says of pods there is to be doubted."""
         return name in self._silent or (name != "" and name not in self._known)
 
-    def trusted_at(self, name: str, since: float, renewed_until: float = -math.inf) -> float:
+    def trusted_at(
+        self,
+        name: str,
+        since: float,
+        renewed_until: float = -math.inf,
+        fence_after: float = 0.0,
+    ) -> float:
         """When something that was said of a pod there at `since` may be believed.
 
-        `renewed_until`: when the lease of its rank may have been renewed for the last time.
+        `renewed_until`: when the lease of its rank may have been renewed for the last time. `fence_after`: as the
+        rank's agent knows it; the longer of this and the setting counts.
         """
         known = self._known.get(name)
         if known is None:
             return since  # the operators, or the cloud, say that there is no such machine
         if known.unready_since is not None:
-            fence = self._patience.fence_after or math.inf
+            fence = max(self._patience.fence_after or math.inf, fence_after)
             return max(known.unready_since + self._patience.lost_after, renewed_until) + fence
         return since if since >= known.ready_since else known.ready_since + self._patience.settle
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hai_backend.launch.base import RankKey
 from hai_backend.launch.kubernetes.causes import Cause, cause_of
-from hai_backend.launch.manifests.names import key_of
+from hai_backend.launch.manifests.names import FENCE_AFTER, key_of
 from hai_backend.watch.source import Body
 
 _OVER = ("Succeeded", "Failed")
@@ -28,6 +29,9 @@ class PodSeen:
     started: bool
     leaving: bool
     cause: Cause | None
+    fence_after: float = (
+        0.0  # seconds after which its agent ends without a server, at the latest; 0: not known
+    )
 
 
 def read_pod(body: Body) -> PodSeen:
@@ -43,7 +47,16 @@ def read_pod(body: Body) -> PodSeen:
         started=_started(status),
         leaving="deletionTimestamp" in meta,
         cause=cause_of(status),
+        fence_after=_fence_after(meta.get("annotations") or {}),
     )
+
+
+def _fence_after(annotations: Body) -> float:
+    """An agent that was told 0 never ends by itself."""
+    try:
+        return float(annotations[FENCE_AFTER]) or math.inf
+    except (KeyError, ValueError):
+        return 0.0
 
 
 def _started(status: Body) -> bool:

@@ -20,9 +20,9 @@ class Rank:
     key: RankKey
     node: str
     uid: str = ""
-    killed_at: float = (
-        math.inf
-    )  # when it was first to be ended: its lease is not renewed from then on
+    # when it was first to be ended: its lease is not renewed from then on
+    killed_at: float = math.inf
+    fence_after: float = 0.0  # as its agent knows it; the setting may have become shorter since
     exited: bool = False  # its agent has said that nothing of its program runs any more
     leaving: bool = False
     failure: LaunchFailed | None = None
@@ -49,6 +49,7 @@ class Rank:
         if self.uid != pod.uid:
             self.uid, self.node = pod.uid, pod.node or self.node
             self.over_at, self.vanished = None, False
+        self.fence_after = max(self.fence_after, pod.fence_after)
         taken = pod.leaving and not (self.leaving or self.killed or pod.over)
         self.leaving, self.ran = self.leaving or pod.leaving, self.ran or pod.started
         self._judge(pod, now)
@@ -103,7 +104,8 @@ class Rank:
     def _trusted_at(self, nodes: Nodes, since: float = -math.inf) -> float:
         """A rank that may have run renews its lease until it is to end, perhaps long after its node was lost."""
         never_ran = self.killed and not self.ran
-        return nodes.trusted_at(self.node, since, -math.inf if never_ran else self.killed_at)
+        renewed_until = -math.inf if never_ran else self.killed_at
+        return nodes.trusted_at(self.node, since, renewed_until, self.fence_after)
 
     def _judge(self, pod: PodSeen, now: float) -> None:
         """What its cause means for the rank."""

@@ -20,6 +20,8 @@ Manifest = dict[str, Any]
 TASK, RUN, RANK, USER = "hai.dev/task", "hai.dev/run", "hai.dev/rank", "hai.dev/user"
 NAME, MANAGED_BY = "app.kubernetes.io/name", "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
+FENCE_AFTER = "hai.dev/fence-after"
+"""Annotation of a pod: `fence_after` as its agent knows it, whatever the setting becomes."""
 HAI_TASK, HAI = "hai-task", "hai"
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -9,7 +9,13 @@ from hai_backend.launch.base import RankLaunch
 from hai_backend.launch.manifests import agent, security
 from hai_backend.launch.manifests.checks import image_of
 from hai_backend.launch.manifests.granting import granting, with_capabilities
-from hai_backend.launch.manifests.names import Manifest, metadata, owner_name, pod_name
+from hai_backend.launch.manifests.names import (
+    FENCE_AFTER,
+    Manifest,
+    metadata,
+    owner_name,
+    pod_name,
+)
 from hai_backend.launch.manifests.resources import (
     container_resources,
     init_resources,
@@ -28,10 +34,11 @@ _MIB = 1 << 20
 def pod(run: RunRequest, rank: RankLaunch, settings: ClusterSettings, owner_uid: str) -> Manifest:
     """The manifest of a rank."""
     name, number = pod_name(rank.key), rank.key.rank
+    meta = metadata(name, run, settings, owner_uid=owner_uid, rank=number)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata(name, run, settings, owner_uid=owner_uid, rank=number),
+        "metadata": {**meta, "annotations": {FENCE_AFTER: f"{settings.fence_after:g}"}},
         "spec": _spec(run, rank, settings),
     }
 

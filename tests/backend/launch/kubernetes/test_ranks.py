@@ -209,6 +209,24 @@ def test_the_fence_counts_from_when_the_lease_was_renewed_for_the_last_time(
     assert ranks.tick(700.0) == (GONE if vanishes else [End(KEY, "u1", force=True)])
 
 
+@pytest.mark.parametrize(
+    ("known", "due"),
+    [
+        pytest.param(0.0, 114.0, id="an agent of an older version"),
+        pytest.param(50.0, 114.0, id="the setting became longer"),
+        pytest.param(300.0, 314.0, id="the setting became shorter"),
+        pytest.param(math.inf, math.inf, id="the agent never ends by itself"),
+    ],
+)
+def test_of_the_fence_that_its_agent_knows_and_the_setting_the_longer_counts(
+    ranks: Ranks, known: float, due: float
+) -> None:
+    ranks.pod("u1", replace(POD, fence_after=known), 1.0)
+    ranks.nodes([("n1", SILENT)], 4.0)
+    ranks.kill(KEY, "n1", 14.0)
+    assert ranks.due() == due
+
+
 def test_a_rank_that_never_ran_had_no_lease(ranks: Ranks) -> None:
     ranks.pod("u1", PENDING, 1.0)
     ranks.nodes([("n1", SILENT)], 10.0)
