@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hai.client.cancellation import cancelled_only_from_outside
 from hai_backend.launch import local_nodes, processes, rank_dirs
 from hai_backend.launch.base import (
     LauncherEvent,
@@ -179,8 +180,9 @@ class ProcessLauncher:
         """Tried until it can be done: an error, of too many open files say, tells nothing of what still runs."""
         while True:
             try:
-                return await asyncio.to_thread(rank_dirs.clear, self._home, directories)
-            except OSError as error:
+                with cancelled_only_from_outside("clearing ranks"):
+                    return await asyncio.to_thread(rank_dirs.clear, self._home, directories)
+            except Exception as error:  # or nobody would ever say that the rank is gone
                 log.error("ranks cannot be cleared, which is tried again: %s", error)
                 await asyncio.sleep(_AGAIN_SECONDS)
 

@@ -259,10 +259,13 @@ def test_a_python_process_of_ours_is_never_swept_by_itself(home, monkeypatch):
     assert done.stdout == "alive\n"
 
 
-async def test_what_cannot_be_cleared_is_tried_again_until_it_is(watch, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [OSError(24, "Too many open files"), KeyError("a bug"), asyncio.CancelledError()]
+)
+async def test_what_cannot_be_cleared_is_tried_again_until_it_is(watch, monkeypatch, error):
     """An error, of too many open files say, must not make a rank that nobody can end."""
     monkeypatch.setattr("hai_backend.launch.process._AGAIN_SECONDS", 0.01)
-    clear, errors = rank_dirs.clear, iter([OSError(24, "Too many open files")] * 2)
+    clear, errors = rank_dirs.clear, iter([error] * 2)
 
     def fails_first(*arguments):
         for error in errors:
