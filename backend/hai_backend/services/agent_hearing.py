@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hai.v1 import agent_service_pb2 as pb
-from hai_backend.domain.errors import HaiError, Unavailable
+from hai_backend.domain.errors import HaiError, NoLeader, Unavailable
 from hai_backend.domain.usage import Use, measured
 from hai_backend.launch.base import RankKey
 from hai_backend.loops.checkpoints import Report
@@ -84,8 +84,12 @@ class Hearing:
 
     async def _append(self, key: RankKey, chunk: pb.LogChunk, inbox: Inbox) -> None:
         try:
+            if not self._p.fresh():  # another leader may append to the same file by now
+                raise NoLeader("this server was asleep, and cannot know whether it leads")
             size = self._p.logs.append(key, chunk.offset, chunk.data)
-        except Unavailable as error:  # a full disk ends the stream, and no heartbeat waits for that
+        except (
+            Unavailable
+        ) as error:  # so does a full disk end the stream; no heartbeat waits for that
             inbox.close(error)
         else:
             await inbox.put_log(size, len(chunk.data))

@@ -266,6 +266,22 @@ async def test_a_lease_is_renewed_as_long_as_the_run_may_go_on_and_this_server_l
         assert not await answered(agent, 3)
 
 
+async def test_a_server_that_was_asleep_appends_nothing_to_a_log(tmp_path: Path) -> None:
+    """Another one may lead by now, and append to the same file."""
+    async with (
+        running_server(tmp_path, launcher=FakeLauncher([Node("n0")])) as server,
+        attached(server) as (agent, _),
+    ):
+        server.app._election = NotSure()  # type: ignore[assignment]
+        chunk = pb.LogChunk(offset=0, data=b"2026-11-27T07:00:00.000000Z text\n")
+        await agent.write(pb.AttachRequest(log=chunk).SerializeToString())
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await answered(agent, 1)
+        assert server.app.reign is not None
+        assert server.app.reign.logs.size(RankKey(1, 1, 0)) == 0
+    assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
 class NotSure(Alone):
     """The election of a server that was asleep."""
 
