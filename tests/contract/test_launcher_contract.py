@@ -137,6 +137,16 @@ async def test_what_may_run_and_is_not_there_is_gone_in_the_end(
     assert await watching.next() == RankGone(RankKey(99, 1, 0))
 
 
+async def test_a_rank_whose_program_has_ended_is_gone_when_it_is_killed(launcher: Launcher) -> None:
+    watching = Watching(launcher)
+    await watching.begun()
+    await launcher.start([rank(0)])
+    await launcher.kill(rank(0).key, "node1", exited=True)
+    assert await watching.next() == RankGone(rank(0).key)
+    await launcher.kill(rank(1).key, "node1", exited=True)  # of which nothing is to be seen
+    assert await watching.next() == RankGone(rank(1).key)
+
+
 async def test_a_node_that_is_not_there_is_told_and_nothing_exists(launcher: Launcher) -> None:
     watching = Watching(launcher)
     await watching.begun()
