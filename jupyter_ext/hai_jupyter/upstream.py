@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import aclosing
 
 from hai.client.backoff import delays
+from hai.client.cancellation import raise_forgotten_cancellation
 from hai.client.client import Client
 from hai.client.errors import HaiError
 from hai.v1.task_service_pb2 import TASK_VIEW_BASIC
@@ -40,6 +41,7 @@ class Upstream:
                 await self._once()
             except* HaiError as group:
                 self._board.say(link={"up": False, **failures.body(_first(group))})
+            raise_forgotten_cancellation()
             await asyncio.sleep(next(self._waits))
 
     async def _once(self) -> None:

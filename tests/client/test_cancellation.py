@@ -6,7 +6,12 @@ import asyncio
 
 import pytest
 
-from hai.client.cancellation import CancelledWithin, cancelled_only_from_outside, error_of
+from hai.client.cancellation import (
+    CancelledWithin,
+    cancelled_only_from_outside,
+    error_of,
+    raise_forgotten_cancellation,
+)
 
 
 async def cancelled_part() -> None:
@@ -69,3 +74,30 @@ async def test_a_task_that_was_cancelled_before_its_first_step_was_wished_to_end
     task.cancel()
     await asyncio.wait([task])
     assert error_of(task) is None
+
+
+async def test_a_task_group_in_which_a_part_fails_does_not_make_a_cancellation_forgotten() -> None:
+    begun = asyncio.Event()
+
+    async def fails() -> None:
+        await begun.wait()
+        begun.clear()
+        raise OSError("gone")
+
+    async def goes_on() -> None:
+        while True:
+            try:
+                async with asyncio.TaskGroup() as parts:
+                    parts.create_task(fails())
+                    await asyncio.Event().wait()
+            except* OSError:
+                pass
+            raise_forgotten_cancellation()
+
+    task = asyncio.ensure_future(goes_on())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    begun.set()
+    task.cancel()
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()

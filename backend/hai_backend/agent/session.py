@@ -9,6 +9,7 @@ from typing import Protocol
 
 from grpc import aio
 
+from hai.client.cancellation import raise_forgotten_cancellation
 from hai.client.streams import StreamCall
 from hai.client.trust import trouble
 from hai.v1 import agent_service_pb2 as pb
@@ -140,6 +141,7 @@ class Session:
             finally:
                 self._connection = None
                 stream.cancel("the agent leaves the stream")
+        raise_forgotten_cancellation()
         if ended is not None:
             raise ended
 

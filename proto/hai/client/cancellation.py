@@ -22,6 +22,13 @@ def being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def raise_forgotten_cancellation() -> None:
+    """Call after an `except*` around a TaskGroup. When a part of the group fails in the moment in which the task is
+    cancelled, a group of Python before 3.13 raises the failure alone, and the task would go on for ever."""
+    if being_cancelled():
+        raise asyncio.CancelledError
+
+
 @contextmanager
 def cancelled_only_from_outside(what: str) -> Iterator[None]:
     """Make an error of a cancellation that was not meant for the current task. `what` names the work, for the log."""

@@ -326,3 +326,18 @@ def test_who_is_given_up_hears_it_also_after_a_silence(tmp_path: Path, silent_fi
             await asyncio.wait_for(rank.work[0], 60)
 
     play(tmp_path, story)
+
+
+def test_a_session_that_is_cancelled_while_its_stream_fails_ends(tmp_path: Path) -> None:
+    """An agent that wakes from SIGSTOP: its lease and its patience are over in one moment. It went on for ever."""
+
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start(prints=False)
+        await asyncio.sleep(20)
+        rank.session.beat()  # the writer finds out that the stream has ended
+        rank.network.links[-1].end(grpc.StatusCode.UNAVAILABLE, "gone")
+        rank.work[0].cancel()
+        await asyncio.wait(rank.work[:1], timeout=60)
+        assert rank.work[0].cancelled()
+
+    play(tmp_path, story)
