@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from hai_backend.launch.rank_dirs import path_of
 from tests.silence import program, witness
 from tests.silence.agents import Agents, agents, argv
 from tests.silence.lease_server import LeaseServer, Rank
-from tests.silence.proxy import Direction, Proxy, proxy_to
+from tests.silence.proxy import BOTH, Direction, Proxy, proxy_to
 from tests.silence.ranks import Pids, command, send
 from tests.silence.schedule import Kind, Schedule, Silence
 
@@ -40,7 +41,7 @@ _SUCCESSOR_SECONDS = 30.0  # from its start to its end
 _AWAKE_SECONDS = 0.5
 _GONE_SECONDS = 10.0  # from the end of a rank's story until nothing of it is left
 _SETTLE_SECONDS = 5.0  # after healing: back-off, and an exit that is recorded
-_STOPPED = {
+STOPPED = {
     Kind.PROGRAM: ("program",),
     Kind.AGENT: ("agent",),
     Kind.SUPERVISOR: ("supervisor",),
@@ -65,7 +66,8 @@ class Story:
     rank: Rank
     began: float = field(default_factory=time.monotonic)
     log: list[str] = field(default_factory=list)
-    stopped: set[str] = field(default_factory=set)  # who is, of agent, supervisor, program
+    stopped: Counter[str] = field(default_factory=Counter)  # agent, supervisor, program: how often
+    held: Counter[Direction] = field(default_factory=Counter)  # by how many silences
     blind_until: float = 0.0  # shortly after one of both watchers went on
 
     @property
@@ -139,17 +141,17 @@ class Story:
 
     async def _begin(self, kind: Kind) -> Callable[[], None]:
         """Fall silent; answers how to heal it."""
-        proxy, ways = self.proxy, _WAYS.get(kind, ())
+        proxy, ways = self.proxy, _WAYS.get(kind, BOTH)
         if kind in _HELD:
-            proxy.hold(*ways)
-            return lambda: proxy.release(*ways)
+            self._hold(ways)
+            return lambda: self._release(ways)
         if kind in _DROPPED:
             proxy.drop(*ways)
             return lambda: proxy.pass_on(*ways)
         if kind in _CLOSED:
             proxy.half_open()
-            proxy.hang_up(*ways)
-            proxy.hold()  # who sees the close cannot come back at once
+            proxy.hang_up(ways[0])
+            self._hold(BOTH)  # who sees the close cannot come back at once
             return self._pass_on_and_release
         if kind is Kind.REFUSE:
             await proxy.refuse()
@@ -158,17 +160,28 @@ class Story:
         if kind is Kind.SERVER:
             self.rank.awake.clear()
             return self.rank.awake.set
-        names = _STOPPED[kind]
+        names = STOPPED[kind]
         self._stop(names)
         return lambda: self._go_on(names)
 
+    def _hold(self, ways: tuple[Direction, ...]) -> None:
+        self.held.update(ways)
+        self.proxy.hold(*ways)
+
+    def _release(self, ways: tuple[Direction, ...]) -> None:
+        """What another silence holds stays held."""
+        self.held.subtract(ways)
+        if free := [way for way in ways if self.held[way] <= 0]:
+            self.proxy.release(*free)
+
     def _pass_on_and_release(self) -> None:
         self.proxy.pass_on()
-        self.proxy.release()
+        self._release(BOTH)
 
     async def _end_after_healing(self) -> None:
-        """A program that runs for ever is ended by the server, once everybody can hear it."""
-        if self.schedule.heals and not self.schedule.steps:
+        """A program that would run for ever, or is stopped for ever, is ended by the server once it can be reached."""
+        lasting = any(s.kind in STOPPED and s.lasts == inf for s in self.schedule.silences)
+        if lasting or (self.schedule.heals and not self.schedule.steps):
             await asyncio.sleep(self.schedule.healed_after + 1.0)
             if not self.rank.superseded:
                 self.tell("the server ends the run")
@@ -185,13 +198,12 @@ class Story:
 
     def _blind(self) -> bool:
         """Both watchers are stopped, or one of them has only just gone on."""
-        both = {"agent", "supervisor"} <= self.stopped
-        return both or time.monotonic() < self.blind_until
+        return self._watchers_are_stopped() or time.monotonic() < self.blind_until
 
     async def _free_once_awake(self) -> None:
-        if any(s.kind in _STOPPED and s.lasts == inf for s in self.schedule.silences):
+        if any(s.kind in STOPPED and s.lasts == inf for s in self.schedule.silences):
             self._wake_all()
-        while {"agent", "supervisor"} <= self.stopped:  # noqa: ASYNC110 - a silence that heals
+        while self._watchers_are_stopped():  # noqa: ASYNC110 - a silence that heals
             await asyncio.sleep(0.02)
         await asyncio.sleep(_AWAKE_SECONDS)
 
@@ -246,20 +258,24 @@ class Story:
         pids = self._pids()
         for name in names:
             if name in pids:
-                self.stopped.add(name)
+                self.stopped[name] += 1
                 send(pids[name], signal.SIGSTOP)
 
     def _go_on(self, names: tuple[str, ...]) -> None:
-        pids, watchers = self._pids(), {"agent", "supervisor"}
-        blind = watchers <= self.stopped
+        """Who is stopped by another silence stays stopped."""
+        pids, blind = self._pids(), self._watchers_are_stopped()
         for name in names:
-            self.stopped.discard(name)
-            if name in pids:
+            self.stopped[name] = max(0, self.stopped[name] - 1)
+            if name in pids and not self.stopped[name]:
                 send(pids[name], signal.SIGCONT)
-        if blind and not watchers <= self.stopped:
+        if blind and not self._watchers_are_stopped():
             self.blind_until = time.monotonic() + _AWAKE_SECONDS
 
+    def _watchers_are_stopped(self) -> bool:
+        return self.stopped["agent"] > 0 and self.stopped["supervisor"] > 0
+
     def _wake_all(self) -> None:
+        self.stopped = Counter({name: 1 for name, times in self.stopped.items() if times})
         self._go_on(("program", "agent", "supervisor"))
 
     def _pids(self) -> dict[str, int]:
