@@ -52,7 +52,7 @@ class Upstream:
                 self._past_known = False
             self._client = client
         async with asyncio.TaskGroup() as streams:
-            streams.create_task(self._watch(client, streams))
+            await self._watch(client, streams)
 
     async def _watch(self, client: Client, streams: asyncio.TaskGroup) -> None:
         """Tasks from 0 on are unfinished ones only, so the others are listed once, after the stream has begun."""

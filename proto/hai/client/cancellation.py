@@ -23,8 +23,12 @@ def being_cancelled() -> bool:
 
 
 def raise_forgotten_cancellation() -> None:
-    """Call after an `except*` around a TaskGroup. When a part of the group fails in the moment in which the task is
-    cancelled, a group of Python before 3.13 raises the failure alone, and the task would go on for ever."""
+    """Call after an `except*` around a TaskGroup whose body only ends by an error.
+
+    When a part of the group fails in the moment in which the task is cancelled, a group of Python before 3.13 raises
+    the failure alone, and the task would go on for ever. (When a part fails after the end of the body, such a group
+    counts that as a cancellation of the task: hence the condition.)
+    """
     if being_cancelled():
         raise asyncio.CancelledError
 
