@@ -57,6 +57,19 @@ async def test_a_timer_rings_once_with_its_deadline(ahead: float, set_to: float)
     timers.close()
 
 
+@pytest.mark.parametrize("jump", [86_400.0, -86_400.0], ids=["ahead", "back"])
+async def test_a_clock_that_jumps_takes_no_time_from_a_program_that_saves(jump: float) -> None:
+    clock, loop = ManualClock(), asyncio.get_running_loop()
+    rung: asyncio.Queue[float] = asyncio.Queue()
+    timers = Timers(clock, lambda *_: rung.put_nowait(loop.time()))
+    began, task = loop.time(), running(clock.now() + 0.1, acknowledged=True)
+    timers.set(task)
+    clock.advance(jump)
+    timers.set(task)  # it has changed in another way: a second rank has said that it saves
+    assert 0.1 <= await rung.get() - began < 0.15
+    timers.close()
+
+
 @pytest.mark.parametrize(
     ("asked", "acknowledged", "least", "most"),
     [
