@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 from hai_backend.domain import setting_ranges
 from hai_backend.domain.errors import Invalid, Violation
+from hai_backend.domain.timing import FENCE_SECONDS, Timing
 from hai_backend.domain.webhook import origin_of
 
 _CERTIFICATES = ("tls_cert", "tls_key", "tls_ca")
@@ -76,6 +77,15 @@ class Settings:
     def build_seconds(self) -> float:
         """From placing a run until all its ranks must have attached: pods may have to pull an image of many GB."""
         return self.build_within or (600.0 if self.kubernetes else 60.0)
+
+    @property
+    def timing(self) -> Timing:
+        """Local processes have no lease: what became of them is seen, never concluded from time alone."""
+        pods = self.kubernetes
+        return Timing(
+            self.agent_heartbeat,
+            float(pods.get("fence_after", FENCE_SECONDS)) if pods else 0.0,
+        )
 
     @property
     def several(self) -> bool:

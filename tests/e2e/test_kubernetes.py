@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator
 from functools import partial
@@ -13,6 +14,7 @@ import tomli_w
 
 from hai.client.client import Client
 from hai.v1.task_pb2 import TaskOutcome
+from hai_backend.launch import processes
 from hai_backend.launch.kubernetes import launcher
 from hai_backend.testing.here import Here, Place, on_pods, pod_table
 from hai_backend.testing.pods import pods_as_processes
@@ -84,11 +86,6 @@ with open(pathlib.Path(os.environ["HAI_CHECKPOINT_DIR"], run), "a") as ticks:
 """
 
 LASTING = "import time\nprint('running', flush=True)\ntime.sleep(60)"
-ONCE = """
-import os, time
-print("run", os.environ["HAI_RUN"], "on", os.environ["HAI_NODE_NAME"], flush=True)
-time.sleep(60 if os.environ["HAI_RUN"] == "1" else 0)
-"""
 
 
 async def test_ranks_meet_at_the_address_of_a_pod(here: Here) -> None:
@@ -183,28 +180,71 @@ async def test_a_mount_that_fails_is_told_in_words(place: Place, tmp_path: Path)
         await here.hands.nothing_left()
 
 
-async def test_a_rank_on_a_lost_node_starts_elsewhere_after_the_fence_and_never_beside_itself(
-    tmp_path: Path,
+SAVES = """
+import os, time, hai
+print("run", os.environ["HAI_RUN"], "on", os.environ["HAI_NODE_NAME"], flush=True)
+while os.environ["HAI_RUN"] == "1":
+    time.sleep(0.05)
+    if hai.receive_suspend_command():
+        print("saved", flush=True)
+        hai.go_suspend()
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "fence_after"),
+    [
+        pytest.param(
+            True, 600.0, id="its agent answers: the program saves, and no fence is waited for"
+        ),
+        pytest.param(
+            False, 10.0, id="its agent is silent, too: nothing is believed before the fence"
+        ),
+    ],
+)
+async def test_a_rank_on_a_lost_node_starts_elsewhere_and_never_beside_itself(
+    tmp_path: Path, answers: bool, fence_after: float
 ) -> None:
     async with pods_as_processes(tmp_path, 2, node_grace=0.5) as cluster:
         kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
-        table = pod_table(tmp_path, kubeconfig, lost_after=0.5, fence_after=4.0)
+        table = pod_table(tmp_path, kubeconfig, lost_after=0.5, fence_after=fence_after)
         async with (
-            running_server(tmp_path / "home", kubernetes=table) as server,
+            running_server(tmp_path / "home", kubernetes=table, agent_heartbeat=0.2) as server,
             Client(server.profile) as client,
         ):
             here = Here(client, tmp_path, tmp_path / "home", tmp_path / "pods")
-            task = await client.tasks.create(here.spec("cut-off", ONCE))
+            task = await client.tasks.create(here.spec("cut-off", SAVES))
             await here.until_printed(task.id, "run 1")
             node = cluster.objects("pods", "default")[0]["spec"]["nodeName"]
+            if not answers:
+                stop_agents(tmp_path / "pods")
+                await until_silent(client, task.id)
             cluster.machines.partition(node)
             before = asyncio.get_running_loop().time()
             await here.until_printed(task.id, "run 2 on")
-            assert asyncio.get_running_loop().time() - before > 4.0
+            assert answers or asyncio.get_running_loop().time() - before > fence_after
             task = await client.tasks.wait(task.id, timeout=60)
-            assert (task.outcome, task.node_failure_count) == (SUCCEEDED, 1)
-            first, second = await here.lines(task.id)
+            assert (task.outcome, task.node_failure_count) == (SUCCEEDED, 0 if answers else 1)
+            first, *saved, second = await here.lines(task.id)
+            assert saved == (["saved"] if answers else [])
             assert first.split()[-1] == node != second.split()[-1]
+
+
+async def until_silent(client: Client, task_id: int) -> None:
+    """Rank 0 is shown as silent."""
+    async with asyncio.timeout(30):
+        while not (await client.tasks.get(task_id)).run.ranks[0].HasField("silent_since_time"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def stop_agents(pods: Path) -> None:
+    """SIGSTOP to each agent, but not to its supervisor."""
+    for record in pods.glob("**/run/*/agent.pid"):
+        supervisor = processes.recall(record)
+        assert supervisor is not None
+        for agent in processes.everybody():
+            if agent.parent == supervisor.pid:
+                os.kill(agent.pid, signal.SIGSTOP)
 
 
 async def test_an_agent_without_a_server_ends_its_program(tmp_path: Path) -> None:
@@ -220,6 +260,6 @@ async def test_an_agent_without_a_server_ends_its_program(tmp_path: Path) -> Non
             await here.until_printed(task.id, "running")
             await asyncio.to_thread(server.end, signal.SIGKILL)
         await cluster.until(
-            lambda: cluster.objects("pods", "default")[0]["status"]["phase"] == "Succeeded"
+            lambda: cluster.objects("pods", "default")[0]["status"]["phase"] == "Failed"
         )
         assert here.marked(task.id) == []

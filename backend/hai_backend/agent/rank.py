@@ -167,7 +167,10 @@ class RankAgent:
         self._control.set_whole_life_state(welcome.whole_life_state)
         self._owner_token = welcome.owner_token or self._owner_token
         if self._owner_token:
-            self._directory.write_profile(self._owner_token)
+            try:
+                self._directory.write_profile(self._owner_token)
+            except OSError as error:  # a full disk: the container works, `hai` in it does not
+                journal.note(f"the profile for `hai` cannot be written: {error}")
         if self._welcome is None:
             self._welcome = welcome
             self._watchdog.limit(welcome.watchdog_seconds)
@@ -259,6 +262,8 @@ class RankAgent:
         """No process of the rank is left. The server may start its successor as soon as it hears of it."""
         self._lease.release()
         self._tunnels.program_ended()
+        if self._exit_code == EXIT_EXPIRED:
+            return self._leave()  # the program has not failed: a server that is back must start it again
         self._checkpoints.flush()
         exited = pb.ProgramExited(
             exit_code=code,
@@ -301,10 +306,10 @@ class RankAgent:
     async def _beat(self) -> None:
         clock, usage = asyncio.get_running_loop().time, Usage(self._me.gpu_indices or ())
         measured_at = clock() + _FIRST_MEASURE_SECONDS - _MEASURE_SECONDS
-        wait = min(_FIRST_MEASURE_SECONDS, self._timing.heartbeat)
+        wait = min(_FIRST_MEASURE_SECONDS, self._timing.interval)
         while True:
             await asyncio.sleep(wait)
-            wait = self._timing.heartbeat
+            wait = self._timing.interval
             if clock() - measured_at < _MEASURE_SECONDS:
                 self._session.beat()
                 continue

@@ -21,6 +21,9 @@ PAUSE_SECONDS = 5.0
 KILL_SECONDS = 10.0
 """Processes that got SIGKILL are gone within this time, unless the kernel holds them."""
 
+FENCE_SECONDS = 600.0
+"""`fence_after` of pods, unless an operator sets another one."""
+
 FORCED_DELETE_SECONDS = 60.0
 """A pod that was deleted by force is ended within this time where its kubelet runs. Where it does not, Kubernetes has
 called the node not ready by then (node-monitor-grace-period: 50 s), and the fence counts."""
@@ -32,26 +35,32 @@ FULL_MARGIN_FROM = 100.0
 """A shorter fence has no room for all of these: its margin is scaled down, and the proof holds for smaller pauses."""
 
 _LARGEST_MARGIN = 0.2  # of the fence
+_HEARTBEATS_IN_A_LEASE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """What an operator sets. `fence_after` 0: leases never expire, because nothing is concluded from time alone."""
 
-    heartbeat: float = 5.0  # between two heartbeats of an agent
+    heartbeat: float = 5.0  # between two heartbeats of an agent, where the fence leaves time for it
     fence_after: float = (
         0.0  # since the last renewal of a rank's lease: nothing of the rank runs any more
     )
 
     @property
+    def interval(self) -> float:
+        """Between two heartbeats: several can be lost before a lease expires."""
+        return min(self.heartbeat, self.lease / _HEARTBEATS_IN_A_LEASE)
+
+    @property
     def silent_after(self) -> float:
         """An agent that was not heard for so long is shown as silent."""
-        return 2 * self.heartbeat
+        return 2 * self.interval
 
     @property
     def stream_patience(self) -> float:
         """A stream on which nothing was heard for so long is taken for dead, and opened again."""
-        return 4 * self.heartbeat
+        return 4 * self.interval
 
     @property
     def margin(self) -> float:

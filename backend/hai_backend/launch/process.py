@@ -103,11 +103,14 @@ class ProcessLauncher:
         self._events.put_nowait(None)
 
     async def _list(self) -> frozenset[RankKey]:
-        dead = []
+        dead = {}
         for key, directory in rank_dirs.existing(self._home).items():
             if key not in self._agents and not self._adopt(key):
-                dead.append(directory)
-        await self._cleared(dead)
+                dead[key] = directory
+        await self._cleared(list(dead.values()))
+        for key, directory in dead.items():
+            if directory.exists():  # something of it cannot be ended yet, so it exists
+                self._clear(key)
         return frozenset(self._agents)
 
     async def _start_or_say(self, rank: RankLaunch) -> None:
@@ -167,10 +170,9 @@ class ProcessLauncher:
     async def _clear_and_say(self, key: RankKey, pidfd: int | None) -> None:
         directory = rank_dirs.path_of(self._home, key)
         why = rank_dirs.failure_of(directory)
-        for process in await self._cleared([directory]):
-            log.error(
-                "process %d of rank %s cannot be ended; see `ps %d`", process.pid, key, process.pid
-            )
+        while left := await self._cleared([directory]):  # its node is free when nothing is left
+            pids = ", ".join(str(process.pid) for process in left)
+            log.error("processes %s of rank %s cannot be ended, which is tried again", pids, key)
         if pidfd is not None:
             _reap(pidfd)
         self._agents.pop(key, None)

@@ -76,13 +76,16 @@ def agent_variables(
 
 
 def clear(home: Path, directories: Collection[Path]) -> list[Process]:
-    """End every process of these ranks and remove their directories; answers what could not be ended."""
+    """End every process of these ranks and remove their directories; answers what could not be ended.
+
+    Then the directories stay: by them it is found again.
+    """
     if not directories:
         return []
     wanted = frozenset(directories)
     processes.end(lambda: _below_agents(wanted))
     survivors = processes.end(lambda: _of_ranks(home, wanted))
-    for directory in wanted:
+    for directory in wanted if not survivors else ():
         _remove(directory)
     return survivors
 

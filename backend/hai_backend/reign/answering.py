@@ -6,15 +6,12 @@ import asyncio
 
 from hai.v1.agent_service_pb2 import ServicesReported
 from hai_backend.auth import container_tokens
-from hai_backend.config import Settings
 from hai_backend.domain.errors import NoLeader
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.shared import container_of
 from hai_backend.domain.task import Task
-from hai_backend.domain.timing import Timing
 from hai_backend.environments.haienv import Haienv
 from hai_backend.launch.base import RankKey
-from hai_backend.launch.manifests.settings import ClusterSettings
 from hai_backend.loops.idling import put_away
 from hai_backend.proxy.front import Front
 from hai_backend.proxy.rooms import Rooms as ProxyRooms
@@ -86,7 +83,7 @@ class Answering:
             containers=ContainerTerms(settings.containers_per_user, settings.lifetimes),
             remove_container=self._remove_container,
             policy=rooms.policy,
-            timing=_timing(settings),
+            timing=settings.timing,
             name=settings.cluster,
             launcher=rooms.launcher.name,
             certificates=rooms.tools.certificates,
@@ -182,13 +179,6 @@ class Answering:
             rooms.clock,
         )
         return rules.level(task, number)
-
-
-def _timing(settings: Settings) -> Timing:
-    """Local processes have no lease: nothing is concluded from time alone."""
-    pods = settings.kubernetes
-    fence_after = float(pods.get("fence_after", ClusterSettings().fence_after)) if pods else 0.0
-    return Timing(settings.agent_heartbeat, fence_after)
 
 
 def _no_prefix(task_id: int, service: str) -> str:

@@ -10,7 +10,6 @@ from hai_backend.auth import run_tokens
 from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.task import Task
-from hai_backend.domain.timing import Timing
 from hai_backend.launch.base import Launcher, RankKey
 from hai_backend.launch.shared import Shared
 from hai_backend.logs.store import LogStore
@@ -168,7 +167,7 @@ class Rooms:
             self.ledger,
             self.clock,
             self.work.run,
-            silent_after=Timing(self.settings.agent_heartbeat).silent_after,
+            silent_after=self.settings.timing.silent_after,
             return_within=self._limits.return_within,
             count=self.tools.metrics.silent_agents,
         )

@@ -40,12 +40,13 @@ def test_a_fence_of_any_length_leaves_a_lease_that_ends_before_it(
     assert 0 < timing.end_before < timing.lease
 
 
-@given(st.floats(0.05, 60.0))
-def test_silence_is_shown_after_more_than_one_heartbeat_and_before_a_stream_is_opened_again(
-    beat: float,
+@given(st.floats(0.05, 60.0), st.just(0.0) | st.floats(0.5, 86_400.0))
+def test_silence_is_shown_after_more_than_one_heartbeat_and_a_stream_is_opened_again_in_a_lease(
+    beat: float, fence: float
 ) -> None:
-    timing = Timing(beat)
-    assert beat < timing.silent_after < timing.stream_patience
+    timing = Timing(beat, fence)
+    assert timing.interval <= beat
+    assert timing.interval < timing.silent_after < timing.stream_patience < timing.lease
 
 
 def test_silence_is_shown_after_ten_seconds() -> None:

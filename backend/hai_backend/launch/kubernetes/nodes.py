@@ -12,7 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from hai_backend.domain.node import Node, NodeState
-from hai_backend.domain.timing import FORCED_DELETE_SECONDS, KUBELET_SETTLE_SECONDS
+from hai_backend.domain.timing import (
+    FENCE_SECONDS,
+    FORCED_DELETE_SECONDS,
+    KUBELET_SETTLE_SECONDS,
+)
 from hai_backend.watch.nodes import NodeSeen
 
 
@@ -21,8 +25,10 @@ class Patience:
     """Seconds. `fence_after` 0: time alone never proves a death, for agents then never end by themselves."""
 
     lost_after: float = 30.0  # a node that is not ready for so long is lost
-    fence_after: float = 600.0  # and so long after that nothing runs there any more
-    settle: float = KUBELET_SETTLE_SECONDS  # a node that is back ends what it should have ended before
+    fence_after: float = FENCE_SECONDS  # and so long after that nothing runs there any more
+    settle: float = (
+        KUBELET_SETTLE_SECONDS  # a node that is back ends what it should have ended before
+    )
     vanished: float = FORCED_DELETE_SECONDS  # a pod that is gone without a last word may run on
     trouble: float = 30.0  # a mount, an image … that fails for so long has failed
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hai_backend.domain.timing import FENCE_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
@@ -54,5 +56,7 @@ class ClusterSettings:
     separate_users: bool = True  # pods of one user are not reached from those of others
     runtime_class: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # more of them, for every object
-    fence_after: float = 600.0  # seconds without a sign of a node until its ranks count as gone
+    fence_after: float = (
+        FENCE_SECONDS  # seconds without a sign of a node until its ranks count as gone
+    )
     agent_heartbeat: float = 5.0  # seconds between two heartbeats of an agent
