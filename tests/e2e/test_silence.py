@@ -7,7 +7,7 @@ HAI_SILENCE_REAL_TIME=1 heartbeats and silence are as long as in production.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from hai.client.client import Client
 from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster
-from tests.silence.proxy import BOTH, Direction, proxy_to
+from tests.silence.proxy import Direction, Proxy, proxy_to
 
 STEPS, PACE = 30, 0.1
 if cluster.REAL_TIME:
@@ -74,9 +74,27 @@ async def test_a_server_that_was_stopped_loses_no_printing_task(
     await cluster.until_nodes_are_free(client)
 
 
-@pytest.mark.parametrize("held", [BOTH, *[(way,) for way in Direction]], ids="-".join)
-async def test_bytes_that_are_held_back_lose_no_printing_task(
-    server: ServerProcess, client: Client, tmp_path: Path, held: tuple[Direction, ...]
+def closed(way: Direction) -> Callable[[Proxy], None]:
+    def close(proxy: Proxy) -> None:
+        proxy.half_open()
+        proxy.hang_up(way)
+
+    return close
+
+
+@pytest.mark.parametrize(
+    "silence",
+    [
+        pytest.param(Proxy.hold, id="bytes are held back"),
+        pytest.param(lambda p: p.hold(Direction.FORTH), id="bytes to the server are held back"),
+        pytest.param(lambda p: p.hold(Direction.BACK), id="bytes to the agents are held back"),
+        pytest.param(Proxy.drop, id="connections carry nothing any more"),
+        pytest.param(closed(Direction.FORTH), id="agents see a close, the server does not"),
+        pytest.param(closed(Direction.BACK), id="the server sees a close, agents do not"),
+    ],
+)
+async def test_a_silent_network_loses_no_printing_task(
+    server: ServerProcess, client: Client, tmp_path: Path, silence: Callable[[Proxy], None]
 ) -> None:
     direct = server.address()
     async with proxy_to(direct) as proxy:
@@ -84,7 +102,7 @@ async def test_bytes_that_are_held_back_lose_no_printing_task(
         try:
             task = await start(client, tmp_path)
             await asyncio.sleep(5 * PACE)
-            proxy.hold(*held)
+            silence(proxy)
             await asyncio.sleep(cluster.SILENCE)
             await proxy.heal()
             left = max(LIFE - cluster.SILENCE, 0)
