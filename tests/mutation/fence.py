@@ -30,6 +30,7 @@ _RANK = f"{_AGENT}/test_rank.py::"
 # The fastest first: the first that fails ends the trial.
 _TESTS = (
     "tests/backend/domain/test_timing.py",
+    f"{_AGENT}/test_main.py",
     f"{_AGENT}/test_lease.py",
     f"{_AGENT}/test_parts.py",
     f"{_AGENT}/test_session.py",
@@ -42,6 +43,7 @@ _TESTS = (
     f"{_RANK}test_kill_9_of_an_agent_takes_the_program_with_it",
     f"{_RANK}test_a_program_that_ends_at_sigterm_has_its_grace",
     f"{_RANK}test_stubborn_programs_and_those_that_ran_away_are_ended",
+    "tests/backend/launch/test_process.py::test_a_second_agent_of_a_rank_leaves_at_once",
     f"{_RANK}test_a_removed_rank_directory_ends_the_program",
 )
 # Of these modules, everything; of others, the functions that belong to the fence.
@@ -72,6 +74,13 @@ _EQUIVALENT = {
     "agent/supervisor.py: why = f\"{why}. Processes {', '.join(map(str, left))} cannot be ended\"": (
         "takes a process that the kernel cannot kill"
     ),
+    "agent/main.py: return EXIT_BUG": "Python's own exit code for what follows is 1, too",
+    "agent/parts.py: return False": "the same without it",
+    "agent/parts.py: task.add_done_callback(self._tasks.discard)": "it frees memory",
+    'agent/session.py: stream.cancel("the agent leaves the stream")': (
+        "its channel is closed in the next moment, which ends the stream, too"
+    ),
+    "agent/session.py: self._beats_sent.clear()": "it frees memory: no number is used twice",
     "agent/main.py: traceback.print_exception(error)": "for people who read agent.log",
 }
 

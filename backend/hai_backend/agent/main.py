@@ -35,16 +35,15 @@ def _run_agent(directory: RankDir, lease: Lease) -> int:
     except (
         BaseException
     ) as error:  # an end that nobody expected, whichever: the program must not run on
-        directory.end_everything()
-        directory.report_failure(f"the agent failed, and its program was ended: {_words(error)}")
+        directory.report_failure(f"the agent failed, and its program was ended: {reason(error)}")
         import traceback
 
         traceback.print_exception(error)  # last: it fails on a full disk
         return EXIT_BUG
 
 
-def _words(error: BaseException) -> str:
-    """Of a group of errors, the first one's."""
+def reason(error: BaseException) -> str:
+    """One line for people; of a group of errors, the first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

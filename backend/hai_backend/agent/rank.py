@@ -263,7 +263,8 @@ class RankAgent:
         self._lease.release()
         self._tunnels.program_ended()
         if self._exit_code == EXIT_EXPIRED:
-            return self._leave()  # the program has not failed: a server that is back must start it again
+            # The program has not failed: a server that is back must start it again.
+            return self._leave()
         self._checkpoints.flush()
         exited = pb.ProgramExited(
             exit_code=code,

@@ -123,7 +123,6 @@ class Session:
 
     async def _attach(self, server: ServerAddress) -> None:
         """One stream, from hello to its end. Raises its AioRpcError."""
-        ended: BaseException | None = None
         async with self._connect(server, self._token) as connection:
             stream = connection.attach()
             try:
@@ -135,15 +134,12 @@ class Session:
                         self._receive(response, connection, welcomed)
                     raise ConnectionError("the server has ended the stream")
             except* (aio.AioRpcError, OSError) as errors:
-                ended = errors.exceptions[
-                    0
-                ]  # what ended the stream; the other parts report the same
+                ended = errors.exceptions[0]  # the other parts report the same
             finally:
                 self._connection = None
                 stream.cancel("the agent leaves the stream")
         raise_forgotten_cancellation()
-        if ended is not None:
-            raise ended
+        raise ended
 
     async def _end_when_silent(self, stream: Stream) -> None:
         """A server that is frozen, or packets that are dropped, end no stream: this does.

@@ -39,7 +39,7 @@ class Link:
     def __init__(self, network: Network) -> None:
         self.network = network
         self._held: list[Callable[[], None]] = []
-        self._answers: asyncio.Queue[pb.AttachResponse | aio.AioRpcError] = asyncio.Queue()
+        self._answers: asyncio.Queue[pb.AttachResponse | Exception] = asyncio.Queue()
         self._end: aio.AioRpcError | None = None
 
     def __aiter__(self) -> AsyncIterator[pb.AttachResponse]:
@@ -47,7 +47,7 @@ class Link:
 
     async def __anext__(self) -> pb.AttachResponse:
         answer = await self._answers.get()
-        if isinstance(answer, aio.AioRpcError):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
@@ -64,6 +64,10 @@ class Link:
         if self._end is None:
             self._end = failed(code, details)
             self._answers.put_nowait(self._end)
+
+    def finish(self) -> None:
+        """The server ends the stream with OK."""
+        self._answers.put_nowait(StopAsyncIteration())
 
     def answer(self, **message: Any) -> None:
         self._carry(lambda: self._answers.put_nowait(pb.AttachResponse(**message)))
@@ -307,6 +311,62 @@ def test_heartbeats_that_were_never_sent_leave_nothing_behind(tmp_path: Path) ->
         rank.network.silent = True
         await asyncio.sleep(3_000)
         assert len(rank.session._beats_sent) <= 2
+
+    play(tmp_path, story)
+
+
+def test_a_stream_that_the_server_ends_is_opened_again_at_once(tmp_path: Path) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start()
+        await asyncio.sleep(20)
+        rank.network.links[0].finish()
+        await asyncio.sleep(1)
+        assert len(rank.network.links) == 2
+
+    play(tmp_path, story)
+
+
+def test_what_is_not_answered_is_repeated_on_the_next_stream(tmp_path: Path) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank, yielded = start(), 0
+        serve = rank.network.serve
+
+        def count(link: Link, message: pb.AttachRequest) -> None:
+            nonlocal yielded
+            yielded += message.WhichOneof("message") == "yielded"
+            serve(link, message)
+
+        rank.network.serve = count  # type: ignore[method-assign]
+        rank.outbox.keep("yielded", pb.AttachRequest(yielded=pb.Yielded()))
+        await asyncio.sleep(20)
+        rank.network.links[0].finish()
+        await asyncio.sleep(20)
+        assert yielded == 2
+
+    play(tmp_path, story)
+
+
+def test_without_a_stream_there_is_no_way_for_tunnels(tmp_path: Path) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start()
+        await asyncio.sleep(20)
+        with pytest.raises(NotImplementedError):
+            rank.session.carry()
+        rank.network.refusal = failed(grpc.StatusCode.UNAVAILABLE, "no server")
+        rank.network.links[0].finish()
+        await asyncio.sleep(1)
+        assert rank.session.carry() is None
+
+    play(tmp_path, story)
+
+
+def test_a_stream_that_is_refused_gives_the_rank_up(tmp_path: Path) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start()
+        await asyncio.sleep(20)
+        rank.network.links[0].end(grpc.StatusCode.NOT_FOUND, "there is no such task")
+        with pytest.raises(GivenUp, match="no such task"):
+            await asyncio.wait_for(rank.work[0], 1)
 
     play(tmp_path, story)
 
