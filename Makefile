@@ -3,7 +3,7 @@ PYTHON ?= python
 BESIDE := -n $(shell nproc) --dist loadgroup
 ALONE  := --last-failed --last-failed-no-failures none -rpf
 
-.PHONY: help check format lint types proto proto-lint test test-postgres e2e-k8s bench mutate silence docs
+.PHONY: help check format lint types proto proto-lint test test-postgres e2e-k8s bench mutate mutate-fence silence docs
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
@@ -41,6 +41,9 @@ bench: ## the figures of the quality bars, into bench.json
 
 mutate: ## would the scheduler's tests notice? 300 small errors, ten minutes
 	$(PYTHON) -m tests.mutation --sample 300
+
+mutate-fence: ## would any test notice a lost statement of the fence? half an hour
+	$(PYTHON) -m tests.mutation.fence
 
 silence: ## what falls silent ends nothing twice: 1 000 schedules with real agents, half an hour
 	$(PYTHON) -m tests.silence 0 1000
