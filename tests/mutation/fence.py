@@ -81,6 +81,14 @@ _EQUIVALENT = {
         "its channel is closed in the next moment, which ends the stream, too"
     ),
     "agent/session.py: self._beats_sent.clear()": "it frees memory: no number is used twice",
+    "agent/program.py: noted: set[int] = set()": "takes a process that the kernel cannot kill",
+    "agent/program.py: for process in left:": "takes a process that the kernel cannot kill",
+    "agent/program.py: if process.pid not in noted:": "takes a process that the kernel cannot kill",
+    "agent/program.py: noted.add(process.pid)": "takes a process that the kernel cannot kill",
+    'agent/program.py: journal.note(f"process {process.pid} cannot be ended yet; see `ps {process.pid}`")': (
+        "takes a process that the kernel cannot kill"
+    ),
+    "agent/program.py: self._ending = True": "a program that is asked twice gets SIGTERM twice",
     "agent/main.py: traceback.print_exception(error)": "for people who read agent.log",
 }
 
