@@ -2,7 +2,7 @@
 
 What must hold, whatever falls silent:
 1. When the server may conclude from time alone that a rank has ended (`LeaseServer`), its lock is free.
-2. No program ever begins beside another one of its rank.
+2. No program ever begins beside another one of its rank, and none is left when its exit is recorded.
 3. What the server has of a log is a beginning of what the program printed: nothing lost, nothing doubled. A program
    that ended by itself and whose exit was recorded has left all of it.
 4. After healing, the rank ends: its exit is recorded, or it was given up and nothing of it is left. If nothing
@@ -109,6 +109,7 @@ class Story:
                 await self._superseded()
             else:
                 self.tell(f"exit {self.rank.exit_code} recorded")
+                self.demand(self._free(), "a process of the program is left after its exit")
             await self._healed(silences)
         except TimeoutError:
             raise Wrong("the rank neither ended nor was it given up") from None
