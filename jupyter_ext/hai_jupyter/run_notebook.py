@@ -17,7 +17,6 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from nbclient.exceptions import CellExecutionError
 
 import hai.task as task
 from hai_jupyter import nbfiles, resuming
+from hai_jupyter.kernel_dir import kernel_dir
 from hai_jupyter.task_kernel import TaskKernelManager
 
 FAILED, UNUSABLE = 1, 2
@@ -104,9 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         kernel_name=_kernel(notebook),
         kernel_manager_class=TaskKernelManager,
     )
-    # For paths of unix sockets
-    with tempfile.TemporaryDirectory(prefix="hai-", dir="/tmp") as short:
-        os.environ["JUPYTER_RUNTIME_DIR"] = short
+    with kernel_dir() as directory:
+        os.environ["JUPYTER_RUNTIME_DIR"] = str(directory)
         return asyncio.run(_run(runner, wanted.grace))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.paths import jupyter_runtime_dir
 
 
 class TaskKernelSpecs(KernelSpecManager):
@@ -29,10 +30,15 @@ class TaskKernelSpecs(KernelSpecManager):
 
 
 class TaskKernelManager(AsyncKernelManager):
-    """A kernel manager that finds those. Nobody else on the node can reach the kernel: it listens on unix sockets."""
+    """A kernel manager that finds those. Nobody else on the node can reach the kernel: it listens on unix sockets.
+
+    They lie in the directory of JUPYTER_RUNTIME_DIR: Jupyter's own choice is the working directory, with the same names
+    for each kernel that is started there.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(transport="ipc", **options)
+        self.ip = os.path.join(jupyter_runtime_dir(), "k")  # the beginning of their paths
 
     def _kernel_spec_manager_default(self) -> TaskKernelSpecs:
         return TaskKernelSpecs(parent=self)

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import psutil
 import pytest
 
+from hai_backend.launch import rank_dirs
 from hai_jupyter import nbfiles
 from hai_jupyter.resuming import ONCE, mark_done, take_over
 from hai_jupyter.run_notebook import inject
@@ -145,3 +148,66 @@ def test_only_python_takes_parameters() -> None:
     )
     with pytest.raises(ValueError, match="in R"):
         inject(notebook, {"a": 1})
+
+
+def test_notebooks_of_one_folder_run_together_and_leave_only_their_results(tmp_path: Path) -> None:
+    rank_dir, folder = tmp_path / "run" / "1-1-0", tmp_path / "folder"
+    rank_dir.mkdir(parents=True)
+    folder.mkdir()
+    variables = {**os.environ, "HAI_CONTROL_FILE": str(rank_dir / "control")}
+    runs = []
+    for n in range(3):
+        source = write(folder / f"n{n}.ipynb", f"import time; time.sleep(1); print({n})")
+        line = command(source, folder / f"o{n}.ipynb")
+        runs.append(subprocess.Popen(line, cwd=folder, env=variables, stderr=subprocess.PIPE))
+    told = [run.communicate()[1].decode() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0], told
+    found = [texts(nbfiles.read(folder / f"o{n}.ipynb")) for n in range(3)]
+    assert found == [["0\n"], ["1\n"], ["2\n"]]
+    assert "Signature" not in "".join(told)
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == ["n0.ipynb", "n1.ipynb", "n2.ipynb", "o0.ipynb", "o1.ipynb", "o2.ipynb"]
+    assert not list(rank_dir.iterdir())
+
+
+@pytest.mark.parametrize("length", [5, 90], ids=["short", "too long for a socket"])
+def test_what_a_killed_notebook_leaves_goes_with_its_rank(tmp_path: Path, length: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="hai-t", dir="/tmp") as root:
+        home = Path(root) / ("x" * length)
+        rank_dir, folder = home / "run" / "1-1-0", tmp_path
+        rank_dir.mkdir(parents=True)
+        source = write(
+            folder / "a.ipynb", "print('ready', flush=True)\nimport time; time.sleep(60)"
+        )
+        with subprocess.Popen(
+            command(source, folder / "out.ipynb"),
+            cwd=folder,
+            env={**os.environ, "HAI_CONTROL_FILE": str(rank_dir / "control")},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as run:
+            assert run.stdout is not None
+            while run.stdout.readline().strip() != "ready":
+                pass
+            (made,) = rank_dir.iterdir()
+            sockets = made / "short" if length > 50 else made
+            lies_in = sockets.resolve()
+            assert any(path.is_socket() for path in lies_in.iterdir())
+            kernel = psutil.Process(run.pid).children()
+            run.kill()
+            for process in kernel:
+                process.kill()
+        rank_dirs.clear(home, [rank_dir])
+        assert not lies_in.exists()
+        assert not rank_dir.exists()
+    assert {path.name for path in folder.iterdir()} <= {"a.ipynb", "out.ipynb"}
+
+
+def test_a_link_of_a_program_leads_the_platform_nowhere_else(tmp_path: Path) -> None:
+    rank_dir, precious = tmp_path / "run" / "1-1-0", tmp_path / "precious.json"
+    (rank_dir / "kernel-x").mkdir(parents=True)
+    precious.touch()
+    (rank_dir / "kernel-x" / "short").symlink_to(tmp_path)
+    rank_dirs.clear(tmp_path, [rank_dir])
+    assert precious.exists()
+    assert not rank_dir.exists()

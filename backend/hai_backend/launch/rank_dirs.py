@@ -18,6 +18,7 @@ FAILURE = "failure.txt"  # why the rank ended where its agent could tell no serv
 SOCKET = "agent.sock"
 LAB_SOCKET = "jupyter.sock"
 CONTROL = "control"
+KERNELS = "kernel-"  # directories of notebooks' kernels begin so: see hai_jupyter.kernel_dir
 
 
 def path_of(home: Path, key: RankKey) -> Path:
@@ -113,4 +114,6 @@ def _remove(directory: Path) -> None:
 
     for socket in (SOCKET, LAB_SOCKET):
         short_socket.remove(directory / socket)
+    for link in directory.glob(f"{KERNELS}*/short"):
+        short_socket.remove_directory(link)
     shutil.rmtree(directory, ignore_errors=True)

@@ -29,3 +29,17 @@ def remove(path: Path) -> None:
             address.unlink(missing_ok=True)
             address.parent.rmdir()
         path.unlink()
+
+
+def remove_directory(link: Path) -> None:
+    """What a program has linked to for its own sockets (hai_jupyter.kernel_dir): only sockets and such files go."""
+    if not link.is_symlink():
+        return
+    address = link.readlink()
+    if address.parent != Path("/tmp") or not address.name.startswith("hai-"):
+        return
+    with suppress(OSError):
+        for file in address.iterdir():
+            if file.is_socket() or file.suffix == ".json":
+                file.unlink()
+        address.rmdir()
