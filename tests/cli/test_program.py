@@ -187,3 +187,15 @@ def test_options_in_a_script_are_not_passed_over_in_silence(hai, place) -> None:
     assert done.code == 0
     assert "lines of #SBATCH in job.slurm are not read: say the same after --" in done.err
     assert "are not read" not in hai("bash", "run.sh", "--").err
+
+
+@pytest.mark.parametrize("kind", ["python", "bash", "exec"])
+@pytest.mark.parametrize("more", [[], ["--", "--name", "x"]], ids=["here", "submitted"])
+def test_a_notebook_is_told_how_it_is_executed(
+    place: Path, capsys: pytest.CaptureFixture[str], kind: str, more: list[str]
+) -> None:
+    (place / "my study.ipynb").write_text("{}")
+    assert main([kind, "my study.ipynb", *more]) == 2
+    told = capsys.readouterr().err
+    line = "hai exec python3 -m hai_jupyter.run_notebook 'my study.ipynb' 'my study.out.ipynb'"
+    assert line in " ".join(told.split())

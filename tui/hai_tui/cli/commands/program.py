@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,6 +115,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _start(ctx: click.Context, kind: str, options: dict[str, Any]) -> int:
     call: Call = ctx.meta[_KEY]
+    _refuse_notebook(call.argv[0])
     if call.mode == "submit":
         from hai_tui.cli.remote import submit_program
 
@@ -122,6 +124,18 @@ def _start(ctx: click.Context, kind: str, options: dict[str, Any]) -> int:
     from hai_tui.cli.local import run_here
 
     return run_here(kind, call.argv, options)
+
+
+def _refuse_notebook(file: str) -> None:
+    if file.endswith(".ipynb"):
+        name = file.removesuffix(".ipynb")
+        line = (
+            f"exec python3 -m hai_jupyter.run_notebook {quote(file)} {quote(name + '.out.ipynb')}"
+        )
+        raise click.UsageError(
+            f"{file} is a notebook, which no interpreter runs; execute it with `hai {line}`, "
+            "here or, with `--` behind it, on the cluster (the extra [jupyter] is needed there)"
+        )
 
 
 def _refuse_submit_options(ctx: click.Context) -> None:
