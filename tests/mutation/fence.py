@@ -44,6 +44,7 @@ _TESTS = (
     f"{_RANK}test_a_program_that_ends_at_sigterm_has_its_grace",
     f"{_RANK}test_stubborn_programs_and_those_that_ran_away_are_ended",
     "tests/backend/launch/test_process.py::test_a_second_agent_of_a_rank_leaves_at_once",
+    f"{_RANK}test_a_terminated_agent_ends_its_program_and_says_so",
     f"{_RANK}test_a_removed_rank_directory_ends_the_program",
 )
 # Of these modules, everything; of others, the functions that belong to the fence.
