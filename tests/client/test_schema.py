@@ -59,6 +59,10 @@ def test_the_manual_names_every_field() -> None:
         pytest.param(HEAD + "priority: 1.5", False, id="fractional priority"),
         pytest.param(HEAD + "task_type: jupyter", True, id="task type"),
         pytest.param(HEAD + "task_type: x", False, id="unknown task type"),
+        *(
+            pytest.param(HEAD + f"task_type: {word}", False, id=f"unsupported type {word}")
+            for word in fields.REFUSED_TASK_TYPES
+        ),
         pytest.param(HEAD + "resource: {node_count: 3}", True, id="number"),
         pytest.param(HEAD + "resource: {node_count: '3'}", False, id="text for a number"),
         pytest.param(HEAD + "resource: {node_count: true}", False, id="boolean for a number"),

@@ -107,6 +107,11 @@ def test_anchors_and_merges_are_followed() -> None:
             "task_type: trainig", ("task_type", 4, 12, "did you mean training"), id="unknown word"
         ),
         pytest.param(
+            "task_type: background",
+            ("task_type", 4, 12, "not supported: a task here always has its nodes to itself"),
+            id="a type that means nothing here",
+        ),
+        pytest.param(
             "resource: {node_count: '4'}",
             ("resource.node_count", 4, 24, "a whole number, not the text '4'"),
             id="text for a number",

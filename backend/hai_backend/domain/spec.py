@@ -11,14 +11,16 @@ from enum import StrEnum
 
 from hai_backend.domain.priority import Priority
 
-JUPYTER, SSH = "jupyter", "ssh"
-"""Services that are built in; only the server's proxy leads to the first."""
+JUPYTER = "jupyter"
+"""The service that is built in; only the server's proxy leads to it."""
 
 
 class TaskType(StrEnum):
+    """HAI's words; tasks of the last four are refused today, but databases and recorded decisions may hold some."""
+
     TRAINING = "training"
-    VIRTUAL = "virtual"
     JUPYTER = "jupyter"
+    VIRTUAL = "virtual"
     VALIDATION = "validation"
     BACKGROUND = "background"
     UPGRADE = "upgrade"

@@ -13,7 +13,6 @@ from typing import Any
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.spec import (
     JUPYTER,
-    SSH,
     AfterSpec,
     NodeResourceSpec,
     OptionsSpec,
@@ -84,7 +83,7 @@ def _resource(resource: ResourceSpec) -> _Given:
 
 
 def _service(service: ServiceSpec) -> _Given:
-    if service.name in (JUPYTER, SSH):  # built in: nothing else may be set
+    if service.name == JUPYTER:  # built in: nothing else may be set
         return {"name": service.name}
     return _given(service)
 

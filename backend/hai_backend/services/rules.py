@@ -62,7 +62,7 @@ class Rules:
     def matching(self, field: str, value: str, pattern: re.Pattern[str], wanted: str) -> str:
         """Text of a given form; `wanted` says it in words."""
         if not pattern.fullmatch(value):
-            self.add(field, f"{_shown(value)} must be {wanted}")
+            self.add(field, f"{shown(value)} must be {wanted}")
         return value
 
     def few(self, field: str, values: Sequence[Kept], most: int) -> Sequence[Kept]:
@@ -90,7 +90,7 @@ class Rules:
             return kind(value) if value else default
         except ValueError:
             self.add(
-                field, f"{_shown(value)} must be one of {', '.join(kind)}{nearest(value, kind)}"
+                field, f"{shown(value)} must be one of {', '.join(kind)}{nearest(value, kind)}"
             )
             return default
 
@@ -102,5 +102,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def _shown(value: str) -> str:
+def shown(value: str) -> str:
+    """A text in quotes, cut where it is long."""
     return repr(value if len(value) <= 40 else value[:37] + "...")

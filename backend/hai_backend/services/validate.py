@@ -6,12 +6,13 @@ run with today's nodes and quotas is refused here, too: a task that would wait f
 
 from __future__ import annotations
 
+from hai.client.fields import ENUMS, refused_task_type
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.errors import Exhausted
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import ResourceSpec, TaskSpec, TaskType, letters
 from hai_backend.services import limits
-from hai_backend.services.rules import Rules
+from hai_backend.services.rules import Rules, nearest, shown
 from hai_backend.services.validate_fit import SubmitContext, check_fit, quota_lack
 from hai_backend.services.validate_gang import policies, roles
 from hai_backend.services.validate_options import options
@@ -19,6 +20,7 @@ from hai_backend.services.validate_program import program
 from hai_backend.services.validate_resource import resource
 from hai_backend.services.validate_services import services
 
+_TASK_TYPES = ENUMS["TaskSpec.task_type"]
 _PRIORITIES = {int(level): level for level in Priority}
 
 
@@ -50,7 +52,7 @@ def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
 def _convert(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> TaskSpec:
     if spec.version != 2:
         rules.add("version", f"must be 2, not {spec.version}")
-    task_type = rules.choice("task_type", spec.task_type, TaskType, TaskType.TRAINING)
+    task_type = _task_type(spec.task_type, rules)
     where = resource(spec, task_type, context, rules)
     return TaskSpec(
         name=_name(spec.name, rules),
@@ -63,6 +65,17 @@ def _convert(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> TaskSpe
         roles=roles(spec, where.node_count, rules),
         policies=policies(spec, where.node_count, rules),
     )
+
+
+def _task_type(word: str, rules: Rules) -> TaskType:
+    if refused := refused_task_type(word):
+        rules.add("task_type", refused)
+        return TaskType.TRAINING
+    if word and word not in _TASK_TYPES:
+        known = ", ".join(_TASK_TYPES)
+        rules.add("task_type", f"{shown(word)} must be one of {known}{nearest(word, _TASK_TYPES)}")
+        return TaskType.TRAINING
+    return TaskType(word or TaskType.TRAINING)
 
 
 def _name(name: str, rules: Rules) -> str:

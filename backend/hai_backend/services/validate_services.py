@@ -6,15 +6,16 @@ import shlex
 from collections.abc import Sequence
 
 from hai.v1 import task_spec_pb2 as pb
-from hai_backend.domain.spec import JUPYTER, SSH, ServiceSpec, ServiceType
+from hai_backend.domain.spec import JUPYTER, ServiceSpec, ServiceType
 from hai_backend.services import limits
 from hai_backend.services.rules import LABEL, Rules
 from hai_backend.services.validate_fit import SubmitContext
 
-_BUILT_IN = {
-    JUPYTER: ServiceSpec(JUPYTER, ServiceType.HTTP, 8888),
-    SSH: ServiceSpec(SSH, ServiceType.TCP, 22),
-}
+_BUILT_IN = {JUPYTER: ServiceSpec(JUPYTER, ServiceType.HTTP, 8888)}
+_NO_SSHD = (
+    "ssh is not built in: nothing here starts an sshd; leave it out and use `hai shell`, or start the sshd of "
+    "your image: type tcp, a port, and a startup_script"
+)
 _TYPES = frozenset(kind.value for kind in ServiceType)
 
 
@@ -30,6 +31,9 @@ def services(
     found = []
     for i, one in enumerate(asked):
         path = f"services[{i}]"
+        if one.name == "ssh" and not one.type:  # as HAI's task files have it
+            rules.add(f"{path}.name", _NO_SSHD)
+            continue
         if one.name in names:
             rules.add(f"{path}.name", f"{one.name!r} is given twice")
         names.add(one.name)

@@ -1,4 +1,4 @@
-"""A look at the nodes of a task: a task of type validation runs the SDK's own health check on just these nodes."""
+"""A look at the nodes of a task: a task runs the SDK's own health check on just these nodes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def _spec(nodes: list[str], group: str, python: str) -> TaskSpec:
     return TaskSpec(
         version=2,
         name=f"check of {', '.join(nodes)}"[:100],
-        task_type="validation",
         resource=ResourceSpec(node_count=len(nodes), group=group),
         spec=ProgramSpec(
             entrypoint=python, entrypoint_executable=True, parameters=["-c", _PROGRAM]

@@ -14,14 +14,7 @@ from hai.v1.task_spec_pb2 import TaskSpec
 _ON_END = ("restart", "complete", "fail", "ignore")
 
 ENUMS: Mapping[str, tuple[str, ...]] = {
-    "TaskSpec.task_type": (
-        "training",
-        "virtual",
-        "jupyter",
-        "validation",
-        "background",
-        "upgrade",
-    ),
+    "TaskSpec.task_type": ("training", "jupyter"),
     "ServiceSpec.type": ("http", "tcp", "local"),
     "OptionsSpec.suspend_signal": ("", "SIGTERM", "SIGUSR1"),
     "AfterSpec.outcome": ("succeeded", "failed", "ended"),
@@ -30,6 +23,14 @@ ENUMS: Mapping[str, tuple[str, ...]] = {
     "PolicySpec.on_role_completed": _ON_END,
 }
 """Fields whose text is one of a few words."""
+
+REFUSED_TASK_TYPES: Mapping[str, str] = {
+    "virtual": "every task here runs a program; leave task_type out, and hold tasks together with options.tags",
+    "validation": "it has no meaning here yet; leave task_type out, and name nodes in options.assigned_nodes",
+    "background": "a task here always has its nodes to itself; leave task_type out, and ask for priority LOW",
+    "upgrade": "HAI itself has replaced it; leave task_type out",
+}
+"""Types that HAI's task files may have and that have no meaning here: what to do instead."""
 
 PRIORITY = "TaskSpec.priority"
 DURATIONS = frozenset({"OptionsSpec.time_limit", "OptionsSpec.timeout"})
@@ -102,6 +103,12 @@ def without_effect(spec: TaskSpec) -> list[str]:
     """What is set in `options` and changes nothing here."""
     given = (field.name for field, _ in spec.options.ListFields())
     return [f"options.{name}" for name in given if name in WITHOUT_EFFECT]
+
+
+def refused_task_type(word: str) -> str:
+    """Why HAI's word for a type of tasks is refused, and what to do; empty if it is none of these words."""
+    instead = REFUSED_TASK_TYPES.get(word)
+    return f"{word} is not supported: {instead}" if instead else ""
 
 
 def seconds(text: str) -> int | None:

@@ -152,7 +152,10 @@ def scalar(field: FieldDescriptor, tree: Scalar, *, booleans: bool = False) -> A
 
 
 def _text(field: FieldDescriptor, tree: Scalar, booleans: bool) -> str:
-    choices = fields.ENUMS.get(fields.field_key(field))
+    key = fields.field_key(field)
+    choices = fields.ENUMS.get(key)
+    if key == "TaskSpec.task_type" and (refused := fields.refused_task_type(tree.text)):
+        raise Wrong(refused)
     if choices and (tree.kind != "text" or tree.text not in choices):
         raise Wrong(
             f"must be one of {', '.join(filter(None, choices))}, not {tree.text!r}{_near(tree.text, choices)}"

@@ -64,7 +64,15 @@ CASES = [
     (r'name: "a\nb"', "name", "control characters"),
     ('name: "gpj.\u202eexe"', "name", "control characters"),
     (r'name: "a\000b"', "name", "control characters"),
-    ('task_type: "trainin"', "task_type", "did you mean training?"),
+    (
+        'task_type: "trainin"',
+        "task_type",
+        "must be one of training, jupyter; did you mean training?",
+    ),
+    ('task_type: "virtual"', "task_type", "virtual is not supported: every task here runs"),
+    ('task_type: "validation"', "task_type", "name nodes in options.assigned_nodes"),
+    ('task_type: "background"', "task_type", "leave task_type out, and ask for priority LOW"),
+    ('task_type: "upgrade"', "task_type", "HAI itself has replaced it"),
     ("priority: 33", "priority", "33 is no priority"),
     ("priority: -2", "priority", "-2 is no priority"),
     ('spec { entrypoint: "" }', "spec.entrypoint", "is required"),
@@ -205,7 +213,12 @@ CASES = [
         "http services only",
     ),
     ('services { name: "jupyter" port: 80 }', "services[0].port", "built in"),
-    ('services { name: "ssh" startup_script: "x" }', "services[0].startup_script", "built in"),
+    (
+        'services { name: "ssh" }',
+        "services[0].name",
+        "ssh is not built in: nothing here starts an sshd",
+    ),
+    ('services { name: "jupyter" startup_script: "x" }', "services[0].startup_script", "built in"),
     ('options { tags: "ok" tags: "_mine" }', "options.tags[1]", "underscore"),
     (r'options { tags: "a\302\2332Jb" }', "options.tags[0]", "control characters"),
     ('options { tags: "a\u202eb" }', "options.tags[0]", "control characters"),
@@ -331,8 +344,11 @@ def test_any_value_reaches_the_program_unchanged(value: str) -> None:
 
 
 def test_built_in_services_and_permitted_ones() -> None:
-    text = 'services { name: "jupyter" } services { name: "ssh" } services { name: "web" type: "http" port: 80 }'
-    made = validate(spec(text), context(("custom_service:http:80",)))
+    text = (
+        'services { name: "jupyter" } services { name: "ssh" type: "tcp" port: 22 } '
+        'services { name: "web" type: "http" port: 80 }'
+    )
+    made = validate(spec(text), context(("custom_service:http:80", "custom_service:tcp:*")))
     assert [(s.name, s.type, s.port) for s in made.services] == [
         ("jupyter", ServiceType.HTTP, 8888),
         ("ssh", ServiceType.TCP, 22),

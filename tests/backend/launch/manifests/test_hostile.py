@@ -222,7 +222,7 @@ REFUSED = [
     ("port 0", service('name: "a" type: "tcp"'), "services[0].port"),
     ("port 65536", service('name: "a" type: "tcp" port: 65536'), "services[0].port"),
     ("port -1", service('name: "a" type: "tcp" port: -1'), "services[0].port"),
-    ("port of ssh", service('name: "ssh" port: 10250'), "services[0].port"),
+    ("port of ssh", service('name: "ssh" port: 10250'), "services[0].name"),
     ("other type", service('name: "a" type: "NodePort" port: 8'), "services[0].type"),
     ("service of rank 1", service('name: "a" type: "tcp" port: 8 rank: 1'), "services[0].rank"),
     (

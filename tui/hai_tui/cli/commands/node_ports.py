@@ -38,15 +38,15 @@ may have is a right (ports:N). A run gets the ports that it finds at its start.
 
 \b
 Examples:
-  hai port create notebook ssh
-  hai port create notebook ssh --user ada --number 30022    for operators
+  hai port create serve api
+  hai port create serve api --user ada --number 30022    for operators
 """
 
 _BIND_HELP = """Let PORT lead to another service or task name of its user.
 
 \b
 Examples:
-  hai port bind 30022 notebook-2 ssh
+  hai port bind 30022 serve-2 api
 """
 
 _PORT = click.argument("number", metavar="PORT", type=int, shell_complete=complete_ports)
