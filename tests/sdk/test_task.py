@@ -75,10 +75,11 @@ class TestSuspend:
         assert "could not be acknowledged: suspend_received: no agent at" in capsys.readouterr().err
 
     @pytest.mark.parametrize("call", [task.go_suspend, task.wait_suspended])
-    def test_only_training_tasks_yield(self, cluster, monkeypatch, call):
+    def test_a_dev_container_says_that_it_does_not_yield(self, cluster, monkeypatch, capsys, call):
         monkeypatch.setenv(env.TASK_TYPE, "jupyter")
         assert call() is False
         assert cluster.calls == []
+        assert f"{call.__name__} does nothing in a dev container" in capsys.readouterr().err
 
     def test_go_suspend_reports_a_missing_agent_if_wanted(self, cluster):
         cluster.close()

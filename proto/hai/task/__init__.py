@@ -3,7 +3,7 @@
     for step in range(first_step, steps):
         if hai.suspend_agreed(step):            # or receive_suspend_command() in a single process
             checkpoint.save("model", write, step=step)
-            hai.go_suspend()                    # never returns in the cluster
+            hai.go_suspend()                    # never returns in a task
         train(step)
 
 Names, parameters and results are those of `hfai.client`. What differs: every rank sees the suspend request (there: rank
@@ -11,19 +11,22 @@ Names, parameters and results are those of `hfai.client`. What differs: every ra
 the cluster nothing is printed. What each call returns:
 
 ========================  ==========================  ==========================  ==================
-call                      in the cluster              HFAI_SIMULATE=1             elsewhere
+call                      in a task                   HFAI_SIMULATE=1             elsewhere
 ========================  ==========================  ==========================  ==================
 receive_suspend_command   asked?                      SIMULATE_SUSPEND s passed?  False
 suspend_agreed            stop before this step?      SIMULATE_SUSPEND s passed?  False
-go_suspend                never (training), False     exits 0                     False
-wait_suspended            never (training), False     exits 0                     False
+go_suspend                never returns [1]           exits 0                     False
+wait_suspended            never returns [1]           exits 0                     False
 get_whole_life_state      int                         int                         None
 set_whole_life_state      True if it was changed      True if it was changed      False
 set_watchdog_time         True when told              True                        False
 set_priority              True if granted             True                        False
 checkpoint_saved          True if accepted            True                        False
-disable_warn              True when told              True                        False
+disable_warn              True, without effect [2]    True                        False
 ========================  ==========================  ==========================  ==================
+
+[1] In a dev container both print why, and return False: it has no run that a program of its could end.
+[2] Nothing warns by itself here. What webhooks tell is chosen with `hai webhook set NAME --on failed --tag TAG`.
 """
 
 from __future__ import annotations
@@ -112,10 +115,11 @@ def suspend_agreed(step: int) -> bool:
 
 
 def go_suspend(timeout: float = 500, raise_exception: bool = False) -> bool:
-    """Say that the task has saved: all its ranks are ended now, and started again later. Never returns in the cluster.
+    """Say that the task has saved: all its ranks are ended now, and started again later. Never returns in a task.
 
     One rank speaks for all, so call it when every rank has saved; ranks that leave saving to another call
     wait_suspended(). Waits up to `timeout` seconds for the agent; with `raise_exception` an AgentError ends the wait.
+    In a dev container it says so and returns False: notebooks are saved there by the platform.
     """
     return current().go_suspend(timeout, raise_exception)
 
@@ -166,7 +170,7 @@ def checkpoint_saved(seconds: float = 0.0, step: int = -1) -> bool:
 
 
 def disable_warn(mask: int) -> bool:
-    """Send no warnings of these kinds about this task (a sum of WARN_TYPE)."""
+    """Accepted because HAI has it, without effect: nothing warns by itself here, only webhooks do."""
     return _tell("disable_warn", mask=int(mask))
 
 

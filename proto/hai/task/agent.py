@@ -36,13 +36,13 @@ class AgentChannel:
     """Reads the control file, talks to the agent with one connection per call (so fork and threads are no concern)."""
 
     def __init__(
-        self, control_file: str, socket_path: str, local_rank: int, training: bool
+        self, control_file: str, socket_path: str, local_rank: int, container: bool = False
     ) -> None:
         self._bytes = _map(control_file)
         self._words = self._bytes.cast("q")
         self._socket_path = socket_path
         self._local_rank = local_rank
-        self._training = training
+        self._container = container
         self._acknowledged = False
 
     @classmethod
@@ -51,7 +51,7 @@ class AgentChannel:
             variables[env.CONTROL_FILE],
             variables[env.AGENT_SOCKET],
             int(variables.get(env.LOCAL_RANK) or 0),
-            variables.get(env.TASK_TYPE) == "training",
+            variables.get(env.TASK_TYPE) == "jupyter",
         )
 
     def suspend_asked(self) -> bool:
@@ -71,8 +71,8 @@ class AgentChannel:
         return flag == control.AGREED and step >= self._words[control.STOP_STEP // _WORD]
 
     def go_suspend(self, timeout: float, raise_exception: bool) -> bool:
-        if not self._training:
-            return False
+        if self._container:
+            return _not_here("go_suspend")
         sys.stdout.flush()
         try:
             self.tell("go_suspend", timeout)
@@ -83,8 +83,8 @@ class AgentChannel:
         _wait_to_be_ended()
 
     def wait_suspended(self) -> bool:
-        if not self._training:
-            return False
+        if self._container:
+            return _not_here("wait_suspended")
         sys.stdout.flush()
         _wait_to_be_ended()
 
@@ -155,6 +155,13 @@ def _answer(connection: socket.socket) -> Answer:
         line += part
     answer = json.loads(line)
     return answer if isinstance(answer, dict) else {"ok": False, "error": "no JSON object"}
+
+
+def _not_here(call: str) -> bool:
+    say(
+        f"{call} does nothing in a dev container, which leaves by itself once its notebooks are saved"
+    )
+    return False
 
 
 def _wait_to_be_ended() -> NoReturn:

@@ -24,7 +24,7 @@ PRIORITIES = {level.name: int(level) for level in EXP_PRIORITY}
 
 
 class WARN_TYPE(IntFlag):
-    """Which warnings about a task its owner does not want; add them up."""
+    """Kinds of warnings in HAI; disable_warn accepts them."""
 
     COMPLETED = 1
     TERMINATING = 2
