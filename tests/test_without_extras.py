@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+README = Path(__file__).parents[1] / "README.md"
 
 _HIDE = """
 import importlib.abc, importlib.util, sys
@@ -60,3 +63,12 @@ def test_what_is_missing_is_named(
     assert done.returncode == 1
     assert f"hai-platform[{extra}]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_readme_names_the_extra_that_a_container_needs() -> None:
+    """JupyterLab runs on the nodes; the agent there names the same extra when it is missing."""
+    from hai_backend.agent import jupyter
+
+    row = next(line for line in README.read_text().splitlines() if "[`hai container`]" in line)
+    assert "`[jupyter]`" in row.split("|")[3]
+    assert "hai-platform[jupyter]" in jupyter._MISSING
