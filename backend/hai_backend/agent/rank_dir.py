@@ -87,9 +87,14 @@ class RankDir:
 
     def report_failure(self, why: str) -> None:
         """Why the rank ended in a way that no server was told; the launcher reads it. The first reason counts."""
-        # a full disk, or the directory was removed: agent.log says it too
-        with suppress(OSError), self.failure.open("x") as file:
-            file.write(why)
+        part = self.failure.with_name(f".{self.failure.name}.{os.getpid()}")
+        with suppress(OSError):  # a full disk, or the directory was removed: agent.log says it too
+            part.write_text(why)
+            os.link(
+                part, self.failure
+            )  # whole, or not at all: who writes it may be killed at any moment
+        with suppress(OSError):
+            part.unlink()
 
     def _server_facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads((self._home / "server.json").read_bytes())
