@@ -14,6 +14,14 @@ class NodeState(StrEnum):
     NOT_READY = "NOT_READY"
 
 
+class NodeStatus(StrEnum):
+    """Whether a node takes new work, as every answer says and counts it."""
+
+    READY = "READY"
+    CORDONED = "CORDONED"  # it is ready, but operators or the launcher want nothing new there
+    NOT_READY = "NOT_READY"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A machine, or a part of one that the configuration declares to be a node."""
@@ -32,11 +40,35 @@ class Node:
     updated_at: float = 0.0
     labels: Labels = ()  # what operators have noted
     held: str = ""  # why the launcher wants nothing new there; never stored: it says so again
+    lift: str = ""  # what operators do about `held`, as `kubectl uncordon n2`; empty: it passes, or more than that
     mig: str = ""  # profile of the slices that count as its GPUs, if they do; never stored, too
 
     @property
+    def status(self) -> NodeStatus:
+        """What stands first in the way of new work; a node that is not ready is so whether it is cordoned or not."""
+        if self.state is NodeState.NOT_READY:
+            return NodeStatus.NOT_READY
+        return NodeStatus.CORDONED if self.closed else NodeStatus.READY
+
+    @property
     def usable(self) -> bool:
-        return self.state is NodeState.READY and not self.cordoned and not self.held
+        return self.status is NodeStatus.READY
+
+    @property
+    def closed(self) -> bool:
+        """Whether somebody wants nothing new there: an operator, or the launcher."""
+        return self.cordoned or bool(self.held)
+
+    @property
+    def can_be_opened(self) -> bool:
+        """Whether it would take new work if operators lifted what they, or others in Kubernetes, have set."""
+        return self.status is NodeStatus.CORDONED and not (self.held and not self.lift)
+
+    @property
+    def why(self) -> str:
+        """Why it is not ready or takes nothing new, all reasons together."""
+        held = f"{self.held} ({self.lift})" if self.lift else self.held
+        return "; ".join(filter(None, (self.reason, held)))
 
 
 @dataclass(frozen=True, slots=True)

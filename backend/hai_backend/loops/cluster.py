@@ -112,7 +112,13 @@ class Cluster:
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
         """Take a node out of scheduling, or bring it back. Raises NotFound."""
         why = f"{reason or 'cordoned'} ({by})" if cordoned else ""
-        return await self._change(name, lambda node: replace(node, cordoned=cordoned, reason=why))
+
+        def change(node: Node) -> Node:
+            if not cordoned and not node.cordoned:
+                return node  # its reason is the launcher's
+            return replace(node, cordoned=cordoned, reason=why)
+
+        return await self._change(name, change)
 
     async def set_labels(self, name: str, change: Callable[[Labels], Labels]) -> Node:
         """Give a node other labels, made from those that it has. Raises NotFound, and what `change` raises."""

@@ -133,7 +133,8 @@ class Metrics:
         """The nodes as they are now."""
         counts: dict[tuple[str, str], int] = {}
         for node in nodes:
-            key = (node.group, "CORDONED" if node.cordoned else node.state.value)
+            # who has taken a node out knows of it: one that is then switched off is no alarm
+            key = (node.group, "CORDONED" if node.closed else node.state.value)
             counts[key] = counts.get(key, 0) + 1
         self._nodes.clear()
         for (group, state), count in counts.items():

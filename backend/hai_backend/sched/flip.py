@@ -120,7 +120,7 @@ def _with_nodes(snapshot: Snapshot, number: int, count: int) -> Snapshot:
     """Like the largest ones of the group that the task could use."""
     task = task_of(snapshot, number)
     model = max(candidates(snapshot, task), key=_size)
-    free = replace(model, cordoned=False, state=NodeState.READY)
+    free = replace(model, cordoned=False, held="", lift="", state=NodeState.READY)
     new = (replace(free, name=f"{model.name}~{i}") for i in range(count))
     return replace(snapshot, nodes=(*snapshot.nodes, *new))
 
@@ -132,7 +132,7 @@ def candidates(snapshot: Snapshot, task: SchedTask) -> list[Node]:
 
 
 def _back(node: Node) -> Node:
-    return replace(node, cordoned=False)
+    return replace(node, cordoned=False, held="", lift="")
 
 
 def _size(node: Node) -> tuple[int, int, int]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import chain
 from math import inf, nextafter
 
-from hai_backend.domain.node import NodeState
 from hai_backend.domain.plan import WaitReason
 from hai_backend.domain.priority import LEVELS, Priority
 from hai_backend.domain.snapshot import Snapshot
@@ -168,7 +167,7 @@ class _Search:
         """Empty nodes first; or the other way round, when that takes fewer. No part of them suffices."""
         held = {name for task in self._snapshot.tasks for name in task.placed}
         found = [n for n in candidates(self._snapshot, self._task) if self._comes_back(n.name)]
-        ready = [n.name for n in found if n.cordoned and n.state is NodeState.READY]
+        ready = [n.name for n in found if n.can_be_opened]
         names = sorted(ready, key=lambda name: (name in held, name))
         orders = [names] if held.isdisjoint(names) else [names, names[::-1]]
         chosen = [flip.nodes for order in orders for flip in self._first_of(order)]

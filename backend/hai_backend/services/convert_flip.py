@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from math import isfinite
 
 from hai.v1 import task_service_pb2 as pb
-from hai_backend.domain.node import Node, NodeState
+from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.task import Task
 from hai_backend.domain.words import utc
@@ -96,6 +97,7 @@ def quota_to_proto(row: QuotaUse) -> pb.QuotaUse:
 def numbers_to_proto(numbers: NodeNumbers, members: Iterable[Node]) -> pb.NodeNumbers:
     """`members`: the nodes of the group, and of the zone if the task names one."""
     known = list(members)
+    status = Counter(node.status for node in known)
     kept = ("free", "leaving", "takeable", "protected", "firm")
     counts = {name: getattr(numbers, name) for name in kept}
     until = numbers.protected_until
@@ -103,8 +105,8 @@ def numbers_to_proto(numbers: NodeNumbers, members: Iterable[Node]) -> pb.NodeNu
         **counts,
         total=len(known),
         usable=sum(counts.values()),
-        cordoned=sum(node.cordoned for node in known),
-        not_ready=sum(node.state is NodeState.NOT_READY for node in known),
+        cordoned=status[NodeStatus.CORDONED],
+        not_ready=status[NodeStatus.NOT_READY],
         protected_until=timestamp(until) if isfinite(until) else None,
     )
 

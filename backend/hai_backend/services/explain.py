@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hai.v1 import task_service_pb2 as pb
-from hai_backend.domain.node import Node, NodeState
+from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Suspension
@@ -110,6 +111,7 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
     if wait.why is WaitReason.AFTER:
         return  # nodes and quotas are no matter until those have ended
     yield _group_numbers(facts)
+    yield from _unusable(_members(facts))
     yield from _quota_numbers(facts, wait)
     yield from protection(facts.insight.obstacles.nodes)
     yield from _reservation(facts)
@@ -149,13 +151,30 @@ def _group_numbers(facts: Facts) -> str:
     held = nodes_held(facts.unfinished.values())
     usable = [n for n in members if n.usable]
     free = sum(n.name not in held for n in usable)
-    cordoned = sum(n.cordoned for n in members)
-    lost = sum(n.state is NodeState.NOT_READY for n in members)
+    status = Counter(n.status for n in members)
     where = facts.task.spec.resource.group
     return (
         f"group {where} has {counted(len(members), 'node')}: {len(usable)} usable, of which {free} are free; "
-        f"{cordoned} cordoned, {lost} not ready"
+        f"{status[NodeStatus.CORDONED]} cordoned, {status[NodeStatus.NOT_READY]} not ready"
     )
+
+
+def _unusable(members: Iterable[Node]) -> Iterator[str]:
+    """Which nodes take no new work, and why: those that somebody can bring back first."""
+    found = sorted(
+        (n for n in members if not n.usable),
+        key=lambda n: (n.status is NodeStatus.NOT_READY, n.name),
+    )
+    for node in found[:_NAMED]:
+        yield f"node {node.name} {_STATUS[node.status]}" + f": {node.why}" * bool(node.why)
+    if len(found) > _NAMED:
+        yield f"and {counted(len(found) - _NAMED, 'more node')} cannot be used: `hai nodes` says why"
+
+
+_STATUS = {
+    NodeStatus.CORDONED: "takes no new work",
+    NodeStatus.NOT_READY: "is not ready",
+}
 
 
 def _quota_numbers(facts: Facts, wait: Wait) -> Iterator[str]:

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from hai.v1 import node_pb2
 from hai.v1 import node_service_pb2 as pb
 from hai.v1.node_service_pb2_grpc import NodeServiceServicer
-from hai_backend.domain.errors import NotFound
+from hai_backend.domain.errors import Conflict, NotFound
+from hai_backend.domain.node import Node
 from hai_backend.services import caller, limits, node_labels, paging
 from hai_backend.services.bundling import by_size
 from hai_backend.services.dumping import dump
@@ -82,7 +83,12 @@ class NodeService(NodeServiceServicer):
     async def UncordonNode(
         self, request: pb.UncordonNodeRequest, context: Context
     ) -> node_pb2.Node:
-        await self._cluster.set_cordoned(request.name, False, "", caller.current().name)
+        had = self._cluster.nodes().get(request.name)
+        now = await self._cluster.set_cordoned(request.name, False, "", caller.current().name)
+        if now.held:
+            raise Conflict(
+                _still_closed(now, lifted=had is not None and had.cordoned), reason="NODE_HELD"
+            )
         return self._one(request.name)
 
     async def DrainNode(self, request: pb.DrainNodeRequest, context: Context) -> node_pb2.Node:
@@ -125,6 +131,17 @@ class NodeService(NodeServiceServicer):
     def _sees(self) -> Callable[[int], bool]:
         identity = caller.current()
         return lambda task_id: self._access.sees_unfinished(identity, task_id)
+
+
+def _still_closed(node: Node, *, lifted: bool) -> str:
+    """The server may not change nodes in Kubernetes: a person who may has to."""
+    what = (
+        f"node {node.name} is no longer cordoned in HAI, but still takes no new work"
+        if lifted
+        else f"node {node.name} takes no new work, and it is not HAI that has cordoned it"
+    )
+    help = f"Lift it with: {node.lift}" if node.lift else "`kubectl describe node` says more"
+    return f"{what}: {node.held}. {help}"
 
 
 def _reason(text: str) -> str:

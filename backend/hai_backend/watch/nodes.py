@@ -59,6 +59,7 @@ def read_node(body: Body, rules: NodeRules) -> NodeSeen:
         memory_bytes=int(quantity(offered.get("memory", "0"))),
         topology=tuple(labels[name] for name in rules.topology if name in labels),
         held="; ".join(_held(spec, conditions, rules)),
+        lift=_lift(meta["name"], spec, conditions, rules),
     )
     return NodeSeen(node, _unready(conditions))
 
@@ -97,13 +98,28 @@ def _unready(conditions: Sequence[Body]) -> str:
 def _held(spec: Body, conditions: Sequence[Body], rules: NodeRules) -> Iterator[str]:
     if spec.get("unschedulable"):
         yield "cordoned in Kubernetes"
-    for condition in conditions:
-        if condition["type"].endswith("Pressure") and condition["status"] == "True":
-            yield f"{condition['type']}: {condition.get('message', '')}".removesuffix(": ")
-    for taint in spec.get("taints") or ():
-        if not _tolerated(taint, rules):
-            value = taint.get("value", "")
-            yield f"taint {taint['key']}{'=' * bool(value)}{value}:{taint['effect']}"
+    for condition in _pressures(conditions):
+        yield f"{condition['type']}: {condition.get('message', '')}".removesuffix(": ")
+    for taint in _taints(spec, rules):
+        value = taint.get("value", "")
+        yield f"taint {taint['key']}{'=' * bool(value)}{value}:{taint['effect']}"
+
+
+def _lift(name: str, spec: Body, conditions: Sequence[Body], rules: NodeRules) -> str:
+    """What operators do so that it takes work; empty when that alone does not help."""
+    if any(_pressures(conditions)):
+        return ""
+    steps = [f"kubectl uncordon {name}"] if spec.get("unschedulable") else []
+    marks = [f"{taint['key']}:{taint['effect']}-" for taint in _taints(spec, rules)]
+    return "; ".join([*steps, *([f"kubectl taint node {name} {' '.join(marks)}"] if marks else [])])
+
+
+def _pressures(conditions: Sequence[Body]) -> Iterator[Body]:
+    return (c for c in conditions if c["type"].endswith("Pressure") and c["status"] == "True")
+
+
+def _taints(spec: Body, rules: NodeRules) -> Iterator[Body]:
+    return (taint for taint in spec.get("taints") or () if not _tolerated(taint, rules))
 
 
 def _tolerated(taint: Body, rules: NodeRules) -> bool:

@@ -127,6 +127,14 @@ def test_every_flip_works_and_is_minimal(
             id="a cordoned node",
         ),
         pytest.param(
+            snap(nodes(1), node("x", held="cordoned in Kubernetes", lift="kubectl uncordon x"),
+                 node("y", held="DiskPressure"), queued(1, 2)),
+            [Flip(Change.FEWER_NODES, count=1, starts=True),
+             Flip(Change.UNCORDON, nodes=("x",), starts=True),
+             Flip(Change.MORE_NODES, count=1, starts=True)],
+            id="a node that kubectl has cordoned",
+        ),
+        pytest.param(
             snap(PACKED, node("a", gpus=1, cordoned=True), node("b", gpus=8, cordoned=True), queued(1, gpu=4)),
             [Flip(Change.UNCORDON, nodes=("b",), starts=True), Flip(Change.MORE_NODES, count=1, starts=True)],
             id="a cordoned node that does not help",

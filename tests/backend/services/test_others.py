@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -61,6 +61,33 @@ async def test_a_watch_sees_nodes_and_tenants_change_and_resumes(platform: Any) 
     assert [(n.name, len(n.tenants)) for n in third.nodes] == [("n0", 1)]
     assert first.version < second.version < third.version
     again.cancel()
+
+
+@pytest.mark.parametrize("cordoned_in_hai", [False, True])
+async def test_a_node_that_kubectl_has_cordoned_is_not_said_to_take_work(
+    platform: Any, cordoned_in_hai: bool
+) -> None:
+    olga = await platform.caller("olga")
+    nodes = platform.cluster.nodes().values()
+    held = {"held": "cordoned in Kubernetes", "lift": "kubectl uncordon n2"}
+    await platform.cluster.seen([replace(n, **held) if n.name == "n2" else n for n in nodes])
+    if cordoned_in_hai:
+        await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n2", reason="fan"))
+        both = await olga.nodes.GetNode(npb.GetNodeRequest(name="n2"))
+        assert both.reason == "fan (olga); cordoned in Kubernetes (kubectl uncordon n2)"
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await olga.nodes.UncordonNode(npb.UncordonNodeRequest(name="n2"))
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    what = (
+        "node n2 is no longer cordoned in HAI, but still takes no new work"
+        if cordoned_in_hai
+        else "node n2 takes no new work, and it is not HAI that has cordoned it"
+    )
+    assert (
+        refused.value.details()
+        == f"{what}: cordoned in Kubernetes. Lift it with: kubectl uncordon n2"
+    )
+    assert not platform.cluster.nodes()["n2"].cordoned
 
 
 async def test_many_nodes_come_in_parts_of_a_moment_each(platform: Any) -> None:

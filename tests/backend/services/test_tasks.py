@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai.v1 import node_service_pb2 as npb
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.errors import Conflict
+from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.plan import Wait, WaitReason
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import Snapshot
@@ -21,6 +23,7 @@ from hai_backend.loops.snapshots import sched_task
 from hai_backend.services import limits, moving
 from hai_backend.tasks import events as ev
 from hai_backend.testing import a_spec, a_task
+from hai_tui.cli.node_view import node_status
 
 C = grpc.StatusCode
 
@@ -174,6 +177,7 @@ async def test_why_a_task_waits(platform: Any, make_spec: Any) -> None:
     assert list(answer.constraints) == [
         "needs 4 nodes",
         "group default has 4 nodes: 3 usable, of which 3 are free; 1 cordoned, 0 not ready",
+        "node n3 takes no new work: fan (olga)",
     ]
     assert list(answer.suggestions) == [
         "ask for 2 nodes instead of 4 (starts at once)",
@@ -182,6 +186,46 @@ async def test_why_a_task_waits(platform: Any, make_spec: Any) -> None:
     assert [flip.message for flip in answer.flips] == list(answer.suggestions)
     assert [(a.id, a.name, a.user, a.rule) for a in answer.ahead] == [
         (1, "", "bob", "ranks higher within NORMAL: it asks for less")
+    ]
+
+
+async def test_nodes_that_take_no_work_are_counted_alike_by_all(
+    platform: Any, make_spec: Any
+) -> None:
+    """One is cordoned by kubectl, one by an operator and then lost, one is lost, one is about to be."""
+    ada, olga = await platform.caller("ada"), await platform.caller("olga")
+    lost = NodeState.NOT_READY
+    await olga.nodes.CordonNode(npb.CordonNodeRequest(name="n1", reason="fan"))
+    seen = (
+        Node("n0", held="cordoned in Kubernetes", lift="kubectl uncordon n0"),
+        Node("n1", state=lost, reason="off"),
+        Node("n2", state=lost, reason="off"),
+        Node("n3", held="not ready: silent"),
+    )
+    await platform.cluster.seen(seen)
+    await submit(ada, make_spec, "mine")
+    platform.scheduling.found[1] = Wait(1, WaitReason.NODES_UNUSABLE, "x", 1, Priority.NORMAL)
+    platform.scheduling.given = Snapshot(
+        1.0,
+        tuple(platform.cluster.nodes().values()),
+        tuple(map(sched_task, platform.ledger.unfinished().values())),
+    )
+    answer = await ada.tasks.ExplainTask(pb.ExplainTaskRequest(id=1))
+    assert list(answer.constraints)[1:] == [
+        "group default has 4 nodes: 0 usable, of which 0 are free; 2 cordoned, 2 not ready",
+        "node n0 takes no new work: cordoned in Kubernetes (kubectl uncordon n0)",
+        "node n3 takes no new work: not ready: silent",
+        "node n1 is not ready: fan (olga)",
+        "node n2 is not ready: off",
+    ]
+    assert (answer.nodes.cordoned, answer.nodes.not_ready) == (2, 2)
+    assert answer.suggestions[0] == "operators can bring back cordoned nodes: n0 (starts at once)"
+    listed = (await ada.nodes.ListNodes(npb.ListNodesRequest())).nodes
+    assert [node_status(node) for node in listed] == [
+        "CORDONED",
+        "NOT_READY",
+        "NOT_READY",
+        "CORDONED",
     ]
 
 

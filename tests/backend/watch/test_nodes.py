@@ -97,6 +97,30 @@ def test_why_it_is_not_ready(body: dict[str, Any], why: str) -> None:
     assert read_node(body, RULES).unready == why
 
 
+@pytest.mark.parametrize(
+    ("body", "lift"),
+    [
+        pytest.param(node(unschedulable=True), "kubectl uncordon n1", id="cordoned"),
+        pytest.param(
+            node(unschedulable=True, taints=[{"key": "a", "effect": "NoSchedule", "value": "b"}]),
+            "kubectl uncordon n1; kubectl taint node n1 a:NoSchedule-",
+            id="and tainted",
+        ),
+        pytest.param(
+            node(
+                unschedulable=True,
+                conditions=[READY, {"type": "DiskPressure", "status": "True", "message": "full"}],
+            ),
+            "",
+            id="that would not suffice",
+        ),
+        pytest.param(node(), "", id="nothing holds it"),
+    ],
+)
+def test_how_operators_lift_what_holds_it(body: dict[str, Any], lift: str) -> None:
+    assert read_node(body, RULES).node.lift == lift
+
+
 def taint(key: str, effect: str = "NoSchedule", **more: str) -> dict[str, Any]:
     return node(taints=[{"key": key, "effect": effect, **more}])
 

@@ -107,5 +107,7 @@ class Nodes:
         if since is None:
             return node
         if now >= since + self._patience.lost_after:
-            return replace(node, state=NodeState.NOT_READY, reason=known.seen.unready, held="")
-        return replace(node, held=known.seen.unready)
+            return replace(
+                node, state=NodeState.NOT_READY, reason=known.seen.unready, held="", lift=""
+            )
+        return replace(node, held=known.seen.unready, lift="")

@@ -12,7 +12,7 @@ from hai_tui.cli.complete import groups as complete_groups
 from hai_tui.cli.complete import nodes as complete_nodes
 from hai_tui.cli.failures import exit_code, tell
 from hai_tui.cli.mistyped import question_group
-from hai_tui.cli.node_view import NODES, tree
+from hai_tui.cli.node_view import NODES, node_status, tree
 from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import show
@@ -82,7 +82,7 @@ def cordon(settings: Settings, names: tuple[str, ...], reason: str) -> int:
 @click.pass_obj
 def uncordon(settings: Settings, names: tuple[str, ...]) -> int:
     """Let nodes take work again."""
-    return _each(settings, names, lambda c, name: c.nodes.uncordon(name), _done("uncordoned"))
+    return _each(settings, names, lambda c, name: c.nodes.uncordon(name), _uncordoned)
 
 
 @node.command("drain")
@@ -129,6 +129,13 @@ def label(settings: Settings, words: tuple[str, ...]) -> int:
         lambda c, name: c.nodes.label(name, wanted.labels, remove=wanted.remove),
         lambda changed: text("done.labelled", labels=told(changed) or "-"),
     )
+
+
+def _uncordoned(changed: Node) -> str:
+    """Whether it takes work now is another matter."""
+    if node_status(changed) == "READY":
+        return text("done.uncordoned")
+    return text("done.uncordoned.not_ready", why=changed.reason or "-")
 
 
 def _done(what: str) -> Callable[[Node], str]:
