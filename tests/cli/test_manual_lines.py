@@ -11,7 +11,7 @@ import pytest
 
 from hai.client.fake import FakeClient
 from hai_backend.services.filters import parse
-from hai_tui.cli.foreign import OPTIONS_HERE, SAID_HERE
+from hai_tui.cli.foreign import OPTIONS_HERE, SAID_HERE, command_lines
 from hai_tui.cli.main import ENTRIES, _root
 from hai_tui.cli.settings import Settings
 
@@ -43,8 +43,12 @@ def test_lines_of_the_manual_parse(line: str) -> None:
     _parse(_root(), "hai", shlex.split(line, comments=True)[1:])
 
 
-@pytest.mark.parametrize("line", sorted(set(SAID_HERE.values())))
+TOLD = sorted({line for said in SAID_HERE.values() for line in command_lines(said)})
+
+
+@pytest.mark.parametrize("line", TOLD)
 def test_what_is_told_to_who_comes_from_elsewhere_parses(line: str) -> None:
+    assert line.startswith("hai")
     here = line.replace("NODES", "2")
     _parse(_root(), "hai", shlex.split(here)[1:])
 
@@ -54,6 +58,23 @@ def test_a_word_of_another_system_is_answered_with_ours(hai) -> None:
     assert (done.code, done.out) == (2, "")
     assert "no such command 'scancel'; here that is `hai stop TASK`" in done.err
     assert set(SAID_HERE).isdisjoint(entry.name for entry in ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("sreport", "`hai usage` or `hai list --state finished --all -o json`"),
+        ("sprof", "`hai usage TASK`"),
+        ("retry", "`hai describe TASK | hai run -`"),
+        ("restart", "`hai suspend TASK` or, when it has ended, `hai describe TASK | hai run -`"),
+        ("edit", "`hai describe TASK > new.yaml` and, when it is changed, `hai run new.yaml`"),
+        *((word, "`hai status TASK`") for word in ("info", "show")),
+        *((word, "`hai describe TASK | hai run -`") for word in ("rerun", "clone")),
+        ("cp", "`hai workspace push` or `hai workspace download PATH`"),
+    ],
+)
+def test_every_word_that_was_tried_has_an_answer(word, told, hai) -> None:
+    assert f"no such command '{word}'; here that is {told}" in hai(word).err
 
 
 @pytest.mark.parametrize("option", OPTIONS_HERE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_AGAIN = "hai describe TASK | hai run -"
+
 SAID_HERE = {
     # Slurm
     "sbatch": "hai bash FILE -- -n NODES",
@@ -14,12 +16,15 @@ SAID_HERE = {
     "sacct": "hai list --state finished -o wide",
     "sstat": "hai usage TASK",
     "seff": "hai usage TASK",
-    "sreport": "hai usage",
+    "sprof": "hai usage TASK",
+    "sreport": "hai usage` or `hai list --state finished --all -o json",
+    "sshare": "hai share list",
     "sinfo": "hai nodes",
     "scontrol": "hai describe TASK",
     "sacctmgr": "hai quota list",
     "hold": "hai suspend TASK --hold",
     "release": "hai resume TASK",
+    "requeue": "hai suspend TASK",
     # SkyPilot, Volcano, kubectl, Docker
     "launch": "hai run FILE.yaml",
     "submit": "hai run FILE.yaml",
@@ -29,7 +34,30 @@ SAID_HERE = {
     "jobs": "hai list",
     "get": "hai list",
     "ps": "hai list",
+    "ls": "hai list",
+    "history": "hai list --state finished",
+    "info": "hai status TASK",
+    "show": "hai status TASK",
+    "inspect": "hai describe TASK",
+    "log": "hai logs TASK",
+    "tail": "hai logs TASK -f",
+    "wait": "hai status TASK --wait",
+    "cp": "hai workspace push` or `hai workspace download PATH",
+    "scp": "hai workspace push` or `hai workspace download PATH",
+    "sync": "hai workspace push",
+    "rerun": _AGAIN,
+    "retry": _AGAIN,
+    "resubmit": _AGAIN,
+    "clone": _AGAIN,
+    "restart": f"hai suspend TASK` or, when it has ended, `{_AGAIN}",
+    "edit": "hai describe TASK > new.yaml` and, when it is changed, `hai run new.yaml",
+    "start": "hai run FILE.yaml` or, when it is held, `hai resume TASK",
+    "pause": "hai suspend TASK --hold",
+    "unpause": "hai resume TASK",
+    "continue": "hai resume TASK",
     "cancel": "hai stop TASK",
+    "rm": "hai stop TASK",
+    "remove": "hai stop TASK",
     "delete": "hai stop TASK",
     "kill": "hai stop TASK",
     "attach": "hai logs TASK -f",
@@ -44,7 +72,13 @@ SAID_HERE = {
     "jupyter": "hai container create NAME",
     "user_quota": "hai whoami",
 }
-"""Word -> command line; capitals stand for what one fills in."""
+"""Word -> command line, or several with words between them; capitals stand for what one fills in."""
+
+
+def command_lines(said: str) -> list[str]:
+    """The command lines in a value of SAID_HERE, one by one."""
+    return [line for part in said.split("`")[::2] for line in part.split(" > ")[0].split(" | ")]
+
 
 _TIME, _GPUS = "--options time_limit=2h", "--options resource.gpu=1"
 _AFTER = "--after TASK"
