@@ -151,7 +151,7 @@ def _from_file(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:  # no TOML, or no UTF-8
         raise Invalid(
             (Violation(str(path), f"cannot be read: {error}"),), reason="BAD_SETTINGS"

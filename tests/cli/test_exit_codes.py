@@ -166,3 +166,12 @@ def test_who_ignores_ctrl_c_is_obeyed() -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("hai ")
+
+
+def test_a_directory_that_was_removed_is_said_to_be_so(hai, tmp_path, monkeypatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    done = hai("exec", "ls", "--", "-n", "1")
+    assert done.code == 1
+    assert done.err == "hai: the directory where you stand was removed\n  hint: cd elsewhere\n"

@@ -301,6 +301,15 @@ def test_each_fault_has_a_line_of_its_own(files: Path, hai) -> None:
     ]
 
 
+def test_an_env_file_may_begin_with_a_byte_order_mark(files: Path, hai, fake) -> None:
+    """Editors of Windows write one; it is no part of the first name."""
+    (files / "env").write_bytes(b"\xef\xbb\xbfA=1\r\nB=2\r\n")
+    done = hai("run", "a.yaml", "--env-file", "env", "--dry-run")
+    assert done.code == 0
+    assert "\ufeff" not in done.out + done.err
+    assert "A: '1'" in done.out
+
+
 def test_a_bad_line_of_an_env_file_is_named(files: Path, hai) -> None:
     (files / "env").write_text("A=1\nbad line\n")
     done = hai("run", "a.yaml", "--env-file", "env")

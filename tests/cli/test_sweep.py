@@ -58,6 +58,13 @@ def test_what_is_no_array(hai, fake, array: str) -> None:
     assert (done.code, "is not as 1-10" in done.err, submitted(fake)) == (2, True, {})
 
 
+@pytest.mark.parametrize("array", ["1-3%0", "1-3%", "1-3%00"])
+def test_an_array_of_which_none_may_run(hai, fake, array: str) -> None:
+    done = hai("run", "fit.yaml", "--array", array)
+    assert (done.code, submitted(fake)) == (2, {})
+    assert f"'{array}': at least one at a time; without %, all at once" in done.err
+
+
 def test_every_combination_of_values(hai, fake) -> None:
     done = hai("run", "fit.yaml", "--each", "LR=0.1,0.01", "--each", "SEED=1,2", "-e", "A=b")
     assert done.out.splitlines()[0] == "submitted task 4 (fit-0.1-1)"

@@ -184,3 +184,8 @@ def test_imports_stay_cheap(statement: str, forbidden: tuple[str, ...]) -> None:
     code = f"{statement}\nimport sys\nprint([m for m in {forbidden!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_profile_file_may_begin_with_a_byte_order_mark(stored: Path) -> None:
+    stored.write_bytes(b"\xef\xbb\xbf" + stored.read_bytes())
+    assert profile.load("lab") == LAB

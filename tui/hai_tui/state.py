@@ -36,7 +36,7 @@ class State:
     def load(cls, path: Path) -> State:
         """Read the file; none is an empty state."""
         try:
-            values = tomllib.loads(path.read_text("utf-8"))
+            values = tomllib.loads(path.read_text("utf-8-sig"))
         except FileNotFoundError:
             return cls(path)
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -151,7 +151,7 @@ def _first_set(variables: tuple[str, ...]) -> str:
 def _read() -> _Document:
     path = config_path()
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
+        data = tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         return _Document("", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

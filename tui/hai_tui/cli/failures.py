@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -85,8 +86,7 @@ def _facts(error: Exception) -> dict[str, Any]:
         case UnicodeError():
             facts |= {"reason": "USAGE", "message": f"not text in UTF-8: {error}"}
         case OSError():
-            hint = text("full.hint") if error.errno in _FULL else ""
-            facts |= {"reason": "SYSTEM", "message": _system(error), "hint": hint}
+            facts |= {"reason": "SYSTEM", "message": _system(error), "hint": _system_hint(error)}
         case _:
             facts |= {
                 "message": f"internal error: {type(error).__name__}: {error}",
@@ -148,9 +148,28 @@ def _help_hint(error: click.UsageError) -> str:
 
 def _system(error: OSError) -> str:
     what = error.strerror or str(error)
+    if _nowhere(error):
+        return text("removed")
     if error.errno in _FULL and not error.filename:  # mostly the output
         return f"cannot write: {what}"
     return f"{error.filename}: {what}" if error.filename else what
+
+
+def _system_hint(error: OSError) -> str:
+    if _nowhere(error):
+        return text("removed.hint")
+    return text("full.hint") if error.errno in _FULL else ""
+
+
+def _nowhere(error: OSError) -> bool:
+    """The working directory is gone: os.getcwd() then names no file."""
+    if not isinstance(error, FileNotFoundError) or error.filename:
+        return False
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:

@@ -176,7 +176,7 @@ def variables(files: Sequence[str], assignments: Sequence[str]) -> dict[str, str
 
 def _file_variables(file: str) -> dict[str, str]:
     result: dict[str, str] = {}
-    for number, line in enumerate(Path(file).read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(Path(file).read_text("utf-8-sig").splitlines(), 1):
         name, equals, value = line.strip().partition("=")
         if not line.strip() or line.strip().startswith("#"):
             continue

@@ -45,11 +45,13 @@ class ArrayType(click.ParamType[Array]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Array:
         """Raises click.BadParameter."""
-        text, _, most = str(value).partition("%")
+        text, percent, most = str(value).partition("%")
         ranges = [_RANGE.fullmatch(part) for part in text.split(",")]
         found = dict.fromkeys(n for each in ranges if each for n in _numbers(each))
         if None in ranges or not found or not re.fullmatch(r"[0-9]{0,9}", most):
             self.fail(f"{value!r} is not as 1-10, 0-90:10, 1,5,7 or 1-10%3", param, ctx)
+        if percent and not int(most or 0):
+            self.fail(f"{value!r}: at least one at a time; without %, all at once", param, ctx)
         return Array(tuple(found), int(most or 0))
 
 

@@ -193,6 +193,8 @@ TEXTS: dict[str, tuple[str, str]] = {
         "the disk, or your part of it, is full; run it again when there is room",
         "磁盘或您的配额已满；有空间后请重试",
     ),
+    "removed": ("the directory where you stand was removed", "当前目录已被删除"),
+    "removed.hint": ("cd elsewhere", "请切换到其他目录"),
     "none.tasks": ("no tasks match", "没有符合条件的任务"),
     "none.queue": ("nothing waits", "没有排队的任务"),
     "none.nodes": ("no nodes", "没有节点"),
