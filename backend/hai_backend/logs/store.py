@@ -21,6 +21,7 @@ from hai_backend.logs import cursor as cursors
 from hai_backend.logs.lines import LogLine
 
 SEGMENT_BYTES = 16 * 1024 * 1024
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 _REMEMBERED = 65_536  # ranks whose size is kept in memory
 
 
@@ -39,6 +40,8 @@ class RankName(Protocol):
 class _Tail:
     first: int  # of the newest segment
     size: int  # of the whole log
+    inode: int = 0  # of the file of the newest segment, once this server has made it
+    replaces: bool = False  # an empty file that another server has made
 
 
 class LogStore:
@@ -144,7 +147,10 @@ class LogStore:
         if not found:
             return _Tail(0, 0)
         # A leader that was paused may still append to its own file: what it writes beyond our beginning is not read.
-        return _Tail(found[-1].first if self._alone else found[-1].end, found[-1].end)
+        last = found[-1]
+        if self._alone:
+            return _Tail(last.first, last.end)
+        return _Tail(last.end, last.end, replaces=not last.size)
 
     def _forget(self, key: RankName) -> None:
         self._tails.pop((key.task_id, key.run, key.rank), None)
@@ -155,15 +161,29 @@ class LogStore:
     def _write(self, key: RankName, tail: _Tail, data: bytes) -> None:
         directory = self._directory(key)
         directory.mkdir(parents=True, exist_ok=True)
-        _append_to(segments.path_of(directory, key.rank, tail.first), data)
+        _append_to(self._open(segments.path_of(directory, key.rank, tail.first), tail), data)
         tail.size += len(data)
         length = tail.size - tail.first
         if length >= self._segment_bytes and (
             data.endswith(b"\n") or length >= 2 * self._segment_bytes
         ):
-            tail.first = tail.size
-            segments.path_of(directory, key.rank, tail.first).touch(mode=0o600)
+            tail.first, tail.inode = tail.size, 0
+            os.close(self._open(segments.path_of(directory, key.rank, tail.first), tail))
             self._drop_oldest(directory, key.rank)
+
+    def _open(self, path: Path, tail: _Tail) -> int:
+        """The file of the newest segment. No two servers write one file: that of the other one is never ours."""
+        if self._alone:
+            return os.open(path, _APPEND | os.O_CREAT, 0o600)
+        if tail.inode:
+            descriptor = os.open(path, _APPEND)
+            if os.fstat(descriptor).st_ino == tail.inode:
+                return descriptor
+            os.close(descriptor)
+            raise FileExistsError(errno.EEXIST, "another server writes it")
+        descriptor = _replace(path) if tail.replaces else _create(path)
+        tail.inode, tail.replaces = os.fstat(descriptor).st_ino, False
+        return descriptor
 
     def _drop_oldest(self, directory: Path, rank: int) -> None:
         found = segments.scan(directory)[rank]
@@ -171,8 +191,20 @@ class LogStore:
             found.pop(0).path.unlink(missing_ok=True)
 
 
-def _append_to(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+def _create(path: Path) -> int:
+    return os.open(path, _APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _replace(path: Path) -> int:
+    """Put a file of ours in the place of another one, whose writer then finds that it is not its own."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    descriptor = _create(new)
+    new.replace(path)
+    return descriptor
+
+
+def _append_to(descriptor: int, data: bytes) -> None:
     try:
         view = memoryview(data)
         while view:

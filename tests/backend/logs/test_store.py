@@ -274,6 +274,30 @@ def test_what_a_leader_of_old_still_appends_is_not_read(tmp_path: Path) -> None:
         assert texts(everything(store)) == ["known", "said to the new one"]
 
 
+def test_two_servers_that_begin_a_log_at_once_do_not_share_its_file(tmp_path: Path) -> None:
+    """A leader that was paused before it wrote a first line; its agent has attached to the next one meanwhile."""
+    old = LogStore(tmp_path, 1 << 30, alone=False)
+    new = LogStore(tmp_path, 1 << 30, alone=False)
+    assert (old.size(Key()), new.size(Key())) == (0, 0)
+    said = line(1, "said to both")
+    assert new.append(Key(), 0, said) == len(said)
+    with pytest.raises(Unavailable, match="File exists"):
+        old.append(Key(), 0, said)
+    assert texts(everything(new)) == ["said to both"]
+
+
+def test_a_file_that_another_server_has_left_empty_is_replaced(tmp_path: Path) -> None:
+    """It had begun a new one when it was paused, and may go on to write when it wakes."""
+    old = LogStore(tmp_path, 1 << 30, segment_bytes=20, alone=False)
+    known, said = line(1, "known"), line(2, "said to the new one")
+    old.append(Key(), 0, known)
+    new = LogStore(tmp_path, 1 << 30, alone=False)
+    assert new.append(Key(), len(known), said) == len(known) + len(said)
+    with pytest.raises(Unavailable, match="another server writes it"):
+        old.append(Key(), len(known), said)
+    assert texts(everything(new)) == ["known", "said to the new one"]
+
+
 def test_a_server_that_is_alone_goes_on_in_its_file(tmp_path: Path) -> None:
     for i in range(3):
         store = LogStore(tmp_path, 1 << 30)
