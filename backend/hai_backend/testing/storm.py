@@ -46,7 +46,7 @@ from hai_backend.testing.storm_transport import StormTransport
 from hai_backend.testing.virtual import LoopTimers
 
 _KINDS = ("pods", "configmaps", "secrets", "services", "ingresses", "networkpolicies")
-_STORM_SECONDS = 450.0
+_STORM_SECONDS = 400.0
 _CALM_SECONDS = 3_000.0
 _SHM = Path("/dev/shm")
 _ADDRESSES = ("server-a:1", "server-b:1")
@@ -63,23 +63,27 @@ class Weather:
     faults: float  # part of the requests that meet one
     mishap_seconds: float  # between losses of nodes, ends of streams …
     silence_seconds: float  # between things that fall silent
+    quiet: float  # part of them that takes a node away for long
     restart_seconds: float  # between ends of servers
     stop_seconds: float  # that pods take to end when they are deleted
     linger_seconds: float  # that programs run on after their pod was deleted by force
+    longest_work: float  # seconds that a task needs
 
     @staticmethod
     def of(seed: int) -> Weather:
         """Every seed has its own."""
         random = Random(f"weather {seed}")
         return Weather(
-            nodes=random.randint(3, 8),
-            tasks=random.randint(5, 14),
+            nodes=random.randint(4, 7),
+            tasks=random.randint(3, 6),
             faults=random.uniform(0.0, 0.15),
-            mishap_seconds=random.uniform(6.0, 40.0),
-            silence_seconds=random.uniform(5.0, 40.0),
-            restart_seconds=random.uniform(15.0, 200.0),
+            mishap_seconds=random.uniform(10.0, 80.0),
+            silence_seconds=random.uniform(8.0, 50.0),
+            quiet=random.uniform(0.2, 0.6),
+            restart_seconds=random.uniform(30.0, 300.0),
             stop_seconds=random.uniform(0.0, 5.0),
             linger_seconds=random.uniform(10.0, 50.0),
+            longest_work=random.choice((100.0, 160.0, 300.0)),
         )
 
 
@@ -94,10 +98,12 @@ class Parts:
 class Storm:
     """One run. `story` is what happened, in order: the same seed tells the same."""
 
-    def __init__(self, seed: int, parts: Parts | None = None) -> None:
+    def __init__(
+        self, seed: int, parts: Parts | None = None, weather: Weather | None = None
+    ) -> None:
         self._random = Random(seed)
         self._seed = seed
-        self._weather = Weather.of(seed)
+        self._weather = weather or Weather.of(seed)
         self._parts = parts or Parts()
         self._store = MemoryStore()
         self._server: StormServer | None = None
@@ -115,22 +121,35 @@ class Storm:
     async def _run(self, place: Path) -> None:
         nodes = [NodeSpec(f"node{i + 1}", gpus=0) for i in range(self._weather.nodes)]
         async with FakeCluster(
-            nodes, kubelet=AgentKubelet, timers=LoopTimers(), node_grace=20.0
+            nodes, kubelet=AgentKubelet, timers=LoopTimers(), node_grace=8.0
         ) as cluster:
             self._make(cluster, place)
-            await self._start()
-            await self._submit()
             checking = asyncio.create_task(self._checks.run())
-            with Chaos(
-                cluster, self._seed, self._weather.faults, self._weather.mishap_seconds
-            ) as chaos:
-                await self._storm(chaos)
-            self.story += [f"{at:.0f} {what}" for at, what in chaos.story]
-            await self._calm()
-            self._crowd.close()
-            checking.cancel()
-            await self._die()
+            try:
+                await self._play(cluster)
+            finally:
+                checking.cancel()
+                await self._close()
             self._checks.at_the_end(await self._tasks())
+
+    async def _play(self, cluster: FakeCluster) -> None:
+        await self._start()
+        await self._submit()
+        weather = self._weather
+        with Chaos(cluster, self._seed, weather.faults, weather.mishap_seconds) as chaos:
+            await self._storm(chaos)
+        self.story += [f"{at:.0f} {what}" for at, what in chaos.story]
+        await self._calm()
+
+    async def _close(self) -> None:
+        """Whatever has happened: what goes on would go on for ever."""
+        self._silences.end()
+        self._crowd.close()
+        await self._die()
+        for server, ending in list(self._deposed.items()):
+            ending.cancel()
+            self._network.die(server)
+            await server.die()
 
     def _make(self, cluster: FakeCluster, place: Path) -> None:
         self._cluster, self._transport = cluster, StormTransport(cluster)
@@ -139,6 +158,7 @@ class Storm:
         crowd = Crowd(
             *(cluster, self._network, Random(self._seed + 1), self._tell, place),
             parts=self._parts.agents,
+            longest_work=self._weather.longest_work,
         )
         crowd.kubelet.stop_seconds = self._weather.stop_seconds
         crowd.kubelet.linger_seconds = self._weather.linger_seconds
@@ -146,7 +166,8 @@ class Storm:
         self._crowd = crowd
         self._silences = Silences(
             *(cluster, crowd, self._network, self._transport, self._servers),
-            *(Random(self._seed + 2), self._weather.silence_seconds, self._tell),
+            *(Random(self._seed + 2), self._weather.silence_seconds, self._weather.quiet),
+            tell=self._tell,
         )
         self._join_network(cluster)
         self._checks = Checks(crowd, lambda: self._server, self._logs)
@@ -278,7 +299,7 @@ class Storm:
         for i in range(self._weather.tasks):
             first = self._random.sample(range(1, i + 1), self._random.randint(0, min(i, 2)))
             after = tuple(AfterSpec(task) for task in first)
-            nodes = self._random.randint(1, 3)
+            nodes = self._random.choice((1, 1, 2, 2, 3))
             spec = a_spec(f"t{i}", nodes=nodes, save_within=5.0, after=after)
             await self._server.ledger.submit("ada", spec, f"request-{i}")
 

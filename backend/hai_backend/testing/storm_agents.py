@@ -53,6 +53,7 @@ class AgentParts:
     checks_first: bool = (
         True  # a supervisor that wakes looks at the lease before anything else runs
     )
+    ends_before: bool = True  # an agent ends its program a little before the lease expires
     reports_early: bool = False  # an agent reports the end before its program has ended
 
 
@@ -83,6 +84,9 @@ class Agent:
         self.printed = 0  # lines that the agent has read
         self.recorded = False  # the server knows how the program ended
         self.over = False
+        self.woke_dying = (
+            False  # its machine woke too late: nothing but the kernel saw its program again
+        )
         self._crowd, self._parts = crowd, crowd.parts
         self._random = random = Random(f"{crowd.random.random()} {key}")
         drift = random.uniform(-0.0005, 0.0005)
@@ -110,7 +114,8 @@ class Agent:
     @property
     def running(self) -> bool:
         """Whether its program runs. What stands on a frozen machine does not, until that wakes."""
-        return self.program.exists and self.alive and not self.supervisor.frozen
+        still = self.supervisor.frozen or self.woke_dying
+        return self.program.exists and self.alive and not still
 
     @property
     def alive(self) -> bool:
@@ -234,10 +239,12 @@ class Agent:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._parts.timing.heartbeat)
+            await asyncio.sleep(self._parts.timing.interval)
             self._session.beat()
 
     async def _end_before_expiry(self) -> None:
+        if not self._parts.ends_before:
+            return
         await until(lambda: self.lease.left - self._parts.timing.end_before)
         self._exit_code = EXIT_EXPIRED
         self._stop(min(_EXPIRED_GRACE_SECONDS, self._parts.timing.end_before / 3))
@@ -277,6 +284,8 @@ class Agent:
 
     def _ended(self, code: int) -> None:
         self.lease.release()
+        if self._exit_code == EXIT_EXPIRED:
+            return
         exited = pb.ProgramExited(exit_code=code, yielded=self._yielded)
         self.outbox.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
         self._session.wake()
@@ -349,6 +358,12 @@ class Agent:
                 self._crowd.failures.append(AssertionError(f"a part of {self.key} was cancelled"))
                 self.leave(EXIT_BUG)
         elif (error := task.exception()) is not None:
-            if not isinstance(error, Expired):
+            if not _is_expired(error):
                 self._crowd.failures.append(error)
             self.leave(EXIT_BUG)
+
+
+def _is_expired(error: BaseException) -> bool:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return isinstance(error, Expired)

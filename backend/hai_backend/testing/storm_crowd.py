@@ -17,7 +17,6 @@ from hai_backend.testing.kube.kubelet.containers import LocalPod
 from hai_backend.testing.storm_agents import Agent, AgentParts
 from hai_backend.testing.storm_network import Network
 
-_LONGEST_WORK = 90.0
 _AGAIN_SECONDS = 1.0
 
 
@@ -80,6 +79,7 @@ class Crowd:
         tell: Callable[[str], None],
         place: Path,
         parts: AgentParts,
+        longest_work: float,
     ) -> None:
         assert isinstance(cluster.kubelet, AgentKubelet)
         self.kubelet = cluster.kubelet
@@ -90,7 +90,7 @@ class Crowd:
         self.random = random
         self.tell = tell
         self.parts = parts
-        self.work: dict[int, float] = defaultdict(lambda: random.uniform(5.0, _LONGEST_WORK))
+        self.work: dict[int, float] = defaultdict(lambda: random.uniform(5.0, longest_work))
         self.agents: list[Agent] = []
         self.states: dict[int, int] = defaultdict(int)  # whole-life states that servers have kept
         self.failures: list[BaseException] = []
@@ -151,6 +151,8 @@ class Crowd:
             agent.vanish()
 
     def _check_woken(self, agent: Agent) -> None:
+        """The supervisor has run."""
+        agent.woke_dying = agent.over
         if agent.running:
             self.check(agent)
 

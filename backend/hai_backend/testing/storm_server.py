@@ -63,9 +63,9 @@ SETTINGS = ClusterSettings(
     default_uid=1000,
     fence_after=FENCE_SECONDS,
 )
-OPTIONS = Options(relist_seconds=60.0, lost_after=10.0)
+OPTIONS = Options(relist_seconds=60.0, lost_after=5.0)
 _PASS_SECONDS = 1.0
-_SUSPENSION_SECONDS = 45.0
+_SUSPENSION_SECONDS = 60.0
 _RENEW_SECONDS, _STORE_SECONDS = 1.0, 0.003
 
 

@@ -21,7 +21,10 @@ from hai_backend.testing.storm_transport import StormTransport
 
 T = TypeVar("T")
 _SECONDS = (5.0, 31.0, 61.0, inf)
-_LONG_WEIGHTS = (3, 4, 5, 2)
+_WEIGHTS = (3, 4, 5, 2)
+_FOR_GOOD = (150.0, 200.0, inf)  # longer than it takes until ranks are started elsewhere
+_SLOW = Fault(delay_seconds=17.0)  # nearly the longest silence that an agent bears
+_SLOW_STEPS, _SLOW_STEP_SECONDS = 3, 18.0
 _FAULTS = (
     Fault(hold=True),
     Fault(hold=True),
@@ -34,7 +37,10 @@ Undo = Callable[[], None]
 
 
 class Silences:
-    """From `begin` until `end`, after which everything is well again. `seconds`: the mean time between strikes."""
+    """From `begin` until `end`, after which everything is well again.
+
+    `seconds`: the mean time between strikes; `quiet`: the part of them by which a node is lost for long.
+    """
 
     def __init__(
         self,
@@ -45,6 +51,7 @@ class Silences:
         servers: Callable[[], list[StormServer]],
         random: Random,
         seconds: float,
+        quiet: float,
         tell: Callable[[str], None],
     ) -> None:
         self._machines = cluster.machines
@@ -53,10 +60,11 @@ class Silences:
         self._transport = transport
         self._servers = servers
         self._random = random
-        self._seconds = seconds
+        self._seconds, self._quiet = seconds, quiet
         self._tell = tell
         self._open: dict[int, Undo] = {}
         self._count = 0
+        self._over = False
         self._timer: asyncio.TimerHandle | None = None
         self.stopped_kubelets: set[str] = set()
 
@@ -65,6 +73,7 @@ class Silences:
 
     def end(self) -> None:
         """All that is silent is heard again."""
+        self._over = True
         if self._timer is not None:
             self._timer.cancel()
         while self._open:
@@ -75,8 +84,12 @@ class Silences:
         self._timer = loop.call_later(self._random.expovariate(1 / self._seconds), self._strike)
 
     def _strike(self) -> None:
-        if self._random.random() < 0.75:
-            self._strike_node(self._random.choice(self._machines.names))
+        node = self._random.choice(self._machines.names)
+        busy = sorted({agent.node for agent in self._crowd.living if agent.running})
+        if self._random.random() < self._quiet:
+            self._lose_quietly(self._random.choice(busy or [node]))
+        elif self._random.random() < 0.7:
+            self._strike_node(node)
         else:
             self._strike_server()
         self._next()
@@ -98,6 +111,46 @@ class Silences:
         for act in dict.fromkeys(acts):
             act(node, seconds if self._random.random() < 0.5 else self._duration())
 
+    def _lose_quietly(self, node: str) -> None:
+        """The node is lost to the cluster, for so long that its ranks run elsewhere; what is on it need not know."""
+        if self._random.random() < 0.2:
+            return self._freeze_machine(node, self._long())
+        if self._random.random() < 0.3:
+            return self._slow_down_and_lose(node)
+        acts: tuple[Callable[[str], None], ...] = (
+            self._cut_off,
+            self._cut_off,
+            lambda node: self._freeze_agents(node, self._long()),
+            lambda node: self._freeze_agents(node, self._long()),
+            lambda node: None,
+        )
+        self._random.choice(acts)(node)
+        self._after(self._random.uniform(0.0, 20.0), self._stop_kubelet, node, self._long())
+
+    def _cut_off(self, node: str) -> None:
+        ways = [way for link in self._network.links(node) for way in (link.up, link.down)]
+        fault = self._random.choice((Fault(hold=True), Fault(drop=True)))
+        self._silence(ways, f"of {node}", self._random.choice((61.0, *_FOR_GOOD)), fault)
+
+    def _slow_down_and_lose(self, node: str) -> None:
+        """Answers come later and later, then none: the last ones are on their way for longer than any margin."""
+        ways = [link.down for link in self._network.links(node)]
+        for step in range(_SLOW_STEPS):
+            self._after(step * _SLOW_STEP_SECONDS, self._silence, ways, f"of {node}", inf, _SLOW)
+        slow_seconds = _SLOW_STEPS * _SLOW_STEP_SECONDS
+        self._after(slow_seconds, self._stop_kubelet, node, self._long())
+        self._after(slow_seconds + self._random.uniform(0.0, 12.0), self._cut_off, node)
+
+    def _after(self, seconds: float, act: Callable[..., None], *args: object) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._unless_over, act, *args)
+
+    def _unless_over(self, act: Callable[..., None], *args: object) -> None:
+        if not self._over:
+            act(*args)
+
+    def _long(self) -> float:
+        return self._random.choice(_FOR_GOOD)
+
     def _strike_server(self) -> None:
         acts: tuple[Callable[[float], None], ...] = (
             self._silence_server,
@@ -107,7 +160,7 @@ class Silences:
         self._random.choice(acts)(self._duration())
 
     def _duration(self) -> float:
-        return self._random.choices(_SECONDS, weights=_LONG_WEIGHTS)[0]
+        return self._random.choices(_SECONDS, weights=_WEIGHTS)[0]
 
     # nodes
 
@@ -118,8 +171,10 @@ class Silences:
         for ways in self._some([[k.up for k in links], [k.down for k in links]]):
             self._silence(ways, f"of {node}", seconds)
 
-    def _silence(self, ways: list[Way], whose: str, seconds: float) -> None:
-        fault, cause = self._random.choice(_FAULTS), object()
+    def _silence(
+        self, ways: list[Way], whose: str, seconds: float, fault: Fault | None = None
+    ) -> None:
+        fault, cause = fault or self._random.choice(_FAULTS), object()
         for way in ways:
             way.add(cause, fault)
 
@@ -201,6 +256,8 @@ class Silences:
 
     def _later(self, seconds: float, undo: Undo) -> None:
         """After so long, and at the end of the storm."""
+        if self._over:
+            return undo()
         self._count += 1
         number = self._count
         self._open[number] = undo
