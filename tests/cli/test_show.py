@@ -46,7 +46,7 @@ from hai.v1.task_service_pb2 import (
 from hai.v1.task_spec_pb2 import TaskSpec
 from hai_tui.cli import human
 from hai_tui.cli.messages import to_dict
-from hai_tui.cli.table import Column, plain, printable, width
+from hai_tui.cli.table import Column, brief, plain, printable, width
 from hai_tui.cli.task_view import RANKS
 
 ON_TERMINAL = """
@@ -432,3 +432,30 @@ def test_when_the_certificate_of_a_server_expires(hai, monkeypatch) -> None:
     assert "tls       certificate expires 2027-01-15 08:00:00\n" in hai("version").out
     facts = json.loads(hai("version", "--json").out)
     assert facts["server"]["certificate_expire_time"] == "2027-01-15T08:00:00Z"
+
+
+LONG = "rank 3 on node-17 exited with code 137: killed by the kernel because its memory was used up"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "shown"),
+    [
+        pytest.param("", "", id="nothing"),
+        pytest.param("rank 0 exited with 3", "rank 0 exited with 3", id="short"),
+        pytest.param("no space left; delete files; try again", "no space left", id="two parts"),
+        pytest.param("first\nsecond", "first", id="two lines"),
+        pytest.param(LONG, "rank 3 on node-17 exited with code...", id="behind a word"),
+        pytest.param("x" * 200, "x" * 37 + "...", id="one word"),
+        pytest.param("磁" * 50, "磁" * 18 + "...", id="wide letters"),
+    ],
+)
+def test_a_list_has_one_short_reason(sentence: str, shown: str) -> None:
+    assert brief(sentence) == shown
+
+
+def test_the_list_is_short_and_status_tells_the_rest(hai, fake) -> None:
+    fake.world.tasks[3].reason = LONG
+    row = next(line for line in hai("list").out.splitlines() if " bad " in line)
+    assert row.endswith("rank 3 on node-17 exited with code...")
+    assert LONG in hai("status", "3").out
+    assert json.loads(hai("list", "--json").out)["tasks"][0]["reason"] == LONG

@@ -55,3 +55,33 @@ def test_the_app_needs_a_terminal_and_says_what_does_not(hai, command: list[str]
 )
 def test_words_are_what_a_colon_takes(words: tuple[str, ...], told: str) -> None:
     assert line(words) == told
+
+
+def test_status_without_a_task_shows_the_cluster_and_ones_own_tasks(hai) -> None:
+    done = hai("status")
+    assert (done.code, done.err) == (0, "")
+    above, below = done.out.split("\n\n")
+    assert above.splitlines()[0] == "default: 2 of 2 nodes held (100%)"
+    assert above.splitlines()[-1].startswith("1 task runs, ")
+    assert [line.split()[:3] for line in below.splitlines()[1:]] == [["1", "train", "alice"]]
+
+
+def test_status_without_a_task_for_programs(hai) -> None:
+    page = json.loads(hai("status", "--json").out)
+    assert [task["name"] for task in page["tasks"]] == ["train"]
+    assert [group["name"] for group in page["groups"]] == ["default", "extra"]
+    assert hai("status", "-q").out == "1\n"
+
+
+def test_status_of_somebody_without_tasks(hai) -> None:
+    hai("stop", "train", "-y")
+    done = hai("status")
+    assert (done.code, "you have no unfinished tasks" in done.err) == (0, True)
+
+
+@pytest.mark.parametrize("options", [("--wait",), ("--timeout", "5s")], ids=" ".join)
+def test_waiting_needs_a_task(hai, options: tuple[str, ...]) -> None:
+    """`hai status --wait $(hai list -q --tag gone)` must not pass for success."""
+    done = hai("status", *options)
+    assert (done.code, done.out) == (2, "")
+    assert "--wait and --timeout need a TASK" in done.err

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hai.client.words import word
 from hai.v1.container_pb2 import Container, ServiceState, ServiceStatus
 from hai_tui.cli.human import local, since, span
-from hai_tui.cli.table import Column, View
+from hai_tui.cli.table import Column, View, brief
 from hai_tui.cli.task_view import status, style
 from hai_tui.cli.texts import text
 
@@ -50,7 +50,7 @@ CONTAINERS = View(
         Column("kind", lambda t, now: kind(t)),
         Column("group", lambda t, now: t.group),
         Column("age", lambda t, now: since(t.create_time, now), right=True),
-        Column("why", lambda t, now: why(t) or "-", folds=True),
+        Column("why", lambda t, now: brief(why(t)) or "-", folds=True),
         Column("node", lambda t, now: ",".join(r.node for r in t.run.ranks) or "-", wide=True),
         Column("created", lambda t, now: local(t.create_time), wide=True),
     ),

@@ -26,6 +26,12 @@ def many_tasks(function: Callable[..., Any]) -> Callable[..., Any]:
     return argument(kind_of_task(function))
 
 
+def any_tasks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Arguments `tasks` (perhaps none) and `kind`."""
+    argument = click.argument("tasks", metavar="[TASK]...", nargs=-1, shell_complete=complete_tasks)
+    return argument(kind_of_task(function))
+
+
 kind_of_task: Decorator = click.option(
     "-t",
     "--type",

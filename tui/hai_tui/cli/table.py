@@ -10,6 +10,9 @@ from typing import Any
 import click
 
 _GAP = "  "
+_CUT = "..."
+_BRIEF = 40
+"""Places that a reason has in a list; `hai status` says the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,25 @@ def printable(value: str) -> str:
     if value.isprintable():
         return value
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
+def brief(sentence: str) -> str:
+    """A sentence for a cell of a list: its first part, cut behind a word where it is long."""
+    first = " ".join(sentence.split("\n", 1)[0].partition("; ")[0].split())
+    if width(first) <= _BRIEF:
+        return first
+    cut = _first_places(first, _BRIEF - len(_CUT))
+    words = cut.rpartition(" ")[0]
+    return (words if width(words) > _BRIEF // 2 else cut).rstrip(" ,:;") + _CUT
+
+
+def _first_places(value: str, places: int) -> str:
+    """The beginning that takes so many places on a terminal."""
+    for end, character in enumerate(value):
+        places -= _places(character)
+        if places < 0:
+            return value[:end]
+    return value
 
 
 def width(value: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hai.client.words import word
 from hai.v1.task_pb2 import (
     RUN_STATE_RUNNING,
@@ -17,7 +19,7 @@ from hai.v1.task_pb2 import (
 from hai_tui.cli.human import held_seconds, local, priority_name, since, span
 from hai_tui.cli.silence_view import silent_rank, silent_task
 from hai_tui.cli.start_view import short
-from hai_tui.cli.table import Column, View
+from hai_tui.cli.table import Column, View, brief
 
 _STYLES = {
     "RUNNING": "green",
@@ -48,7 +50,7 @@ def style(state: str) -> str:
 
 def _why(task: Task, now: float) -> str:
     if task.state == TASK_STATE_FINISHED:
-        return task.reason or "-"
+        return brief(task.reason) or "-"
     return silent_task(task, now) or task.waiting.reason or "-"
 
 
@@ -83,6 +85,10 @@ TASKS = View(
         Column("hosts", _hosts, wide=True, folds=True),
     ),
 )
+
+
+OWN = replace(TASKS, empty="none.own")
+"""One's own tasks that have not ended."""
 
 
 def _place(task: Task, now: float) -> str:

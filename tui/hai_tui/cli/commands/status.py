@@ -8,28 +8,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hai_tui.cli.command import HaiCommand, TableCommand
+from hai_tui.cli.commands.top import cluster_lines
 from hai_tui.cli.follow import task_exit_code
 from hai_tui.cli.goodput_view import sentences
 from hai_tui.cli.human import Span
-from hai_tui.cli.reference import many_tasks
+from hai_tui.cli.reference import any_tasks, many_tasks
 from hai_tui.cli.session import call, told_when_lost
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, show, show_one
 from hai_tui.cli.silence_view import silent_task
 from hai_tui.cli.start_view import sentences as start_sentences
-from hai_tui.cli.task_view import RANKS, TASKS
+from hai_tui.cli.task_view import OWN, RANKS, TASKS
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
     from hai.client.client import Client
+    from hai.v1.node_pb2 import Group
     from hai.v1.task_pb2 import Task
     from hai.v1.task_spec_pb2 import TaskSpec
 
 _STATES = ("finished", "running", "suspended")
+_MINE = "user:me -state:finished"
 
 _STATUS_HELP = """Show a task: its state, why it is in it, its ranks, and what its time on nodes was worth.
 An agent that the server has not heard for 10 seconds is shown as silent.
-Of several tasks each has a row.
+Of several tasks each has a row. Without TASK it shows the cluster, and your tasks that have not ended.
 
 With --wait it first waits for all of them to be finished (or, with --wait=running, in another
 state) and then exits 0, with the exit code of the first that has ended otherwise, or with 124 when
@@ -37,6 +40,7 @@ state) and then exits 0, with the exit code of the first that has ended otherwis
 
 \b
 Examples:
+  hai status
   hai status 12
   hai status train --json | jq .run.ranks
   hai status 12 --wait && echo done
@@ -65,7 +69,7 @@ _WAIT = "--wait=finished"
 
 
 @click.command("status", cls=_StatusCommand, help=_STATUS_HELP)
-@many_tasks
+@any_tasks
 @click.option("--wait", type=click.Choice(_STATES), metavar="[=STATE]", help="Wait first.")
 @click.option("--timeout", type=Span(), metavar="TIME", help="How long to wait, such as 10m.")
 @click.pass_obj
@@ -73,8 +77,12 @@ def status(
     settings: Settings, tasks: tuple[str, ...], kind: Any, wait: str | None, timeout: float | None
 ) -> int:
     """The function behind the command."""
+    if not tasks and (wait or timeout is not None):
+        raise click.UsageError("--wait and --timeout need a TASK to wait for")
 
     async def work(client: Client) -> int:
+        if not tasks:
+            return await _overview(client, settings)
         ids = [await client.tasks.resolve(task, kind) for task in tasks]
         if wait:
             await client.tasks.wait_all(ids, wait, timeout, told_when_lost(settings))
@@ -87,6 +95,27 @@ def status(
         return next((code for task in found if (code := _exit_code(task, wait))), 0)
 
     return call(settings, work)
+
+
+async def _overview(client: Client, settings: Settings) -> int:
+    """The cluster in a few lines, and the caller's own tasks that have not ended."""
+    groups = await client.nodes.groups()
+    mine = [task async for task in client.tasks.all(filter=_MINE)]
+    if settings.sentences:
+        running = await client.tasks.list(filter="state:running", page_size=1, count=True)
+        waiting = sum(group.waiting_tasks for group in groups)
+        for line in cluster_lines(groups, running.total, waiting):
+            click.echo(line)
+        click.echo()
+    structured = settings.output in ("json", "yaml")
+    show(settings, OWN, mine, {"groups": _as_dicts(groups)} if structured else None)
+    return 0
+
+
+def _as_dicts(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    from hai_tui.cli.messages import to_dict
+
+    return [to_dict(group) for group in groups]
 
 
 async def _predict(client: Client, task: Task) -> None:

@@ -62,7 +62,7 @@ def _show(
 
     if settings.sentences:
         waiting = max(len(queue), sum(group.waiting_tasks for group in groups))
-        for line in _lines(groups, len(running), waiting):
+        for line in cluster_lines(groups, len(running), waiting):
             click.echo(line)
         if silent := sum(of_run(task.run) is not None for task in running):
             click.echo(text("top.silent", count=silent))
@@ -75,7 +75,7 @@ def _show(
         note_cut(settings, queue)
 
 
-def _lines(groups: Iterable[Group], running: int, waiting: int) -> Iterable[str]:
+def cluster_lines(groups: Iterable[Group], running: int, waiting: int) -> Iterable[str]:
     """One line a group, then the sum."""
     for group in groups:
         held = group.usable_nodes - group.free_nodes
