@@ -90,6 +90,11 @@ _EQUIVALENT = {
         "takes a process that the kernel cannot kill"
     ),
     "agent/program.py: self._ending = True": "a program that is asked twice gets SIGTERM twice",
+    "agent/rank.py: await self._socket.open()": "calls of programs have tests of their own",
+    "agent/rank.py: self._socket.close()": "it removes a socket file",
+    "agent/rank.py: await asyncio.to_thread(self._directory.end_everything)": (
+        "the supervisor does it, too, when the agent has ended"
+    ),
     "agent/main.py: traceback.print_exception(error)": "for people who read agent.log",
 }
 
