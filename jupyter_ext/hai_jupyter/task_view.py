@@ -26,7 +26,7 @@ class TaskView:
         row = self._row
         state = row.get("outcome") or row["state"]
         why = f": {row['why']}" if row.get("why") else ""
-        return f"task {row['id']} {row['name']} {state}{why}"
+        return _harmless(f"task {row['id']} {row['name']} {state}{why}")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {
@@ -43,7 +43,7 @@ class TaskList:
         self._rows = [_row(task) for task in tasks]
 
     def __repr__(self) -> str:
-        lines = [" ".join(str(row.get(c, "")) for c in _COLUMNS) for row in self._rows]
+        lines = [_harmless(" ".join(str(row.get(c, "")) for c in _COLUMNS)) for row in self._rows]
         return "\n".join(lines) or "no tasks"
 
     def _repr_html_(self) -> str:
@@ -54,6 +54,11 @@ def _row(task: Task) -> dict[str, Any]:
     """As the panel's; a kernel's output stands still, so it says for how long agents were silent when it was made."""
     row, silence = task_row(task), of_run(task.run)
     return {**row, "why": phrase(silence, time.time())} if silence else row
+
+
+def _harmless(line: str) -> str:
+    """In a terminal, names steer nothing: control characters are written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:

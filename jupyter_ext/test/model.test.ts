@@ -376,6 +376,13 @@ test('a language is a table; what it lacks stays English', () => {
   assert.deepEqual(['zh_CN', 'zh-TW', 'en'].map(isChinese), [true, true, false]);
 });
 
+test('a name that others have given turns nothing of a sentence around', () => {
+  const say = speaker({});
+  const name = 'x\u202e <img src=x onerror=1> \u2069\u001b[31m{id}$&';
+  assert.equal(say('Task {id} {name} was stopped', { id: 1, name }), 'Task 1 x <img src=x onerror=1> [31m{id}$& was stopped');
+  assert.equal(say('{name}', { name: 'שלום\nשלום' }), 'שלום\nשלום');
+});
+
 test('a predicted start is told as far as it is known, or why it is not', () => {
   const say = speaker({});
   const [p10, p50, p90] = ['2026-01-01T00:00:00Z', '2026-01-02T00:00:00Z', '2026-01-03T00:00:00Z'];

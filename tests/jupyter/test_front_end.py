@@ -39,6 +39,14 @@ def test_text_is_only_ever_text(word: str) -> None:
     assert [str(path) for path in SOURCES if word.lower() in path.read_text().lower()] == []
 
 
+def test_names_are_told_in_filled_sentences_or_in_elements_of_their_own() -> None:
+    """What is put together by hand from names would let one of them turn the rest around."""
+    told = re.compile(r"Notification\.\w+\(\s*`|showErrorMessage\(|showDialog\(\{[^}]*`")
+    assert [str(path) for path in SOURCES if told.search(path.read_text())] == []
+    style = (FRONT / "style" / "base.css").read_text()
+    assert re.search(r"\.hai-panel \*,\s*\.hai-page \* \{\s*unicode-bidi: isolate;", style)
+
+
 def test_colours_come_from_labs_theme() -> None:
     style = (FRONT / "style" / "base.css").read_text()
     assert re.findall(r"#[0-9a-fA-F]{3,8}\b|\brgba?\(", style) == []

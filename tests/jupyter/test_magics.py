@@ -96,3 +96,10 @@ def test_a_task_shows_itself_in_every_front_end_and_its_name_is_only_text() -> N
     assert "<img" not in bundle["text/html"]
     assert "<img" not in TaskList([Task(id=7, name=EVIL)])._repr_html_()
     assert repr(TaskList([])) == "no tasks"
+
+
+def test_a_name_steers_no_terminal() -> None:
+    task = Task(id=7, name="a\x1b[2J\u202eb\nc")
+    for shown in (repr(TaskView(task)), repr(TaskList([task]))):
+        assert shown.isprintable()
+        assert r"a\x1b[2J\u202eb\nc" in shown

@@ -35,7 +35,10 @@ function ended(task: TaskRow): News | null {
   }
 }
 
-/** Replace {word} by its value. */
+/** Control characters, and what turns the direction of writing around for all that follows. */
+const STEERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Replace {word} by its value. Values may be names that others have given: they change nothing of the sentence around them. */
 export function fill(text: string, values: Record<string, string | number>): string {
-  return text.replace(/\{(\w+)\}/g, (all, word) => String(values[word] ?? all));
+  return text.replace(/\{(\w+)\}/g, (all, word) => String(values[word] ?? all).replace(STEERS, ''));
 }
