@@ -69,6 +69,10 @@ def _after_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
 
 
 def _after_launch_failure(task: Task, run: Run, now: float, limits: Limits) -> Move:
+    if (
+        not run.stop_code & StopCode.INIT_FAILED
+    ):  # a node refused it, which says nothing of the task
+        return _requeue(replace(task, not_before=now + limits.back_off_first), run)
     failures = task.launch_failure_count + 1
     task = replace(task, launch_failure_count=failures)
     if failures >= limits.launch_tries:

@@ -17,7 +17,9 @@ class Limits:
     kill_again: float = 10.0
     back_off_first: float = 10.0  # doubles …
     back_off_most: float = 600.0  # … up to this
-    launch_tries: int = 5  # launches in a row that may fail (UNSCHEDULABLE, INIT_FAILED)
+    launch_tries: int = (
+        5  # launches in a row that may fail (INIT_FAILED); what a node refuses costs none
+    )
 
     def back_off(self, failures: int) -> float:
         """Seconds to wait after so many failures in a row (at least 1)."""

@@ -19,7 +19,7 @@ def built_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: L
         return Move(task)
     missing = [r.index for r in run.ranks if r.state is not RankState.RUNNING]
     reason = f"rank {_places(missing, run)} did not attach within {limits.build_within:.0f} s"
-    return terminate(task, run, StopCode.UNSCHEDULABLE, reason, now, limits)
+    return terminate(task, run, StopCode.INIT_FAILED, reason, now, limits)
 
 
 def time_is_up(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:

@@ -396,7 +396,7 @@ RETURNS = [
     pytest.param(
         after(task(), placed(), ev.RunLaunched(1), attach(1)),
         [(NOW + 61, TICK)],
-        StopCode.UNSCHEDULABLE,
+        StopCode.INIT_FAILED,
         id="a rank never attached",
     ),
 ]
@@ -598,6 +598,17 @@ def test_launches_that_fail_again_and_again_end_the_task_with_the_reason() -> No
         one = after(one, placed(1), ev.RunLaunched(number), ev.LaunchFailed(number, 0, "no image"))
     assert one.outcome is Outcome.FAILED
     assert "no image" in one.reason
+
+
+def test_what_nodes_refuse_costs_no_try() -> None:
+    """The kubelets know of pods that nobody else sees; the task goes elsewhere, and not in a circle."""
+    one = task(1)
+    for number in range(1, 20):
+        refused = ev.LaunchFailed(number, 0, "no room (cpu)", unschedulable=True)
+        one = after(one, placed(1), ev.RunLaunched(number), refused)
+        assert (one.state, one.launch_failure_count) == (TaskState.SUSPENDED, 0)
+        assert one.not_before == NOW + 10
+    assert "no room (cpu)" in one.reason
 
 
 def test_a_held_task_stays_held_over_its_suspension_until_it_is_resumed() -> None:

@@ -17,6 +17,7 @@ class Fault(Enum):
 
     TASK = auto()  # the task's, or the operators': started again it fails again
     ROOM = auto()  # the node's: elsewhere it may run
+    HERE = auto()  # of this task on this node: others may well run there
     LATER = auto()  # may pass by itself: counts when it lasts
     END = auto()  # it ran, and was ended
 
@@ -61,9 +62,9 @@ _REFUSED: Mapping[str, tuple[Fault, str]] = {
     "UnexpectedAdmissionError": (Fault.ROOM, "the node could not give it its devices"),
     "NodeAffinity": (Fault.ROOM, "the node does not match what the pod asks for"),
     "NodeName": (Fault.ROOM, "the node does not match what the pod asks for"),
-    "NodePorts": (Fault.ROOM, "a port that it needs is in use on the node"),
+    "NodePorts": (Fault.HERE, "a port that it needs is in use on the node"),
     "TaintToleration": (Fault.ROOM, "the node has a taint that tasks do not tolerate"),
-    "TopologyAffinityError": (Fault.ROOM, "the node cannot place its CPUs and GPUs together"),
+    "TopologyAffinityError": (Fault.HERE, "the node cannot place its CPUs and GPUs together"),
     "AppArmor": (Fault.ROOM, "the node has no such AppArmor profile"),
     "SysctlForbidden": (Fault.TASK, "the node forbids a kernel setting that it asks for"),
     "PodOSNotSupported": (Fault.ROOM, "the node runs another operating system"),

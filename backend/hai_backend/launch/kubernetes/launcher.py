@@ -193,6 +193,8 @@ class KubernetesLauncher:
         for do in todo:
             match do:
                 case Say(event):
+                    if isinstance(event, LaunchFailed) and event.unschedulable:
+                        self._tell_nodes()  # first, so that it is not placed there again
                     self._events.put_nowait(event)
                 case End():
                     self._begin(self._end(do))
@@ -234,8 +236,8 @@ class KubernetesLauncher:
     def _set_timer_now(self) -> None:
         """At the next moment at which time alone changes something."""
         self._setting = None
-        losses = (at for at in self._nodes.losses() if at > self._now())
-        due = min(self._ranks.due(), *losses, math.inf)
+        turns = (at for at in self._nodes.turns() if at > self._now())
+        due = min(self._ranks.due(), *turns, math.inf)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

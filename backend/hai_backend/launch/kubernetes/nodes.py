@@ -30,6 +30,8 @@ class Patience:
         KUBELET_SETTLE_SECONDS  # a node that is back ends what it should have ended before
     )
     vanished: float = FORCED_DELETE_SECONDS  # a pod that is gone without a last word may run on
+    suspect: float = 60.0  # a node that refused a pod gets none; doubles with each refusal …
+    suspect_most: float = 900.0  # … up to this
     trouble: float = 30.0  # a mount, an image … that fails for so long has failed
 
 
@@ -40,6 +42,16 @@ class _Known:
     unready_since: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A node did not take a pod (the newest of so many in a row)."""
+
+    pod: str  # its uid
+    why: str
+    until: float
+    count: int
+
+
 class Nodes:
     """Times are of one steady clock."""
 
@@ -47,6 +59,7 @@ class Nodes:
         self._patience = patience
         self._known: dict[str, _Known] = {}
         self._silent: dict[str, float] = {}  # since when
+        self._refusals: dict[str, _Refusal] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._known
@@ -59,6 +72,7 @@ class Nodes:
         else:
             self._silent.pop(name, None)
         if seen is None:
+            self._refusals.pop(name, None)
             return self._known.pop(name, None) is not None
         if known is None:
             self._known[name] = _Known(seen, now, now if seen.unready else None)
@@ -69,6 +83,20 @@ class Nodes:
         known.unready_since = now if seen.unready else None
         known.ready_since = known.ready_since if seen.unready else now
         return True
+
+    def refused(self, name: str, pod: str, why: str, now: float) -> None:
+        """A node did not take a pod: it holds something that is not seen from here, so it gets nothing for a while."""
+        before = self._refusals.get(name)
+        if before is not None and before.pod == pod:
+            return  # said again
+        count = before.count + 1 if before is not None else 1
+        patience = self._patience
+        pause = min(patience.suspect_most, patience.suspect * 2.0 ** min(count - 1, 16))
+        self._refusals[name] = _Refusal(pod, why, now + pause, count)
+
+    def accepted(self, name: str) -> None:
+        """A pod has started there."""
+        self._refusals.pop(name, None)
 
     def away(self, name: str) -> bool:
         """Whether what the cluster says of pods there is to be doubted."""
@@ -98,16 +126,25 @@ class Nodes:
         """The nodes as the server sees them."""
         return tuple(self._as_node(known, now) for known in self._known.values())
 
-    def losses(self) -> Iterator[float]:
-        """When nodes that are silent count as lost."""
-        return (since + self._patience.lost_after for since in self._silent.values())
+    def turns(self) -> Iterator[float]:
+        """When time alone changes nodes: silent ones count as lost, suspect ones get pods again."""
+        yield from (since + self._patience.lost_after for since in self._silent.values())
+        yield from (refusal.until for refusal in self._refusals.values())
 
     def _as_node(self, known: _Known, now: float) -> Node:
         node, since = known.seen.node, known.unready_since
         if since is None:
-            return node
+            return self._with_refusal(node, now)
         if now >= since + self._patience.lost_after:
             return replace(
                 node, state=NodeState.NOT_READY, reason=known.seen.unready, held="", lift=""
             )
         return replace(node, held=known.seen.unready, lift="")
+
+    def _with_refusal(self, node: Node, now: float) -> Node:
+        refusal = self._refusals.get(node.name)
+        if refusal is None or now >= refusal.until:
+            return node
+        times = "" if refusal.count == 1 else f", {refusal.count} times in a row"
+        why = f"refused a pod{times}, so it gets none for a while: {refusal.why}"
+        return replace(node, held="; ".join(filter(None, (node.held, why))), lift="")

@@ -40,6 +40,11 @@ class Rank:
         """Whether it is to end."""
         return self.killed_at < math.inf
 
+    @property
+    def refused(self) -> bool:
+        """Whether its node did not take it."""
+        return self.failure is not None and self.failure.unschedulable
+
     def kill(self, now: float) -> None:
         """It is to end."""
         self.killed_at = min(self.killed_at, now)
@@ -116,7 +121,7 @@ class Rank:
         if pod.started or self.leaving or self.killed:
             self.trouble = None
             self.why = cause.words if cause is not None else self.why
-        elif cause is not None and cause.fault in (Fault.TASK, Fault.ROOM):
+        elif cause is not None and cause.fault in (Fault.TASK, Fault.ROOM, Fault.HERE):
             unschedulable = cause.fault is Fault.ROOM
             self.failure = self.failure or LaunchFailed(self.key, cause.words, unschedulable)
         elif cause is not None and cause.fault is Fault.LATER and self.trouble is None:

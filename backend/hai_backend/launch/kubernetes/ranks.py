@@ -71,7 +71,14 @@ class Ranks:
             return []
         rank = self._ranks.get(pod.key) or self._add(pod.key, pod.node)
         self._keys[pod.uid] = rank.key
+        refused, ran = rank.refused, rank.ran
         taken = rank.take(pod, now)
+        if rank.refused and not refused:
+            self._nodes.refused(
+                rank.node, pod.uid, rank.failure.reason if rank.failure else "", now
+            )
+        elif rank.ran and not ran:
+            self._nodes.accepted(rank.node)
         self._mind(rank)
         if pod.over:
             return [*self._look(rank, now)]

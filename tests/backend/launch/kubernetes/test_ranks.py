@@ -29,8 +29,13 @@ FORCED = Say(RankLeaving(KEY, "somebody deleted its pod by force; its program ma
 
 
 @pytest.fixture
-def ranks() -> Ranks:
-    made = Ranks(Nodes(PATIENCE), PATIENCE)
+def nodes() -> Nodes:
+    return Nodes(PATIENCE)
+
+
+@pytest.fixture
+def ranks(nodes: Nodes) -> Ranks:
+    made = Ranks(nodes, PATIENCE)
     made.nodes([("n1", WELL)], 0.0)
     return made
 
@@ -135,6 +140,32 @@ def test_what_a_node_refused_is_told_at_once(
 ) -> None:
     refused = replace(PENDING, over=True, cause=cause)
     assert ranks.pod("u1", refused, 1.0) == [Say(event), Clean((7, 1))]
+
+
+def test_a_node_that_refused_gets_nothing_for_a_while_and_longer_when_it_does_so_again(
+    ranks: Ranks, nodes: Nodes
+) -> None:
+    refused = replace(PENDING, over=True, cause=Cause(Fault.ROOM, "no room (cpu)"))
+    ranks.pod("u1", refused, 1.0)
+    ranks.pod("u1", refused, 2.0)  # said again
+    why = "refused a pod, so it gets none for a while: no room (cpu)"
+    assert {node.name: node.held for node in nodes.now(60.9)} == {"n1": why}
+    assert list(nodes.turns()) == [61.0]
+    assert [node.held for node in nodes.now(61.0)] == [""]
+    ranks.pod("u2", replace(refused, uid="u2"), 70.0)
+    again = why.replace("a pod,", "a pod, 2 times in a row,")
+    assert [[node.held for node in nodes.now(at)] for at in (189.9, 190.0)] == [[again], [""]]
+    ranks.pod("u3", replace(POD, uid="u3"), 200.0)
+    ranks.pod("u4", replace(refused, uid="u4", key=replace(KEY, rank=1)), 201.0)
+    assert [node.held for node in nodes.now(202.0)] == [why]
+
+
+def test_what_only_this_task_cannot_have_says_nothing_of_the_node(
+    ranks: Ranks, nodes: Nodes
+) -> None:
+    refused = replace(PENDING, over=True, cause=Cause(Fault.HERE, "its port is in use"))
+    assert ranks.pod("u1", refused, 1.0)[0] == Say(LaunchFailed(KEY, "its port is in use"))
+    assert [node.held for node in nodes.now(2.0)] == [""]
 
 
 def test_what_may_pass_counts_when_it_lasts(ranks: Ranks) -> None:
@@ -355,7 +386,7 @@ def test_a_pod_that_is_over_is_gone_at_once_whatever_the_store_knows(ranks: Rank
 def test_a_silent_node_takes_nothing_new_and_is_lost_later() -> None:
     nodes = Nodes(PATIENCE)
     nodes.saw("n1", SILENT, 5.0)
-    assert [*nodes.losses()] == [15.0]
+    assert [*nodes.turns()] == [15.0]
     (soon,) = nodes.now(14.0)
     assert (soon.state, soon.held, soon.usable) == (NodeState.READY, "not ready: silent", False)
     (late,) = nodes.now(15.0)
