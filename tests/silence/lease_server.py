@@ -40,6 +40,7 @@ class Rank:
         self.exit_code: int | None = None
         self.awake = asyncio.Event()  # the server is not stopped
         self.awake.set()
+        self.leads = True  # whether the server is sure of it
         self.superseded = False
         self.ending = False
         self.attached = 0  # times
@@ -165,9 +166,10 @@ class LeaseServer(rpc.AgentServiceServicer):
         return None
 
     def _renew(self, rank: Rank, beat: pb.Heartbeat) -> pb.AttachResponse:
-        if not rank.ending:
+        renewed = rank.leads and not rank.ending
+        if renewed:
             rank.renewed_at = time.monotonic()
-        answer = pb.HeartbeatAnswered(number=beat.number, lease_renewed=not rank.ending)
+        answer = pb.HeartbeatAnswered(number=beat.number, lease_renewed=renewed)
         return pb.AttachResponse(heartbeat=answer)
 
 

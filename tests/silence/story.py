@@ -34,20 +34,13 @@ from tests.silence.agents import Agents, agents, argv
 from tests.silence.lease_server import LeaseServer, Rank
 from tests.silence.proxy import BOTH, Direction, Proxy, proxy_to
 from tests.silence.ranks import Pids, command, send
-from tests.silence.schedule import Kind, Schedule, Silence
+from tests.silence.schedule import STOPPED, Kind, Schedule, Silence
 
 FORTH, BACK = Direction.FORTH, Direction.BACK
 _SUCCESSOR_SECONDS = 30.0  # from its start to its end
 _AWAKE_SECONDS = 0.5
 _GONE_SECONDS = 10.0  # from the end of a rank's story until nothing of it is left
 _SETTLE_SECONDS = 5.0  # after healing: back-off, and an exit that is recorded
-STOPPED = {
-    Kind.PROGRAM: ("program",),
-    Kind.AGENT: ("agent",),
-    Kind.SUPERVISOR: ("supervisor",),
-    Kind.WATCHERS: ("agent", "supervisor"),
-    Kind.RANK: ("agent", "supervisor", "program"),
-}
 
 
 class Wrong(AssertionError):
@@ -161,6 +154,9 @@ class Story:
         if kind is Kind.SERVER:
             self.rank.awake.clear()
             return self.rank.awake.set
+        if kind is Kind.DOUBT:
+            self.rank.leads = False
+            return lambda: setattr(self.rank, "leads", True)
         names = STOPPED[kind]
         self._stop(names)
         return lambda: self._go_on(names)
@@ -181,8 +177,7 @@ class Story:
 
     async def _end_after_healing(self) -> None:
         """A program that would run for ever, or is stopped for ever, is ended by the server once it can be reached."""
-        lasting = any(s.kind in STOPPED and s.lasts == inf for s in self.schedule.silences)
-        if lasting or (self.schedule.heals and not self.schedule.steps):
+        if self.schedule.speaks and not (self.schedule.heals and self.schedule.steps):
             await asyncio.sleep(self.schedule.healed_after + 1.0)
             if not self.rank.superseded:
                 self.tell("the server ends the run")
