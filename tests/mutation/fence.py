@@ -44,6 +44,8 @@ _TESTS = (
     f"{_RANK}test_a_program_that_ends_at_sigterm_has_its_grace",
     f"{_RANK}test_stubborn_programs_and_those_that_ran_away_are_ended",
     "tests/backend/launch/test_process.py::test_a_second_agent_of_a_rank_leaves_at_once",
+    f"{_RANK}test_end_before_go_starts_nothing",
+    f"{_RANK}test_a_terminated_agent_without_a_server_leaves",
     f"{_RANK}test_a_terminated_agent_ends_its_program_and_says_so",
     f"{_RANK}test_a_removed_rank_directory_ends_the_program",
 )
@@ -91,6 +93,7 @@ _EQUIVALENT = {
     ),
     "agent/program.py: self._ending = True": "a program that is asked twice gets SIGTERM twice",
     "agent/rank.py: await self._socket.open()": "calls of programs have tests of their own",
+    "agent/rank.py: self._services.leave()": "the end of the rank ends them, too, without a grace",
     "agent/rank.py: self._socket.close()": "it removes a socket file",
     "agent/rank.py: await asyncio.to_thread(self._directory.end_everything)": (
         "the supervisor does it, too, when the agent has ended"

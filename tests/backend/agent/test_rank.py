@@ -568,3 +568,14 @@ async def test_an_agent_that_fails_says_why(agents, home, marked):
     said = (directory / "failure.txt").read_text()
     assert said.startswith("the agent failed, and its program was ended: JSONDecodeError: ")
     assert marked() == []
+
+
+async def test_a_terminated_agent_without_a_server_leaves(agents, server, marked):
+    """Nobody hears how the program ended; the agent does not wait for it for ever."""
+    rank, process = await agents.start(["sleep", "60"])
+    await rank.until("started")
+    rank.records_exit = False
+    await server.stop()
+    process.terminate()
+    assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert marked() == []
