@@ -17,7 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hai.client.client import Client
 from hai.client.fake import FakeClient
 from hai.v1.node_pb2 import NODE_STATE_NOT_READY
-from hai.v1.task_pb2 import TASK_OUTCOME_FAILED, Goodput
+from hai.v1.task_pb2 import RANK_STATE_FAILED, TASK_OUTCOME_FAILED, Goodput
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai.v1.user_pb2 import Quota
 from hai_tui.cli.main import main
@@ -122,6 +122,8 @@ def _fail(fake: FakeClient, id: int, exit_code: int) -> None:
     rank = fake.world.runs[id][-1].ranks[0]
     rank.exit_code, rank.last_lines = exit_code, "ValueError: no data\n"
     fake.finish(id, TASK_OUTCOME_FAILED, f"rank 0 exited with {exit_code}")
+    for run in (fake.world.runs[id][-1], fake.world.tasks[id].run):
+        run.ranks[0].state = RANK_STATE_FAILED
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hai.client.diagnosis import diagnosed
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.domain.node import Node, NodeStatus
 from hai_backend.domain.plan import Wait, WaitReason
@@ -26,7 +27,7 @@ from hai_backend.services.convert_flip import (
     numbers_to_proto,
     quota_to_proto,
 )
-from hai_backend.services.convert_task import wait_to_proto
+from hai_backend.services.convert_task import task_to_proto, wait_to_proto
 from hai_backend.services.convert_time import timestamp
 from hai_backend.services.foresight import Insight
 from hai_backend.services.holding import held_by, nodes_held
@@ -57,6 +58,11 @@ def explain(facts: Facts) -> pb.ExplainTaskResponse:
     wait = facts.wait if facts.task.waiting else None
     found, missed = facts.insight.obstacles, facts.insight.missed
     silent = silence.silent_ranks(facts.task)
+    failed = diagnosed(task_to_proto(facts.task))
+    if failed is not None:
+        return pb.ExplainTaskResponse(
+            constraints=failed.found, suggestions=failed.to_try, history=facts.history
+        )
     return pb.ExplainTaskResponse(
         waiting=wait_to_proto(wait) if wait else None,
         constraints=list(_silence(facts, silent) if silent else _constraints(facts, wait)),
@@ -112,6 +118,7 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
         return  # nodes and quotas are no matter until those have ended
     yield _group_numbers(facts)
     yield from _unusable(_members(facts))
+    yield from _shared_with_others(_members(facts))
     yield from _quota_numbers(facts, wait)
     yield from protection(facts.insight.obstacles.nodes)
     yield from _reservation(facts)
@@ -169,6 +176,14 @@ def _unusable(members: Iterable[Node]) -> Iterator[str]:
         yield f"node {node.name} {_STATUS[node.status]}" + f": {node.why}" * bool(node.why)
     if len(found) > _NAMED:
         yield f"and {counted(len(found) - _NAMED, 'more node')} cannot be used: `hai nodes` says why"
+
+
+def _shared_with_others(members: Iterable[Node]) -> Iterator[str]:
+    """Usable nodes of which pods that are not ours hold much: tasks get what is left."""
+    found = sorted((n.name, n.foreign) for n in members if n.usable and n.foreign)
+    yield from (f"node {name}: {told}" for name, told in found[:_NAMED])
+    if len(found) > _NAMED:
+        yield f"and of {counted(len(found) - _NAMED, 'more node')}: `hai nodes` says how much"
 
 
 _STATUS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from hai.client.diagnosis import diagnosed
 from hai.client.errors import Conflict, Invalid, Violation
 from hai.client.fake_filter import matcher
 from hai.client.fake_world import World, copy, finish, met, suspend_run
@@ -182,6 +183,8 @@ class FakeTaskService:
 
     async def ExplainTask(self, request: rpc.ExplainTaskRequest) -> rpc.ExplainTaskResponse:
         task = self._world.task(request.id)
+        if failed := diagnosed(task):
+            return rpc.ExplainTaskResponse(constraints=failed.found, suggestions=failed.to_try)
         return rpc.ExplainTaskResponse(waiting=_foretold(task).waiting, **_silence(task))
 
     async def ListQueue(self, request: rpc.ListQueueRequest) -> rpc.ListQueueResponse:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from hai_backend.domain.priority import Priority
+from hai_backend.domain.spec import ProgramSpec, TaskSpec
+from hai_backend.domain.task import Outcome, Rank, RankState, Run, RunState, Task, TaskState
 from hai_backend.sched.obstacles import NodeNumbers
-from hai_backend.services.explain import protection
+from hai_backend.services.explain import Facts, explain, protection
 
 
 @pytest.mark.parametrize(
@@ -28,3 +33,17 @@ from hai_backend.services.explain import protection
 )  # fmt: skip
 def test_who_is_protected(numbers: NodeNumbers, said: list[str]) -> None:
     assert [*protection(numbers)] == said
+
+
+def test_why_of_a_failed_task_is_its_diagnosis() -> None:
+    lines = "ModuleNotFoundError: No module named 'apex'\n"
+    rank = Rank(0, "n1", RankState.FAILED, exit_code=1, last_lines=lines)
+    run = Run(1, RunState.ENDED, (rank,), 0.0, Priority.LOW)
+    spec = TaskSpec("t", ProgramSpec("x.py"))
+    task = Task(7, "ada", spec, TaskState.FINISHED, Priority.LOW, 0.0, run=run)
+    task = replace(task, outcome=Outcome.FAILED, reason="rank 0 exited with 1")
+    said = explain(Facts(task, None, {}, {}, (), (), 0.0, lambda other: True))
+    assert said.constraints[0] == "rank 0 exited with 1"
+    assert "rank 0 on n1 was the first to fail: exit code 1" in said.constraints
+    assert said.constraints[-1].startswith("likely cause: a Python package is missing")
+    assert "submit it again: hai describe 7 | hai run -" in said.suggestions

@@ -316,6 +316,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "task {id} ({name}) does not wait: it is {status}",
         "任务 {id}（{name}）没有在排队：{status}",
     ),
+    "why.failed": ("task {id} ({name}) has failed:", "任务 {id}（{name}）失败："),
     "why.silent": (
         "task {id} ({name}) is {status}: {silent}",
         "任务 {id}（{name}）{status}：{silent}",

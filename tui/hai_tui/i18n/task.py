@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hai.client.diagnosis import CAUSES
+
 TEXTS: dict[str, tuple[str, str]] = {
     "tab.overview": ("overview", "概览"),
     "tab.ranks": ("ranks", "rank"),
@@ -47,56 +49,56 @@ TEXTS: dict[str, tuple[str, str]] = {
         "l 查看日志 · A 修改后重新提交",
     ),
     "cause.gpumem": (
-        "the GPU's memory was full: a smaller batch, or more nodes",
+        CAUSES["gpumem"],
         "GPU 显存不足：减小 batch 或增加节点",
     ),
     "cause.gpubroken": (
-        "the GPU reported a hardware fault (Xid or ECC): tell an operator; another node will do",
+        CAUSES["gpubroken"],
         "GPU 硬件故障（Xid/ECC）：请告知管理员；换节点可用",
     ),
     "cause.driver": (
-        "the environment's CUDA does not fit the node's driver or GPU",
+        CAUSES["driver"],
         "环境的 CUDA 与节点驱动或 GPU 不匹配",
     ),
     "cause.nccl": (
-        "communication between ranks broke (NCCL): most often another rank died first, or the network is ill",
+        CAUSES["nccl"],
         "rank 间通信中断（NCCL）：多因其他 rank 先退出或网络故障",
     ),
     "cause.module": (
-        "a Python package is missing in the environment: see options.py_venv, or haienv",
+        CAUSES["module"],
         "环境缺少 Python 包：检查 options.py_venv 或 haienv",
     ),
-    "cause.disk": ("a disk was full", "磁盘已满"),
+    "cause.disk": (CAUSES["disk"], "磁盘已满"),
     "cause.memory": (
-        "the node's memory was full: fewer loader workers, or a larger node",
+        CAUSES["memory"],
         "内存不足：减少 loader 进程或换更大节点",
     ),
     "cause.file": (
-        "a file was not there: is the workspace pushed, is the path mounted?",
+        CAUSES["file"],
         "文件不存在：工作区是否已推送、路径是否已挂载？",
     ),
-    "cause.permission": ("a file or directory may not be used by this user", "无权访问文件或目录"),
+    "cause.permission": (CAUSES["permission"], "无权访问文件或目录"),
     "cause.port": (
-        "a port was taken: another program, or an earlier run that has not left",
+        CAUSES["port"],
         "端口被占用：其他程序或上次运行未退出",
     ),
-    "cause.network": ("a server that it called did not answer", "所访问的服务无应答"),
+    "cause.network": (CAUSES["network"], "所访问的服务无应答"),
     "cause.command": (
-        "a command was not found: is it in the environment or image?",
+        CAUSES["command"],
         "找不到命令：是否在环境或镜像中？",
     ),
-    "cause.syntax": ("the program has a syntax error", "程序有语法错误"),
+    "cause.syntax": (CAUSES["syntax"], "程序有语法错误"),
     "cause.exception": (
-        "the program raised an error; the line above says which",
+        CAUSES["exception"],
         "程序抛出异常，见上一行",
     ),
     "cause.killed": (
-        "it was killed (SIGKILL): most often because the node's memory was full",
+        CAUSES["killed"],
         "被 SIGKILL 终止：多因内存不足",
     ),
-    "cause.segfault": ("it crashed in native code (SIGSEGV)", "本地代码崩溃（SIGSEGV）"),
-    "cause.notexecutable": ("the file is not executable", "文件不可执行"),
-    "cause.abort": ("it aborted in native code (SIGABRT)", "本地代码中止（SIGABRT）"),
+    "cause.segfault": (CAUSES["segfault"], "本地代码崩溃（SIGSEGV）"),
+    "cause.notexecutable": (CAUSES["notexecutable"], "文件不可执行"),
+    "cause.abort": (CAUSES["abort"], "本地代码中止（SIGABRT）"),
     "why.none": ("it does not wait", "没有在等待"),
     "why.place": (
         "place {place} in the queue of {group}, at {priority}",

@@ -18,7 +18,7 @@ from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import dump, note_cut, show
 from hai_tui.cli.silence_view import silent_task
 from hai_tui.cli.start_view import sentences as start_sentences
-from hai_tui.cli.table import Column, View
+from hai_tui.cli.table import Column, View, printable
 from hai_tui.cli.task_view import QUEUE, status
 from hai_tui.cli.texts import text
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hai.v1.task_service_pb2 import ExplainTaskResponse
 
 _WHY_HELP = """Say why a task waits: what stands in the way, who is ahead, and what would help.
+Of a task that has failed it says which rank failed first, the likely cause, and what to try.
 Of a running task it says which agents are silent, what that means, and what can be done.
 
 \b
@@ -99,6 +100,13 @@ def _sentences(task: Task, answer: ExplainTaskResponse, now: float) -> list[str]
         return [
             text("why.silent", **facts, silent=silent),
             *_indented(answer.constraints),
+            *_section("why.do", answer.suggestions),
+            *_section("why.history", answer.history),
+        ]
+    if status(task) == "FAILED" and answer.constraints:
+        return [
+            text("why.failed", **facts),
+            *_indented([printable(line) for line in answer.constraints]),
             *_section("why.do", answer.suggestions),
             *_section("why.history", answer.history),
         ]

@@ -151,9 +151,13 @@ def _goodput(settings: Settings, task: Task) -> None:
 
 
 def _last_lines(task: Task) -> None:
+    from hai.client.diagnosis import diagnosed
+
     for rank in task.run.ranks:
         if rank.last_lines:
             click.echo(f"\nlast lines of rank {rank.index}:\n{rank.last_lines.rstrip()}")
+    if (diagnosis := diagnosed(task)) and diagnosis.likely:
+        click.echo(f"\nlikely cause: {diagnosis.likely}")
 
 
 def _exit_code(task: Task, wait: str | None) -> int:

@@ -1,0 +1,141 @@
+"""Why a task has failed: the rank that failed first, its exit code in words, what probably went wrong, what to try.
+
+One diagnosis for the server's `ExplainTask`, the command line and the terminal app. A cause is a guess for a person
+from an exit code and last lines, never a verdict. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hai.v1.task_pb2 import (
+    RANK_STATE_STOPPED,
+    RANK_STATE_STOPPED_TERMINATING,
+    TASK_OUTCOME_FAILED,
+    Rank,
+    Run,
+    Task,
+)
+
+CAUSES: Mapping[str, str] = {
+    "gpumem": "the GPU's memory was full: a smaller batch, or more nodes",
+    "gpubroken": "the GPU reported a hardware fault (Xid or ECC): tell an operator; another node will do",
+    "driver": "the environment's CUDA does not fit the node's driver or GPU",
+    "nccl": "communication between ranks broke (NCCL): most often another rank died first, or the network is ill",
+    "module": "a Python package is missing in the environment: see options.py_venv, or haienv",
+    "disk": "a disk was full",
+    "memory": "the node's memory was full: fewer loader workers, or a larger node",
+    "file": "a file was not there: is the workspace pushed, is the path mounted?",
+    "permission": "a file or directory may not be used by this user",
+    "port": "a port was taken: another program, or an earlier run that has not left",
+    "network": "a server that it called did not answer",
+    "command": "a command was not found: is it in the environment or image?",
+    "syntax": "the program has a syntax error",
+    "exception": "the program raised an error; the line above says which",
+    "killed": "it was killed (SIGKILL): most often because the node's memory was full",
+    "segfault": "it crashed in native code (SIGSEGV)",
+    "notexecutable": "the file is not executable",
+    "abort": "it aborted in native code (SIGABRT)",
+}
+"""What probably went wrong, by the key that `cause` answers; behind a colon stands what to do."""
+
+_SIGNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), key)
+    for pattern, key in (
+        (r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|OutOfMemoryError.*GPU", "gpumem"),
+        (r"\bNVRM: Xid|\bXid \(|uncorrectable ECC|CUDA_ERROR_ECC", "gpubroken"),
+        (
+            r"CUDA error: no kernel image|CUDA driver version is insufficient|no CUDA-capable",
+            "driver",
+        ),
+        (
+            r"NCCL (error|WARN)|ncclSystemError|ncclRemoteError|Watchdog caught collective",
+            "nccl",
+        ),
+        (r"No module named '?([\w.]+)|ModuleNotFoundError|ImportError", "module"),
+        (r"No space left on device", "disk"),
+        (r"MemoryError|Cannot allocate memory|std::bad_alloc|oom-kill|Out of memory", "memory"),
+        (r"No such file or directory|FileNotFoundError", "file"),
+        (r"Permission denied|PermissionError", "permission"),
+        (r"Address already in use", "port"),
+        (r"Connection refused|ConnectionRefusedError|Name or service not known", "network"),
+        (r"command not found", "command"),
+        (r"SyntaxError|IndentationError", "syntax"),
+        (r"AssertionError|ValueError|TypeError|KeyError|IndexError|RuntimeError", "exception"),
+    )
+)
+_TOLD = (RANK_STATE_STOPPED_TERMINATING, RANK_STATE_STOPPED)
+_CODES = {137: "killed", 139: "segfault", 127: "command", 126: "notexecutable", 134: "abort"}
+_LINES = 10
+_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Sentences: what has happened, in order, what to try, and the likely cause (empty: nothing says so)."""
+
+    found: tuple[str, ...]
+    to_try: tuple[str, ...]
+    likely: str = ""
+
+
+def diagnosed(task: Task) -> Diagnosis | None:
+    """Why a task has failed. None: it has not."""
+    if task.outcome != TASK_OUTCOME_FAILED:
+        return None
+    rank, likely = first_failing(task.run), ""
+    found = [task.reason or "the task has failed"]
+    if rank is not None:
+        likely = CAUSES.get(cause(rank.exit_code, rank.last_lines.splitlines()), "")
+        found += [*_failure(task.run, rank), *_last_words(rank)]
+        found += [f"likely cause: {likely}"] * bool(likely)
+    return Diagnosis(tuple(found), tuple(_to_try(task, rank)), likely)
+
+
+def failing(run: Run) -> list[Rank]:
+    """Ranks whose programs failed; those that were told to end have not, whatever their exit codes."""
+    return [rank for rank in run.ranks if rank.exit_code and rank.state not in _TOLD]
+
+
+def first_failing(run: Run) -> Rank | None:
+    """The rank that failed first: the others were most likely ended because of it."""
+    failed = failing(run)
+    own = [rank for rank in failed if rank.exit_code not in (143, 137)] or failed
+    times = ((r.end_time.ToNanoseconds() or 1 << 62, r.index, r) for r in own)
+    return min(times, key=lambda at: at[:2], default=(0, 0, None))[2]
+
+
+def cause(exit_code: int, lines: Sequence[str]) -> str:
+    """The key in CAUSES of what probably happened; empty when nothing says so. The last sign counts."""
+    for line in reversed(lines):
+        for pattern, key in _SIGNS:
+            if pattern.search(line):
+                return key
+    return _CODES.get(exit_code, "")
+
+
+def _failure(run: Run, rank: Rank) -> list[str]:
+    told = rank.exit_meaning
+    meaning = f" ({told})" if told and not told.startswith("exit code") else ""
+    found = [
+        f"rank {rank.index} on {rank.node} was the first to fail: exit code {rank.exit_code}{meaning}"
+    ]
+    if len(run.ranks) > 1:
+        found.append(f"{len(failing(run))} of {len(run.ranks)} ranks failed")
+    return found
+
+
+def _last_words(rank: Rank) -> list[str]:
+    lines = [line.rstrip() for line in rank.last_lines.splitlines() if line.strip()][-_LINES:]
+    shown = (line if len(line) <= _CHARS else f"{line[: _CHARS - 3]}..." for line in lines)
+    return [f"last lines of rank {rank.index}:", *(f"| {line}" for line in shown)] if lines else []
+
+
+def _to_try(task: Task, rank: Rank | None) -> list[str]:
+    one = f" -r {rank.index}" if rank is not None and len(task.run.ranks) > 1 else ""
+    return [
+        f"read its log: hai logs {task.id}{one}",
+        f"submit it again: hai describe {task.id} | hai run -",
+    ]
