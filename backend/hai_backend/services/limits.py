@@ -1,4 +1,4 @@
-"""Every limit on what callers may send or hold, in one place; the manual's table is made from it."""
+"""Every limit on what callers may send or hold, in one place."""
 
 from __future__ import annotations
 
