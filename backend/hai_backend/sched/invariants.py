@@ -1,4 +1,4 @@
-"""What no plan may ever do, as executable checks: for tests, simulations and a live server under suspicion.
+"""What no plan may ever do, as executable checks for tests; no server runs them.
 
 Each rule is read slowly and simply from snapshot and plan, not from the scheduler's own books.
 """
