@@ -6,7 +6,7 @@ links, agents, machines and kubelets that fall silent (storm_silence). It must h
 
 * no two programs of one rank run at once, and no two programs on one node: also physically, on nodes cut off,
 * nothing is lost that a server has acknowledged: lines of logs, whole-life states,
-* an agent that a leading server does not hear is shown as silent, and one that it hears is not,
+* an agent that a leading server does not hear is shown as silent,
 * every task ends well after the storm, none before one that goes first, and then nothing of it is left in the cluster.
 
     python -m hai_backend.testing.storm 0 1000
@@ -206,7 +206,7 @@ class Storm:
         if what == "is frozen":
             return await self._freeze_server()
         if what == "is deposed":
-            return await self._depose(0.0)
+            return await self._depose()
         await self._die()
         for _ in range(self._random.randint(0, _HANDS)):
             chaos.delete_by_force()
@@ -220,11 +220,11 @@ class Storm:
         server.host.freeze()
         if self._random.random() < 0.5:  # there is another one
             await asyncio.sleep(self._random.uniform(3.0, 4.0))
-            await self._depose(seconds)
+            await self._depose()
         await asyncio.sleep(seconds)
         server.host.thaw()
 
-    async def _depose(self, frozen_seconds: float) -> None:
+    async def _depose(self) -> None:
         """Another server leads from now on; the old one does not know, and may not reach the database to learn it."""
         old = self._server
         assert old is not None

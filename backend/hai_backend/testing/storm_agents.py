@@ -54,7 +54,6 @@ class AgentParts:
         True  # a supervisor that wakes looks at the lease before anything else runs
     )
     ends_before: bool = True  # an agent ends its program a little before the lease expires
-    reports_early: bool = False  # an agent reports the end before its program has ended
 
 
 class AgentDir(RankDir):
@@ -279,13 +278,11 @@ class Agent:
         if self._kill is None:
             loop = asyncio.get_running_loop()
             self._kill = self.host.run(loop.call_later, grace, self.program.kill)
-        if self._parts.reports_early:
-            self._ended(_END_BEFORE_START)
 
     def _ended(self, code: int) -> None:
         self.lease.release()
         if self._exit_code == EXIT_EXPIRED:
-            return
+            return self.leave(EXIT_EXPIRED)
         exited = pb.ProgramExited(exit_code=code, yielded=self._yielded)
         self.outbox.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
         self._session.wake()

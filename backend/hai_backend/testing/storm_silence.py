@@ -23,8 +23,8 @@ T = TypeVar("T")
 _SECONDS = (5.0, 31.0, 61.0, inf)
 _WEIGHTS = (3, 4, 5, 2)
 _FOR_GOOD = (150.0, 200.0, inf)  # longer than it takes until ranks are started elsewhere
-_SLOW = Fault(delay_seconds=17.0)  # nearly the longest silence that an agent bears
-_SLOW_STEPS, _SLOW_STEP_SECONDS = 3, 18.0
+_SLOW = Fault(delay_seconds=13.0)  # with the time between two heartbeats, less than an agent bears
+_SLOW_STEPS, _SLOW_STEP_SECONDS = 4, 15.0
 _FAULTS = (
     Fault(hold=True),
     Fault(hold=True),

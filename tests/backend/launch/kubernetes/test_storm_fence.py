@@ -1,0 +1,106 @@
+"""The storm notices a broken fence: each line that the proof of backend/docs/fencing.md needs is taken away in turn.
+
+`python tests/backend/launch/kubernetes/test_storm_fence.py 100` says how many of 100 seeds notice each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from hai.v1 import agent_service_pb2 as pb
+from hai_backend.agent.lease import Lease
+from hai_backend.agent.session import Session
+from hai_backend.testing.storm import Parts, Storm, Weather
+from hai_backend.testing.storm_agents import AgentParts
+from hai_backend.testing.storm_server import FENCE_SECONDS, SETTINGS, ServerParts
+
+SEEDS = 60  # within which each must be noticed, from the seed on that has noticed it before
+FIRST = {"a lease that counts from the answer": 19}
+
+
+class TwiceAsLong(Lease):
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        super().__init__(2 * seconds, clock)
+
+
+class CountsFromTheAnswer(Session):
+    def _answered(self, answer: pb.HeartbeatAnswered) -> None:
+        self._beats_sent[answer.number] = self._lease.now()
+        super()._answered(answer)
+
+
+class NeverAttachesAgain(Session):
+    """The agent of before: when it gave up a silent stream, its session ended without a word."""
+
+    async def run(self) -> None:
+        await self._try()
+        await asyncio.Event().wait()
+
+
+NEVER = 1e6
+MUTANTS = {
+    "a lease twice as long": Parts(AgentParts(lease=TwiceAsLong)),
+    "a lease that counts from the answer": Parts(AgentParts(session=CountsFromTheAnswer)),
+    "a supervisor that sleeps": Parts(AgentParts(pause_seconds=NEVER)),
+    "a supervisor that wakes slowly": Parts(AgentParts(checks_first=False)),
+    "no supervisor, and an agent that never attaches again": Parts(
+        AgentParts(session=NeverAttachesAgain, pause_seconds=NEVER, ends_before=False)
+    ),
+    "a server that is sure too early": Parts(
+        servers=ServerParts(settings=replace(SETTINGS, fence_after=FENCE_SECONDS / 2))
+    ),
+}
+
+
+def quiet_weather(seed: int) -> Weather:
+    """Nodes are lost quietly, and nothing else happens."""
+    return replace(
+        Weather.of(seed),
+        nodes=7,
+        tasks=5,
+        faults=0.0,
+        mishap_seconds=NEVER,
+        restart_seconds=NEVER,
+        silence_seconds=40.0,
+        quiet=1.0,
+        longest_work=500.0,
+    )
+
+
+def noticed(parts: Parts, seeds: int, first: int = 0) -> Iterator[tuple[int, str]]:
+    """The seeds that notice it, and how."""
+    for seed in range(first, first + seeds):
+        try:
+            Storm(seed, parts, quiet_weather(seed)).run()
+        except AssertionError as error:
+            yield seed, str(error)
+
+
+def test_whole_fences_hold_in_the_same_weather() -> None:
+    """What is noticed below is what was broken."""
+    assert not list(noticed(Parts(), 8))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_broken_fence_is_noticed(mutant: str) -> None:
+    found = next(noticed(MUTANTS[mutant], SEEDS, FIRST.get(mutant, 0)), None)
+    assert found is not None, f"nobody has noticed {mutant}"
+
+
+if __name__ == "__main__":
+    import logging
+
+    import structlog
+
+    quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
+    structlog.configure(wrapper_class=quiet)
+    for name, mutant in MUTANTS.items():
+        if len(sys.argv) > 2 and sys.argv[2] not in name:
+            continue
+        seen = list(noticed(mutant, int(sys.argv[1])))
+        print(f"{name}: {len(seen)} {seen[:3]}", flush=True)
