@@ -14,7 +14,7 @@ from hai_tui.cli.commands.nodes import _uncordoned
         pytest.param(Node(state="NODE_STATE_READY"), "takes work again", id="ready"),
         pytest.param(
             Node(state="NODE_STATE_NOT_READY", reason="kubelet stopped"),
-            "is not cordoned, but not ready yet: kubelet stopped",
+            "NOT_READY: kubelet stopped",
             id="not ready",
         ),
     ],

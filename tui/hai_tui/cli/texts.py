@@ -286,10 +286,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.cordoned": ("takes no new work", "不再接收新任务"),
     "done.labelled": ("labels: {labels}", "标签：{labels}"),
     "done.uncordoned": ("takes work again", "恢复接收任务"),
-    "done.uncordoned.not_ready": (
-        "is not cordoned, but not ready yet: {why}",
-        "未停用，但尚未就绪：{why}",
-    ),
     "done.drained": (
         "takes no new work, running tasks are asked to leave",
         "不再接收新任务，正在让任务离开",

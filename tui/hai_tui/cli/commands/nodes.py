@@ -135,7 +135,7 @@ def _uncordoned(changed: Node) -> str:
     """Whether it takes work now is another matter."""
     if node_status(changed) == "READY":
         return text("done.uncordoned")
-    return text("done.uncordoned.not_ready", why=changed.reason or "-")
+    return f"{node_status(changed)}: {changed.reason or '-'}"
 
 
 def _done(what: str) -> Callable[[Node], str]:
