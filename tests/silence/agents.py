@@ -17,7 +17,7 @@ from tests.silence import witness
 from tests.silence.lease_server import LeaseServer, Rank
 
 _START_SECONDS = 60.0  # of a machine that starts ten others
-_TRIES = 5  # an agent that starts so slowly that its short lease expires meanwhile does not attach
+_TRIES = 8  # an agent that starts so slowly that its short lease expires meanwhile does not attach
 _GONE_SECONDS = 10.0
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -44,6 +44,17 @@ class Agents:
         variables: Mapping[str, str] = _NONE,
     ) -> Rank:
         """The rank whose program has started. `prefix` stands before the agent's command. Raises TimeoutError."""
+        async with self._server.starts:
+            return await self._start(home, key, arguments, prefix, variables)
+
+    async def _start(
+        self,
+        home: Path,
+        key: RankKey,
+        arguments: Sequence[str],
+        prefix: Sequence[str],
+        variables: Mapping[str, str],
+    ) -> Rank:
         for _ in range(_TRIES):
             rank = self._server.expect(key, arguments)
             process = await self._spawn(home, key, prefix, variables)

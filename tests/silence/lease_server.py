@@ -27,6 +27,7 @@ from hai_backend.launch.base import RankKey
 from hai_backend.logs.store import LogStore
 
 _GRACE_SECONDS = 0.3
+_STARTS = 2  # at a time: with more, a short lease expires before its agent has attached
 
 
 class Rank:
@@ -83,6 +84,7 @@ class LeaseServer(rpc.AgentServiceServicer):
         self.logs = LogStore(directory / "logs", 1 << 30)
         self.timing = timing
         self.ranks: dict[RankKey, Rank] = {}
+        self.starts = asyncio.Semaphore(_STARTS)  # agents that start now
         self.address = ""
 
     def expect(self, key: RankKey, argv: Sequence[str]) -> Rank:
