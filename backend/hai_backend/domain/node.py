@@ -41,6 +41,7 @@ class Node:
     labels: Labels = ()  # what operators have noted
     held: str = ""  # why the launcher wants nothing new there; never stored: it says so again
     lift: str = ""  # what operators do about `held`, as `kubectl uncordon n2`; empty: it passes, or more than that
+    foreign: str = ""  # what pods that are not ours hold of it, if that is much; never stored, too
     mig: str = ""  # profile of the slices that count as its GPUs, if they do; never stored, too
 
     @property
@@ -66,9 +67,9 @@ class Node:
 
     @property
     def why(self) -> str:
-        """Why it is not ready or takes nothing new, all reasons together."""
+        """Why it is not ready or takes nothing new, or less than it has; all reasons together."""
         held = f"{self.held} ({self.lift})" if self.lift else self.held
-        return "; ".join(filter(None, (self.reason, held)))
+        return "; ".join(filter(None, (self.reason, held, self.foreign)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ def _constraints(facts: Facts, wait: Wait | None) -> Iterator[str]:
         return  # nodes and quotas are no matter until those have ended
     yield _group_numbers(facts)
     yield from _unusable(_members(facts))
-    yield from _shared_with_others(_members(facts))
+    yield from shared_with_others(_members(facts))
     yield from _quota_numbers(facts, wait)
     yield from protection(facts.insight.obstacles.nodes)
     yield from _reservation(facts)
@@ -178,7 +178,7 @@ def _unusable(members: Iterable[Node]) -> Iterator[str]:
         yield f"and {counted(len(found) - _NAMED, 'more node')} cannot be used: `hai nodes` says why"
 
 
-def _shared_with_others(members: Iterable[Node]) -> Iterator[str]:
+def shared_with_others(members: Iterable[Node]) -> Iterator[str]:
     """Usable nodes of which pods that are not ours hold much: tasks get what is left."""
     found = sorted((n.name, n.foreign) for n in members if n.usable and n.foreign)
     yield from (f"node {name}: {told}" for name, told in found[:_NAMED])

@@ -36,6 +36,7 @@ class NodeSeen:
 
     node: Node
     unready: str = ""
+    exact_cpus: Decimal = Decimal()  # that it offers; `node.cpus` are whole ones
 
     @property
     def name(self) -> str:
@@ -55,13 +56,13 @@ def read_node(body: Body, rules: NodeRules) -> NodeSeen:
         zone=labels.get(rules.zone_label, ""),
         gpus=gpus,
         mig=mig,
-        cpus=int(quantity(offered.get("cpu", "0"))),
+        cpus=int(cpus := quantity(offered.get("cpu", "0"))),
         memory_bytes=int(quantity(offered.get("memory", "0"))),
         topology=tuple(labels[name] for name in rules.topology if name in labels),
         held="; ".join(_held(spec, conditions, rules)),
         lift=_lift(meta["name"], spec, conditions, rules),
     )
-    return NodeSeen(node, _unready(conditions))
+    return NodeSeen(node, _unready(conditions), cpus)
 
 
 def quantity(text: str) -> Decimal:

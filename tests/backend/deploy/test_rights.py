@@ -111,9 +111,12 @@ def test_the_chart_grants_what_the_launcher_does(render: Render) -> None:
     }
 
 
-def test_in_the_whole_cluster_servers_see_nodes_and_change_nothing(render: Render) -> None:
+def test_in_the_whole_cluster_servers_see_nodes_and_pods_and_change_nothing(render: Render) -> None:
     role = one(render(), "ClusterRole", "hai-lab-nodes")
-    assert _granted(role) == {("", "nodes", "list"), ("", "nodes", "watch")}
+    nodes = {("", "nodes", "list"), ("", "nodes", "watch")}
+    assert _granted(role) == {*nodes, ("", "pods", "list"), ("", "pods", "watch")}
+    role = one(render(foreignPods=False), "ClusterRole", "hai-lab-nodes")
+    assert _granted(role) == nodes
 
 
 def test_rights_are_where_the_tasks_are(render: Render) -> None:

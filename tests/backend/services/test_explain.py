@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import ProgramSpec, TaskSpec
 from hai_backend.domain.task import Outcome, Rank, RankState, Run, RunState, Task, TaskState
 from hai_backend.sched.obstacles import NodeNumbers
-from hai_backend.services.explain import Facts, explain, protection
+from hai_backend.services.explain import Facts, explain, protection, shared_with_others
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,17 @@ def test_why_of_a_failed_task_is_its_diagnosis() -> None:
     assert "rank 0 on n1 was the first to fail: exit code 1" in said.constraints
     assert said.constraints[-1].startswith("likely cause: a Python package is missing")
     assert "submit it again: hai describe 7 | hai run -" in said.suggestions
+
+
+def test_what_other_pods_hold_is_told_of_the_nodes_that_tasks_may_use() -> None:
+    told = "other pods hold 3 of 8 gpus"
+    nodes = [
+        Node("n2", foreign=told),
+        Node("n1"),
+        Node("n3", foreign=told, cordoned=True),  # told with why it takes no work
+    ]
+    assert [*shared_with_others(nodes)] == [f"node n2: {told}"]
+    many = [Node(f"n{i}", foreign=told) for i in range(7)]
+    assert [*shared_with_others(many)][5:] == [
+        "and of 2 more nodes: `hai nodes` says how much",
+    ]

@@ -33,7 +33,8 @@ def test_a_node_is_what_it_offers_and_where_its_labels_put_it() -> None:
     assert read_node(node(labels), RULES) == NodeSeen(
         Node(
             "n1", "a100", "b", gpus=8, cpus=63, memory_bytes=257698037 << 10, topology=("l7", "r2")
-        )
+        ),
+        exact_cpus=Decimal("63.5"),
     )
 
 

@@ -28,7 +28,11 @@ from hai_backend.watch.source import Body, Page
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
-PATHS: Mapping[str, tuple[str, str, bool]] = {  # kind -> group, plural, whether it is namespaced
+ANY_POD = "AnyPod"  # pods of all namespaces
+PATHS: Mapping[
+    str, tuple[str, str, bool]
+] = {  # kind -> group, plural, whether it is in our namespace
+    ANY_POD: ("/api/v1", "pods", False),
     "ConfigMap": ("/api/v1", "configmaps", True),
     "Event": ("/api/v1", "events", True),
     "Ingress": ("/apis/networking.k8s.io/v1", "ingresses", True),
@@ -175,8 +179,8 @@ class Api:
         return self._random.uniform(0.5, 1.5)
 
     def _path(self, kind: str, name: str = "") -> str:
-        group, plural, namespaced = PATHS[kind]
-        space = f"/namespaces/{self._namespace}" if namespaced else ""
+        group, plural, in_ours = PATHS[kind]
+        space = f"/namespaces/{self._namespace}" if in_ours else ""
         return f"{group}{space}/{plural}" + (f"/{name}" if name else "")
 
 

@@ -23,6 +23,7 @@ from hai_backend.launch.base import (
 from hai_backend.launch.kubernetes.api import Api
 from hai_backend.launch.kubernetes.ending import Ender, Sweeper
 from hai_backend.launch.kubernetes.errors import ApiError
+from hai_backend.launch.kubernetes.foreign import ForeignPod, Reserve
 from hai_backend.launch.kubernetes.making import Maker
 from hai_backend.launch.kubernetes.nodes import Nodes, Patience
 from hai_backend.launch.kubernetes.options import Options
@@ -53,7 +54,16 @@ class KubernetesLauncher:
         random: Random | None = None,
     ) -> None:
         random = random or Random()
-        patience = Patience(options.lost_after, cluster.fence_after, trouble=options.trouble_within)
+        reserve = Reserve(
+            *(cluster.reserved_cpus, cluster.reserved_memory_bytes),
+            *(cluster.gpu_resource, cluster.mig_resource),
+        )
+        patience = Patience(
+            options.lost_after,
+            cluster.fence_after,
+            trouble=options.trouble_within,
+            reserve=reserve,
+        )
         self._api = Api(transport, cluster.namespace, random)
         self._nodes = Nodes(patience)
         self._ranks = Ranks(self._nodes, patience)
@@ -64,6 +74,7 @@ class KubernetesLauncher:
             *(self._api, cluster, options, random),
             nodes=self._nodes_changed,
             pods=self._pods_changed,
+            foreign=self._foreign_changed,
             warnings=self._warned,
             listed=self._relisted,
         )
@@ -150,6 +161,14 @@ class KubernetesLauncher:
     def _nodes_changed(self, changes: Sequence[Change[NodeSeen]]) -> None:
         seen = [(each.name, c.after) for c in changes if (each := c.after or c.before) is not None]
         self._do(self._ranks.nodes(seen, self._now()))
+        self._tell_nodes_soon()
+
+    def _foreign_changed(self, changes: Sequence[Change[ForeignPod]]) -> None:
+        for change in changes:
+            self._nodes.foreign.changed(change.before, change.after)
+        self._tell_nodes_soon()
+
+    def _tell_nodes_soon(self) -> None:
         if self._begun.is_set() and self._telling is None:
             loop = asyncio.get_running_loop()
             self._telling = loop.call_later(_TOGETHER_SECONDS, self._tell_nodes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.timing import (
@@ -17,6 +17,7 @@ from hai_backend.domain.timing import (
     FORCED_DELETE_SECONDS,
     KUBELET_SETTLE_SECONDS,
 )
+from hai_backend.launch.kubernetes.foreign import Foreign, Reserve
 from hai_backend.watch.nodes import NodeSeen
 
 
@@ -32,6 +33,7 @@ class Patience:
     vanished: float = FORCED_DELETE_SECONDS  # a pod that is gone without a last word may run on
     suspect: float = 60.0  # a node that refused a pod gets none; doubles with each refusal …
     suspect_most: float = 900.0  # … up to this
+    reserve: Reserve = field(default_factory=Reserve)  # of a whole node, for what else runs there
     trouble: float = 30.0  # a mount, an image … that fails for so long has failed
 
 
@@ -60,6 +62,7 @@ class Nodes:
         self._known: dict[str, _Known] = {}
         self._silent: dict[str, float] = {}  # since when
         self._refusals: dict[str, _Refusal] = {}
+        self.foreign = Foreign(patience.reserve)
 
     def __contains__(self, name: str) -> bool:
         return name in self._known
@@ -132,7 +135,7 @@ class Nodes:
         yield from (refusal.until for refusal in self._refusals.values())
 
     def _as_node(self, known: _Known, now: float) -> Node:
-        node, since = known.seen.node, known.unready_since
+        node, since = self.foreign.less(known.seen), known.unready_since
         if since is None:
             return self._with_refusal(node, now)
         if now >= since + self._patience.lost_after:

@@ -1,4 +1,4 @@
-"""What is watched of the cluster: nodes, our pods, and warnings about pods."""
+"""What is watched of the cluster: nodes, our pods, what other pods hold, and warnings about pods."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from hai_backend.launch.kubernetes.api import Api, ApiSource
+import structlog
+
+from hai_backend.launch.kubernetes.api import ANY_POD, Api, ApiSource
 from hai_backend.launch.kubernetes.causes import Cause, cause_of_event
+from hai_backend.launch.kubernetes.errors import Refused
+from hai_backend.launch.kubernetes.foreign import ForeignPod, read_foreign
 from hai_backend.launch.kubernetes.options import Options
 from hai_backend.launch.kubernetes.pods import PodSeen, read_pod
 from hai_backend.launch.manifests.names import selector
@@ -19,7 +23,9 @@ from hai_backend.watch.picture import Change, Picture
 from hai_backend.watch.reflector import Pace, Reflector
 from hai_backend.watch.source import Body
 
+log = structlog.get_logger(__name__)
 Warned = tuple[str, Cause | None]  # uid of the pod
+_NOT_OVER = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _WARNINGS = {"fieldSelector": "involvedObject.kind=Pod,type=Warning"}
 
 
@@ -35,6 +41,7 @@ class Watching:
         *,
         nodes: Callable[[Sequence[Change[NodeSeen]]], None],
         pods: Callable[[Sequence[Change[PodSeen]]], None],
+        foreign: Callable[[Sequence[Change[ForeignPod]]], None],
         warnings: Callable[[Sequence[Change[Warned]]], None],
         listed: Callable[[], None],
     ) -> None:
@@ -53,19 +60,39 @@ class Watching:
             pace=pace,
             random=random,
         )
+        others = partial(read_foreign, ours=selector(cluster), namespace=cluster.namespace)
+        self._others_known = asyncio.Event()
+        self._foreign: Reflector[ForeignPod] = Reflector(
+            *("foreign pods", ApiSource(api, ANY_POD, _NOT_OVER), Picture(others), foreign),
+            self._others_known.set,
+            pace=pace,
+            random=random,
+        )
         self._warnings = Reflector(
             *("warnings", ApiSource(api, "Event", _WARNINGS), warned, warnings),
             pace=pace,
             random=random,
         )
+        self._retry_seconds = options.relist_seconds
         self._loops: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
         """Nodes first: what is said of pods counts by the state of their nodes."""
         await self._first(self._nodes.run(), self._nodes.listed)
+        await self._first(self._watch_foreign(), self._others_known)
         await self._first(self._pods.run(), self._pods.listed)
         self._warnings.listed.set()  # nobody waits for it: what is wrong with its first list passes, too
         self._loops.append(asyncio.ensure_future(self._warnings.run()))
+
+    async def _watch_foreign(self) -> None:
+        """For ever. Who may not list them goes on: kubelets then refuse what does not fit."""
+        while True:
+            try:
+                await self._foreign.run()
+            except Refused as error:
+                log.warning("what other pods hold of the nodes is not seen", why=str(error))
+                self._others_known.set()
+            await asyncio.sleep(self._retry_seconds)
 
     async def close(self) -> None:
         """Stop."""

@@ -10,9 +10,7 @@ import pytest
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import NodeState
 from hai_backend.launch.base import LaunchFailed, Listed, NodesSeen, RankGone, RankKey
-from hai_backend.launch.request import RankResources
 from hai_backend.testing.kube import Answer, Close, NodeSpec
-from hai_backend.testing.kube.body import Body
 from hai_backend.testing.virtual import run_virtually
 
 from .stage import OPTIONS, SETTINGS, Watched, force, rank, story, there
@@ -331,37 +329,3 @@ async def test_a_deadline_that_comes_before_the_first_list_forces_nothing() -> N
         assert pod["metadata"]["deletionGracePeriodSeconds"] == OPTIONS.kill_grace
         assert await two.next() == RankGone(RankKey(7, 1, 0))
         await two.launcher.close()
-
-
-@story
-async def test_a_kubelet_that_refuses_is_told_with_its_node_that_gets_nothing_for_a_while() -> None:
-    """A pod that nobody sees from here has its CPUs."""
-    async with there() as it:
-        one = await it.watch()
-        it.cluster.api.writes.create(
-            it.cluster.api.resources["pods"], "kube-system", foreign("n0", cpu="62")
-        )
-        await asyncio.sleep(1)
-        asks = replace(rank(0).run, resources=(RankResources(cpus=4),))
-        await one.launcher.start([replace(rank(0), run=asks)])
-        seen = await one.next(NodesSeen)
-        assert isinstance(seen, NodesSeen)
-        why = "refused a pod, so it gets none for a while: the node has no room (cpu)"
-        assert [node.held.startswith(why) for node in seen.nodes] == [True, False]
-        failed = await one.next()
-        assert isinstance(failed, LaunchFailed)
-        assert failed.unschedulable
-        seen = await one.next(NodesSeen)
-        assert isinstance(seen, NodesSeen)
-        assert [node.held for node in seen.nodes] == ["", ""]
-
-
-def foreign(node: str, **requests: str) -> Body:
-    """A pod of somebody else."""
-    container = {"name": "main", "image": "x", "resources": {"requests": requests}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"theirs-{node}", "namespace": "kube-system"},
-        "spec": {"nodeName": node, "containers": [container]},
-    }
