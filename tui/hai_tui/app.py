@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import events
+from textual.filter import LineFilter
 
 from hai_tui import theme
 from hai_tui.actions import Action
@@ -15,6 +17,7 @@ from hai_tui.options import Options
 from hai_tui.speaking import Speaking
 from hai_tui.state import State, state_path
 from hai_tui.widgets.bars import Heading
+from hai_tui.widgets.plain import Harmless
 
 if TYPE_CHECKING:
     from hai_tui.changes import Undo
@@ -39,6 +42,7 @@ class HaiApp(Speaking):
         self.state = State.load(state_path())
         self._undos: list[Undo] = []
         self._rest = Rest()
+        self._harmless = Harmless()
         for each in theme.THEMES:
             self.register_theme(each)
 
@@ -119,6 +123,10 @@ class HaiApp(Speaking):
         from hai_tui.svg import picture
 
         return picture(self, title or self.title)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line goes through before it is drawn."""
+        return [*super().get_line_filters(), self._harmless]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Tones for themes that are not ours."""

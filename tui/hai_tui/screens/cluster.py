@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.containers import Container
 from textual.widget import Widget
-from textual.widgets import Static
 
 from hai.v1.task_pb2 import TASK_STATE_SUSPENDED, TASK_STATE_WAITING_INIT
 from hai_tui.actions import Action
@@ -29,6 +28,7 @@ from hai_tui.spark import spark
 from hai_tui.theme import tones
 from hai_tui.widgets.columns import Cell, Column
 from hai_tui.widgets.node_map import NodeMap
+from hai_tui.widgets.plain import Static
 from hai_tui.widgets.prompt import Question
 from hai_tui.widgets.virtual_table import VirtualTable
 

@@ -14,6 +14,7 @@ from textual.widgets.selection_list import Selection
 from hai_tui.i18n import text
 from hai_tui.widgets.columns import Column
 from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.plain import plain
 from hai_tui.widgets.ticks import TickList
 
 _NEVER = ("id", "name", "status")
@@ -45,9 +46,9 @@ class ColumnScreen(Dialog[list[str] | None]):
     def compose(self) -> ComposeResult:
         """One line a column."""
         with Vertical() as box:
-            box.border_title = text("columns.title")
+            box.border_title = plain(text("columns.title"))
             yield TickList(
-                *(Selection(c.title, c.key, c.key in self._shown) for c in self._columns)
+                *(Selection(plain(c.title), c.key, c.key in self._shown) for c in self._columns)
             )
 
     def action_done(self) -> None:

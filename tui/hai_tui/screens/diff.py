@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.containers import VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Static
 
 from hai_tui.i18n import text
 from hai_tui.screens.page import Page
 from hai_tui.theme import tones
+from hai_tui.widgets.plain import Static
 
 if TYPE_CHECKING:
     from hai.client.client import Client

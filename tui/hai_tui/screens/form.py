@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
 from hai.client.errors import HaiError, Invalid
 from hai_tui.i18n import known, text
 from hai_tui.resources.kind import Answers, Field
 from hai_tui.widgets.dialog import Dialog
 from hai_tui.widgets.form_line import FormLine
+from hai_tui.widgets.plain import Label, plain
 
 Send = Callable[[Answers], Awaitable[Any]]
 """Reads the answers, notes what is wrong with them, and sends them if nothing is."""
@@ -63,11 +64,11 @@ class FormScreen(Dialog[Done | None]):
     def compose(self) -> ComposeResult:
         """The lines, what is wrong with no line of its own, the keys."""
         with VerticalScroll() as box:
-            box.border_title = self._heading
+            box.border_title = plain(self._heading)
             box.can_focus = False
             yield from self._lines.values()
-            yield Label("", id="general", markup=False)
-            yield Label(text("form.keys"), id="keys", markup=False)
+            yield Label("", id="general")
+            yield Label(text("form.keys"), id="keys")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The next field; from the last one on, send."""

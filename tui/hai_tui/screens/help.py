@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from hai_tui.actions import Action, key_label
 from hai_tui.i18n import text
@@ -19,6 +17,7 @@ from hai_tui.pages import PAGES
 from hai_tui.screens.page import Page
 from hai_tui.theme import tones
 from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.plain import Static, Table, grid, plain
 
 _MOVES = (
     ("↑ ↓ j k", "help.move.line"),
@@ -53,7 +52,7 @@ class HelpScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         """One table a heading."""
         with VerticalScroll() as box:
-            box.border_title = f"{self._page.title_text()} · {text('help.close')}"
+            box.border_title = plain(f"{self._page.title_text()} · {text('help.close')}")
             own = list(self._page.actions())
             names = {action.name for action in own}
             rest = [a for a in self._page.all_actions() if a.name not in names and a.key]
@@ -93,7 +92,7 @@ def _heading(key: str) -> Text:
 
 def _table(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Two entries a line, so that most pages need no scrolling."""
-    table = Table.grid(padding=(0, 2), expand=True)
+    table = grid(padding=(0, 2), expand=True)
     for _ in range(2):
         table.add_column(width=10, no_wrap=True, style="bold")
         table.add_column(ratio=1)

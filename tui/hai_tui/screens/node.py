@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.containers import Vertical
 from textual.widget import Widget
-from textual.widgets import Static
 
 from hai.client.silence import of_node
 from hai_tui.actions import Action
@@ -23,6 +22,7 @@ from hai_tui.later import in_background, later
 from hai_tui.screens.node_actions import NodeSteering
 from hai_tui.theme import tones
 from hai_tui.widgets.columns import Cell, Column
+from hai_tui.widgets.plain import Static
 from hai_tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:

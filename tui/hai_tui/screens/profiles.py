@@ -8,12 +8,12 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import Label, OptionList
 from textual.widgets.option_list import Option
 
 from hai.client.profile import Profile
 from hai_tui.i18n import text
 from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.plain import Label, OptionList, plain
 
 
 class ProfileScreen(Dialog[str | None]):
@@ -35,9 +35,9 @@ class ProfileScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         """One line a profile; the current one is marked."""
         with Vertical() as box:
-            box.border_title = text("profile.title")
-            yield OptionList(*map(self._option, self._known), markup=False)
-            yield Label(text("profile.keys"), markup=False)
+            box.border_title = plain(text("profile.title"))
+            yield OptionList(*map(self._option, self._known))
+            yield Label(text("profile.keys"))
 
     def on_mount(self) -> None:
         """The cursor begins on the current one."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Container
 from textual.widget import Widget
-from textual.widgets import Input, Static, TextArea
+from textual.widgets import Input, TextArea
 
 from hai.client.errors import HaiError, Invalid, Unreachable, Violation
 from hai_tui.actions import Action
@@ -24,6 +24,7 @@ from hai_tui.submit import draft as drafts
 from hai_tui.submit.draft import Draft
 from hai_tui.submit.verdict import Verdict
 from hai_tui.theme import tones
+from hai_tui.widgets.plain import Static
 from hai_tui.widgets.submit_form import SubmitForm
 from hai_tui.widgets.typing import TextField
 

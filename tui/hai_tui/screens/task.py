@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Static
+from textual.widgets import ContentSwitcher
 
 from hai.client.errors import HaiError, NotFound
 from hai.client.ids import possible_id
@@ -27,6 +27,7 @@ from hai_tui.screens.task_seen import Seen
 from hai_tui.screens.task_shell import open_shell, why_no_shell
 from hai_tui.screens.task_usage import UsageTab
 from hai_tui.theme import tones
+from hai_tui.widgets.plain import Static
 from hai_tui.widgets.tabs import TabLine
 from hai_tui.widgets.virtual_table import VirtualTable
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from hai.client.silence import is_silent, of_run
@@ -24,6 +23,7 @@ from hai_tui.cli.task_view import status
 from hai_tui.i18n import text
 from hai_tui.likely import cause, failing, first_failing, stop_words
 from hai_tui.look import SILENT, Look, bar, look
+from hai_tui.widgets.plain import Group, Table, grid
 
 Tones = Mapping[str, Style]
 Facts = Iterable[tuple[str, str]]
@@ -166,12 +166,12 @@ def rank_look(rank: Rank) -> Look:
 
 def rank_grid(run: Run, tones: Tones) -> Text:
     """One glyph a rank, by tens; it wraps where the page ends."""
-    grid = Text()
+    signs = Text()
     for rank in run.ranks:
         seen = rank_look(rank)
-        grid.append(seen.glyph, tones[seen.tone])
-        grid.append(" " if rank.index % 10 != 9 else "   ")
-    return grid
+        signs.append(seen.glyph, tones[seen.tone])
+        signs.append(" " if rank.index % 10 != 9 else "   ")
+    return signs
 
 
 def _rank_legend(run: Run, tones: Tones) -> Text:
@@ -189,11 +189,11 @@ def _rank_legend(run: Run, tones: Tones) -> Text:
 
 
 def _grid(told: Facts) -> Table:
-    grid = Table.grid(padding=(0, 2))
+    rows = grid(padding=(0, 2))
     for name, value in told:
         if value and value != "-":
-            grid.add_row(Text(text(f"fact.{name}"), "dim"), Text(printable(value)))
-    return grid
+            rows.add_row(Text(text(f"fact.{name}"), "dim"), Text(printable(value)))
+    return rows
 
 
 def facts(task: Task, now: float) -> Facts:
@@ -265,13 +265,13 @@ _KINDS = (
 
 
 def _nodes(answer: ExplainTaskResponse, tones: Tones) -> Table:
-    grid = Table.grid(padding=(0, 2))
+    rows = grid(padding=(0, 2))
     for kind, tone in _KINDS:
         count = getattr(answer.nodes, kind)
         if count:
             drawn = Text(bar(count / answer.nodes.total, 20), tones[tone])
-            grid.add_row(Text(text(f"nodes.{kind}")), Text(str(count), justify="right"), drawn)
-    return grid
+            rows.add_row(Text(text(f"nodes.{kind}")), Text(str(count), justify="right"), drawn)
+    return rows
 
 
 def _quota(row: QuotaUse) -> str:

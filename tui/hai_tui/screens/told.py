@@ -9,10 +9,10 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from hai_tui.i18n import text
 from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.plain import Static, plain
 
 
 class ToldScreen(Dialog[None]):
@@ -39,8 +39,8 @@ class ToldScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         """One block of text."""
         with VerticalScroll() as box:
-            box.border_title = f"{self._heading} · {text('told.keys')}"
-            yield Static(self._content(), markup=False)
+            box.border_title = plain(f"{self._heading} · {text('told.keys')}")
+            yield Static(self._content())
 
     def action_copy(self) -> None:
         """To the clipboard of the terminal."""

@@ -13,12 +13,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
-from textual.widgets import Button, Input, Label
+from textual.widgets import Input
 
 from hai.client import profile as profiles
 from hai.client.errors import HaiError
 from hai.client.profile import Profile
 from hai_tui.i18n import text
+from hai_tui.widgets.plain import Button, Label, plain
 from hai_tui.widgets.ticks import Tick
 from hai_tui.widgets.typing import LineField
 
@@ -50,19 +51,19 @@ class WizardScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The form."""
         with Vertical() as box:
-            box.border_title = text("wizard.title")
-            yield Label(text("wizard.about"), markup=False)
-            yield Label(text("wizard.server"), markup=False)
+            box.border_title = plain(text("wizard.title"))
+            yield Label(text("wizard.about"))
+            yield Label(text("wizard.server"))
             yield LineField(id="server", placeholder="hai.example.org:7450", compact=True)
-            yield Label(text("wizard.token"), markup=False)
+            yield Label(text("wizard.token"))
             yield LineField(id="token", password=True, compact=True)
             yield Tick(text("wizard.insecure"), id="insecure", compact=True)
             with Horizontal():
                 yield Button(text("wizard.connect"), id="connect", variant="primary", compact=True)
                 yield Button(text("wizard.up"), id="up", compact=True)
                 yield Button(text("wizard.quit"), id="quit", compact=True)
-            yield Label("", id="told", markup=False)
-            yield Label(text("wizard.keys"), markup=False)
+            yield Label("", id="told")
+            yield Label(text("wizard.keys"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter goes on; in the last field it connects."""

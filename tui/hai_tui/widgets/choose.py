@@ -10,11 +10,11 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import Label, OptionList
 from textual.widgets.option_list import Option
 
 from hai_tui.i18n import text
 from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.plain import Label, OptionList, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,13 @@ class Choose(Dialog[str]):
     def compose(self) -> ComposeResult:
         """One line a choice."""
         with Vertical() as box:
-            box.border_title = self._title
+            box.border_title = plain(self._title)
             if self._about:
-                yield Label(self._about, classes="about", markup=False)
+                yield Label(self._about, classes="about")
             yield OptionList(
                 *(Option(f"{c.key or ' ':<2} {c.label}", id=c.id) for c in self._choices),
-                markup=False,
             )
-            yield Label(text("choose.keys"), markup=False)
+            yield Label(text("choose.keys"))
 
     def pressed(self, event: events.Key) -> None:
         """The key of a choice."""

@@ -7,10 +7,11 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
 from hai_tui.i18n import text
 from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.plain import Label
 from hai_tui.widgets.typing import LineField
 
 
@@ -37,12 +38,12 @@ class Confirm(Dialog[bool]):
     def compose(self) -> ComposeResult:
         """The question, and how it is answered."""
         with Vertical():
-            yield Label(self._question, markup=False)
+            yield Label(self._question)
             if self._typed:
                 yield LineField(compact=True)
-                yield Label(text("confirm.typed", word=self._typed), classes="hint", markup=False)
+                yield Label(text("confirm.typed", word=self._typed), classes="hint")
             else:
-                yield Label(text("confirm.keys"), classes="hint", markup=False)
+                yield Label(text("confirm.keys"), classes="hint")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The typed word."""

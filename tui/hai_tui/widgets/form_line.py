@@ -9,8 +9,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.suggester import SuggestFromList
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
+from hai_tui.widgets.plain import Label
 from hai_tui.widgets.typing import LineField
 
 
@@ -59,9 +60,9 @@ class FormLine(Vertical):
     def compose(self) -> ComposeResult:
         """Label and input, and what stands below."""
         with Horizontal():
-            yield Label(self._label, classes="name", markup=False)
+            yield Label(self._label, classes="name")
             yield self.input
-        yield Label("", classes="about", markup=False)
+        yield Label("", classes="about")
 
     def on_mount(self) -> None:
         """Nothing is wrong yet."""

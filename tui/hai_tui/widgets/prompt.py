@@ -17,8 +17,9 @@ from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.suggester import SuggestFromList
 from textual.widget import Widget
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
+from hai_tui.widgets.plain import Label
 from hai_tui.widgets.typing import LineField
 
 
@@ -86,7 +87,7 @@ class Prompt(Horizontal):
 
     def compose(self) -> ComposeResult:
         """A label and the line."""
-        yield Label("", id="prompt-label", markup=False)
+        yield Label("", id="prompt-label")
         yield _Line(compact=True, id="prompt-line")
 
     def ask(self, question: Question) -> None:

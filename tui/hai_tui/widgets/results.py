@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from hai_tui.theme import tones
 from hai_tui.widgets.dialog import Dialog
+from hai_tui.widgets.plain import Static, grid, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +42,10 @@ class Results(Dialog[None]):
     def compose(self) -> ComposeResult:
         """A grid that scrolls."""
         styles = tones(self.app.current_theme)
-        grid = Table.grid(padding=(0, 1))
+        lines = grid(padding=(0, 1))
         for result in self._results:
             sign = Text("✓", styles["done"]) if result.good else Text("✗", styles["bad"])
-            grid.add_row(sign, Text(result.name), Text(result.told))
+            lines.add_row(sign, result.name, result.told)
         with VerticalScroll() as box:
-            box.border_title = self._title
-            yield Static(grid)
+            box.border_title = plain(self._title)
+            yield Static(lines)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 from textual.containers import VerticalScroll
 from textual.timer import Timer
-from textual.widgets import Static
 
 from hai_tui.i18n import text
 from hai_tui.later import in_background
+from hai_tui.widgets.plain import Static
 
 if TYPE_CHECKING:
     from hai.client.errors import HaiError
