@@ -263,8 +263,9 @@ class RankAgent:
         self._lease.release()
         self._tunnels.program_ended()
         if self._exit_code == EXIT_EXPIRED:
-            # The program has not failed: a server that is back must start it again.
-            return self._leave()
+            # The program has not failed: a server that is back must start it again. The agent leaves a moment later
+            # (`stop`), so that what the program printed at last can still be sent.
+            return
         self._checkpoints.flush()
         exited = pb.ProgramExited(
             exit_code=code,
