@@ -286,10 +286,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "done.cordoned": ("takes no new work", "不再接收新任务"),
     "done.labelled": ("labels: {labels}", "标签：{labels}"),
     "done.uncordoned": ("takes work again", "恢复接收任务"),
-    "done.drained": (
-        "takes no new work, running tasks are asked to leave",
-        "不再接收新任务，正在让任务离开",
-    ),
+    "done.drained": ("takes no new work, tasks are asked to leave", "不再接收任务，让任务离开"),
     "from.group": ("group", "分组"),
     "from.server": ("server", "服务端"),
     "preview.starts": ("would start", "将启动"),
