@@ -196,10 +196,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "removed": ("the directory where you stand was removed", "当前目录已被删除"),
     "removed.hint": ("cd elsewhere", "请切换到其他目录"),
     "none.tasks": ("no tasks match", "没有符合条件的任务"),
-    "none.own": (
-        "you have no unfinished tasks; `hai list --mine` lists those that have ended",
-        "您没有未结束的任务；`hai list --mine` 列出已结束的任务",
-    ),
+    "none.own": ("you have no unfinished tasks; see `hai list --mine`", "没有未结束的任务"),
     "none.queue": ("nothing waits", "没有排队的任务"),
     "none.nodes": ("no nodes", "没有节点"),
     "none.groups": ("no groups", "没有分组"),
