@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from google.rpc import status_pb2
 from grpc import StatusCode, aio
@@ -23,23 +22,12 @@ from hai.client.streams import StreamCall
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.rank_dir import ServerAddress
 from hai_backend.testing.freezing import Host
+from hai_backend.testing.storm_way import Fault, Pipe, Way
 
 T = TypeVar("T")
-_LATENCY_SECONDS = 0.002
-_GAP_SECONDS = 1e-5
 _WINDOW = 16  # messages that are on their way before a writer has to wait
 _DETAILS = "grpc-status-details-bin"
-_OUTSIDE = Context()  # packets belong to no host
 _CODES = {code.value[0]: code for code in StatusCode}
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong with one way of a link."""
-
-    hold: bool = False
-    drop: bool = False
-    delay_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,92 +54,12 @@ class Server(Protocol):
     def serve(self, stream: ServerStream) -> Coroutine[Any, Any, None]: ...
 
 
-class Way:
-    """One direction of a link, with what is wrong with it, by cause."""
-
-    def __init__(self) -> None:
-        self._faults: dict[object, Fault] = {}
-        self._waiting: list[_Pipe[Any]] = []
-
-    def add(self, cause: object, fault: Fault) -> None:
-        self._faults[cause] = fault
-
-    def remove(self, cause: object) -> None:
-        self._faults.pop(cause, None)
-        if not self.held:
-            waiting, self._waiting = self._waiting, []
-            for pipe in waiting:
-                pipe.flush()
-
-    def wait(self, pipe: _Pipe[Any]) -> None:
-        """Flush the pipe when packets pass again."""
-        self._waiting.append(pipe)
-
-    @property
-    def held(self) -> bool:
-        return any(fault.hold for fault in self._faults.values())
-
-    @property
-    def dropping(self) -> bool:
-        return any(fault.drop for fault in self._faults.values())
-
-    @property
-    def clear(self) -> bool:
-        return not self._faults
-
-    @property
-    def delay_seconds(self) -> float:
-        return sum(fault.delay_seconds for fault in self._faults.values())
-
-
 class Link:
     """Between a node and an address: up is to the server."""
 
     def __init__(self) -> None:
         self.up, self.down = Way(), Way()
         self.streams: dict[AgentStream, None] = {}  # in their order
-
-
-class _Pipe(Generic[T]):
-    """One direction of one stream: in order, through its way."""
-
-    def __init__(self, way: Way, deliver: Callable[[T], None]) -> None:
-        self._way = way
-        self._deliver = deliver
-        self._held: deque[T] = deque()
-        self._lost = False
-        self._last_at = 0.0
-        self.count = 0  # messages on their way
-
-    def send(self, item: T) -> None:
-        self.count += 1
-        if self._lost or self._way.dropping:
-            self._lost = True
-        elif self._way.held or self._held:
-            if not self._held:
-                self._way.wait(self)
-            self._held.append(item)
-        else:
-            self._later(item)
-
-    def flush(self) -> None:
-        """Packets pass again, or are lost from now on."""
-        held, self._held = self._held, deque()
-        if self._way.dropping:
-            self._lost = True
-        for item in held if not self._lost else ():
-            self._later(item)
-
-    def _later(self, item: T) -> None:
-        loop = asyncio.get_running_loop()
-        delay = _LATENCY_SECONDS + (0.0 if self._way.clear else self._way.delay_seconds)
-        # never two at one moment: the loop would not keep their order
-        self._last_at = max(self._last_at + _GAP_SECONDS, loop.time() + delay)
-        loop.call_at(self._last_at, self._arrive, item, context=_OUTSIDE)
-
-    def _arrive(self, item: T) -> None:
-        self.count -= 1
-        self._deliver(item)
 
 
 class _Signal:
@@ -177,7 +85,7 @@ class AgentStream:
         self._ended: End | None = None
         self._answers: deque[pb.AttachResponse] = deque()
         self._readable, self._writable = _Signal(), _Signal()
-        self._up = _Pipe[pb.AttachRequest | End](link.up, self._sent)
+        self._up = Pipe[pb.AttachRequest | End](link.up, self._sent)
         self.peer = ServerStream(network, self, link, address, token)
         link.streams[self] = None
 
@@ -253,7 +161,7 @@ class ServerStream:
         self._work: asyncio.Task[None] | None = None
         self._requests: deque[pb.AttachRequest] = deque()
         self._readable, self._writable = _Signal(), _Signal()
-        self._down = _Pipe[pb.AttachResponse | End](link.down, self._sent)
+        self._down = Pipe[pb.AttachResponse | End](link.down, self._sent)
         self._over = False
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
@@ -310,7 +218,7 @@ class ServerStream:
 
     def _refuse(self) -> None:
         """A connection that this machine knows nothing of is reset, also one that has lost packets before."""
-        reset = _Pipe[pb.AttachResponse | End](self._link.down, self._agent.answer)
+        reset = Pipe[pb.AttachResponse | End](self._link.down, self._agent.answer)
         reset.send(End(StatusCode.UNAVAILABLE, "failed to connect to the server"))
 
     def _sent(self, item: pb.AttachResponse | End) -> None:

@@ -15,9 +15,10 @@ from typing import TypeVar
 from hai_backend.testing.freezing import outside
 from hai_backend.testing.kube import FakeCluster
 from hai_backend.testing.storm_crowd import Crowd
-from hai_backend.testing.storm_network import Fault, Network, Way
+from hai_backend.testing.storm_network import Network
 from hai_backend.testing.storm_server import StormServer
 from hai_backend.testing.storm_transport import StormTransport
+from hai_backend.testing.storm_way import Fault, Way
 
 T = TypeVar("T")
 _SECONDS = (5.0, 31.0, 61.0, inf)
