@@ -103,10 +103,11 @@ class ProcessLauncher:
         self._events.put_nowait(None)
 
     async def _list(self) -> frozenset[RankKey]:
-        dead = {}
-        for key, directory in rank_dirs.existing(self._home).items():
-            if key not in self._agents and not self._adopt(key):
-                dead[key] = directory
+        dead = {
+            key: directory
+            for key, directory in rank_dirs.existing(self._home).items()
+            if key not in self._agents and not self._adopt(key)
+        }
         await self._cleared(list(dead.values()))
         for key, directory in dead.items():
             if directory.exists():  # something of it cannot be ended yet, so it exists
