@@ -23,23 +23,26 @@ log = structlog.get_logger(__name__)
 _RENEW_SECONDS, _LOOK_SECONDS, _AGAIN_SECONDS = 1.0, 0.3, 0.05
 
 
+def boot_seconds() -> float:
+    """Nobody sets this clock, and it counts while the machine sleeps: a leader that slept is not sure that it leads."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class PostgresElection:
     """Among all servers of the database at `url`; followers reach this one at `address`."""
 
-    def __init__(
-        self, url: str, address: str, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, url: str, address: str, steady: Callable[[], float] = boot_seconds) -> None:
         self.role: Role = Following()
         self._url = url
         self._address = address
-        self._monotonic = monotonic
+        self._steady = steady
         self._said = ""
         self._renewed = -inf  # by our own clock, when the renewal was *sent*: only ever too early
         self._lost = asyncio.Event()
         self._changes = asyncio.Condition()
 
     def fresh(self) -> bool:
-        return self._monotonic() - self._renewed < SILENT_SECONDS
+        return self._steady() - self._renewed < SILENT_SECONDS
 
     async def changed(self, role: Role) -> Role:
         async with self._changes:
@@ -80,7 +83,7 @@ class PostgresElection:
                         await self._pause(_LOOK_SECONDS)
 
     async def _take(self, session: Session) -> None:
-        sent = self._monotonic()
+        sent = self._steady()
         epoch = await session.take(self._address)
         if epoch is None:
             return
@@ -101,7 +104,7 @@ class PostgresElection:
         """Renew until it fails."""
         while True:
             await self._pause(_RENEW_SECONDS)
-            sent = self._monotonic()
+            sent = self._steady()
             if not await session.renew(epoch):
                 log.warning("deposed: another server has taken over", epoch=epoch)
                 return
