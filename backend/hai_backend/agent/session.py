@@ -201,8 +201,8 @@ class Session:
 
     async def _write_log(self, stream: Stream, offset: int, data: bytes) -> None:
         self._log_sent_at = asyncio.get_running_loop().time()
-        await stream.write(pb.AttachRequest(log=pb.LogChunk(offset=offset, data=data)))
         self._spool.sent(offset + len(data))
+        await stream.write(pb.AttachRequest(log=pb.LogChunk(offset=offset, data=data)))
 
     def _batch_seconds(self, piece: tuple[int, bytes]) -> float:
         """How long to wait for more lines: a first one goes at once, a stream of small ones is bundled."""

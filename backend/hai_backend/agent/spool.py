@@ -43,7 +43,8 @@ class Spool:
         self._segment_bytes = segment_bytes
         self._count = 0
         self._lost = 0
-        self._sent = 0
+        self._sent = 0  # on this stream: goes back where the server holds less
+        self._ever_sent = 0  # on any stream: it may still arrive when a later one has begun
         self.acknowledged = 0
         self._segments = [self._new(0)]
 
@@ -69,8 +70,11 @@ class Spool:
 
     def begin(self, offset: int) -> None:
         """A stream was opened and the server holds `offset` bytes: go on from there."""
-        if not self._segments[0].begin <= offset <= self._sent:
-            self._move(0, offset - (self._segments[0].begin if offset < self._sent else self._sent))
+        first = self._segments[0].begin
+        if not first <= offset <= self._ever_sent:
+            by = offset - (first if offset < first else self._ever_sent)
+            self._move(0, by)
+            self._ever_sent += by
         self._sent = offset
         self.acknowledged = offset
 
@@ -82,8 +86,12 @@ class Spool:
         return None
 
     def sent(self, offset: int) -> None:
-        """Everything before `offset` is on its way."""
+        """Everything before `offset` is on its way, or will be: call it before it is written.
+
+        A write that fails may have been sent all the same.
+        """
         self._sent = offset
+        self._ever_sent = max(self._ever_sent, offset)
 
     def acknowledge(self, offset: int) -> None:
         """The server has everything before `offset`."""
@@ -111,7 +119,7 @@ class Spool:
 
     def _oldest_unsent(self) -> int | None:
         for index, segment in enumerate(self._segments[:-1]):
-            if segment.begin >= self._sent and not segment.dropped:
+            if segment.begin >= self._ever_sent and not segment.dropped:
                 return index
         return None
 
