@@ -174,11 +174,12 @@ class KubernetesLauncher:
             self._telling = loop.call_later(_TOGETHER_SECONDS, self._tell_nodes)
 
     def _pods_changed(self, changes: Iterable[Change[PodSeen]]) -> None:
-        for change in changes:
-            before, after = change.before, change.after
-            if before is not None and before.over and after is not None:
-                continue  # it was told
-            self._do(self._ranks.pod(change.uid, after, self._now()))
+        news = [
+            (change.uid, change.after)
+            for change in changes
+            if not (change.before is not None and change.before.over and change.after is not None)
+        ]  # of a pod that was over everything has been said
+        self._do(self._ranks.pods(news, self._now()))
 
     def _warned(self, changes: Sequence[Change[Warned]]) -> None:
         for change in changes:
@@ -198,10 +199,13 @@ class KubernetesLauncher:
         uid = body["metadata"]["uid"]
         if change is not None:
             self._pods_changed([change])
-        elif (known := self._watching.pods.get(uid)) is not None:
-            self._do(self._ranks.pod(uid, known, self._now()))
-        else:
+        known = self._watching.pods.get(uid)
+        if known is None:
             self._do(self._ranks.missing(key, self._now()))
+        elif change is None or self._ranks.unseen(
+            key
+        ):  # killed again when its pod was over already
+            self._do(self._ranks.pod(uid, known, self._now()))
 
     def _not_made(self, key: RankKey, reason: str) -> None:
         self._do(self._ranks.failed(key, reason))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hai_backend.launch.base import LaunchFailed, RankKey, RankLeaving
 from hai_backend.launch.kubernetes.causes import Cause
@@ -34,6 +34,11 @@ class Ranks:
 
     def __contains__(self, key: RankKey) -> bool:
         return key in self._ranks
+
+    def unseen(self, key: RankKey) -> bool:
+        """Whether the rank is there, and no pod of it was shown yet."""
+        rank = self._ranks.get(key)
+        return rank is not None and not rank.uid
 
     def keys(self) -> frozenset[RankKey]:
         """Every rank that is there."""
@@ -85,6 +90,13 @@ class Ranks:
         if taken:
             return [Say(RankLeaving(rank.key, rank.why or "somebody deleted its pod"))]
         return self._give_up(rank, now) if rank.failure is not None and not rank.killed else []
+
+    def pods(self, seen: Sequence[tuple[str, PodSeen | None]], now: float) -> list[Do]:
+        """Many pods, by uid. All ranks are there before one is judged: a run is cleaned after its last rank only."""
+        for _, pod in seen:
+            if pod is not None and pod.key is not None:
+                self._add(pod.key, pod.node)
+        return [do for uid, pod in seen for do in self.pod(uid, pod, now)]
 
     def missing(self, key: RankKey, now: float) -> list[Do]:
         """There is no pod of this rank."""

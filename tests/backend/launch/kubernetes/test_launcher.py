@@ -65,6 +65,40 @@ async def test_what_ended_while_no_server_was_there_is_told_and_cleaned() -> Non
 
 
 @story
+async def test_a_rank_that_has_ended_takes_no_other_along_when_a_server_begins() -> None:
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0), rank(1, "n1")])
+        it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
+        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        await one.launcher.close()
+        two = await it.watch()
+        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        assert "hai-7-1-1" in it.pods()
+        it.kubelet.exit("hai-7-1-1")  # type: ignore[attr-defined]
+        assert await two.next() == RankGone(RankKey(7, 1, 1))
+        await it.until(lambda: it.left() == [])
+
+
+@story
+async def test_a_rank_that_is_killed_when_its_pod_is_over_keeps_nothing() -> None:
+    """A server that begins ends what is there and no task needs: also a pod that has ended already (storm 849)."""
+    async with there() as it:
+        one = await it.watch()
+        await one.launcher.start([rank(0), rank(1, "n1")])
+        it.kubelet.exit("hai-7-1-0")  # type: ignore[attr-defined]
+        assert await one.next() == RankGone(RankKey(7, 1, 0))
+        await one.launcher.close()
+        two = await it.watch()
+        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        await two.launcher.kill(RankKey(7, 1, 0))
+        assert await two.next() == RankGone(RankKey(7, 1, 0))
+        it.kubelet.exit("hai-7-1-1")  # type: ignore[attr-defined]
+        assert await two.next() == RankGone(RankKey(7, 1, 1))
+        await it.until(lambda: it.left() == [])
+
+
+@story
 async def test_an_owner_that_a_dead_server_left_without_ranks_is_swept() -> None:
     async with there() as it:
         one = await it.watch()
