@@ -184,9 +184,9 @@ async def play_all(
             for each in played:
                 group.create_task(each.start())
         results = await play(played)
+        wrong = {str(p.case): r for p, r in zip(played, results, strict=True) if r is not None}
+        assert not wrong, "\n".join(f"{case}: {error!r}" for case, error in wrong.items())
         await cluster.until_nodes_are_free(client)
-    wrong = {str(p.case): r for p, r in zip(played, results, strict=True) if r is not None}
-    assert not wrong, "\n".join(f"{case}: {error!r}" for case, error in wrong.items())
 
 
 async def test_whoever_is_stopped_in_a_rank(server: ServerProcess, tmp_path: Path) -> None:
