@@ -19,6 +19,7 @@ import pytest
 from hai.client.client import Client
 from hai.v1.task_pb2 import Task, TaskOutcome
 from hai.v1.task_spec_pb2 import OptionsSpec
+from hai_backend.tasks.limits import DEFAULTS
 from hai_backend.testing.server import ServerProcess
 from tests.silence import cluster, program, witness
 from tests.silence.ranks import Pids
@@ -121,7 +122,9 @@ class Played:
             task = await self._client.tasks.get(self._task)
             return task.run.ranks[0].HasField("silent_since_time")
 
-        await cluster.until(shown, cluster.SILENCE, "the agent is shown as silent")
+        # A server that has just started judges nobody before agents had their time to come back.
+        within = cluster.SILENCE + DEFAULTS.return_within
+        await cluster.until(shown, within, "the agent is shown as silent")
 
     async def check(self) -> None:
         """It ends as it would have, perhaps later; nothing ran twice at once, and the log is whole."""
