@@ -40,7 +40,7 @@ class Peer(Protocol):
 
 
 class Session:
-    """`run` ends only by raising GivenUp or Expired (or by being cancelled)."""
+    """`run` ends only by raising GivenUp, or a group with Expired (or by being cancelled)."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Session:
         return self._connection.carry() if self._connection is not None else None
 
     async def run(self) -> None:
-        """Attach, and attach again. Raises GivenUp, Expired."""
+        """Attach, and attach again. Raises GivenUp, or a group of errors with Expired."""
         while True:
             await self._try()
             if not self._directory.exists():

@@ -78,9 +78,8 @@ class ProcessLauncher:
         """
         if key not in self._agents and not self._adopt(key):
             self._clear(key)
-        elif (pidfd := self._agents[key]) != _LEAVING:
-            asyncio.get_running_loop().remove_reader(pidfd)
-            self._clear(key, pidfd)
+        elif self._agents[key] != _LEAVING:
+            self._clear_agent(key)
 
     async def events(self) -> AsyncIterator[LauncherEvent]:
         """See Launcher."""
@@ -148,15 +147,16 @@ class ProcessLauncher:
         except ProcessLookupError:
             return False
         if processes.recall(record) is None:  # died, and its pid may be another's by now
-            self._agent_died(key)
+            self._clear_agent(key)
         return True
 
     def _watch(self, key: RankKey, pid: int) -> None:
         pidfd = os.pidfd_open(pid)
         self._agents[key] = pidfd
-        asyncio.get_running_loop().add_reader(pidfd, self._agent_died, key)
+        asyncio.get_running_loop().add_reader(pidfd, self._clear_agent, key)
 
-    def _agent_died(self, key: RankKey) -> None:
+    def _clear_agent(self, key: RankKey) -> None:
+        """The agent that we watch has died, or shall."""
         pidfd = self._agents[key]
         asyncio.get_running_loop().remove_reader(pidfd)
         self._clear(key, pidfd)
