@@ -24,6 +24,7 @@ from hai_backend.loops.clock import Clock
 from hai_backend.loops.cluster import Cluster
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.placing import Book
+from hai_backend.loops.plan_check import PlanCheck
 from hai_backend.loops.recording import Recorder, Unrecorded
 from hai_backend.loops.snapshots import Changes, sched_task
 from hai_backend.sched import Board, Policy
@@ -59,6 +60,7 @@ class Scheduling:
         resync: float = 30.0,
         passed: Callable[[float], None] = lambda seconds: None,
         recorder: Recorder | None = None,
+        plan_check: PlanCheck | None = None,
     ) -> None:
         self.bell = Bell()
         self._ledger = ledger
@@ -69,6 +71,7 @@ class Scheduling:
         self._resync = resync
         self._passed = passed
         self._recorder = recorder or Unrecorded()
+        self._plan_check = plan_check
         self._board: Board | None = None
         self._changes = Changes()
         self._learned: list[Ending] = []
@@ -136,7 +139,19 @@ class Scheduling:
             self._board, plan = await asyncio.to_thread(look, board, news)
             self._answers.clear()
         await self._apply(plan)
+        await self._check(plan)
         return self._until(plan)
+
+    async def _check(self, plan: Plan) -> None:
+        """Now and then: does the pass keep the invariants? A check that fails itself stops nothing."""
+        check, board = self._plan_check, self._board
+        if check is None or board is None or not check.due(plan):
+            return
+        try:
+            async with self._passing:
+                await asyncio.to_thread(check.check, board, plan)
+        except Exception:
+            log.exception("the check of a scheduling pass failed")
 
     def _told(self) -> Board:
         """The board; a new one is told of every task."""

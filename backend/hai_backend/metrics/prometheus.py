@@ -16,6 +16,7 @@ from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, TaskState
 from hai_backend.domain.workspace import Pushed
+from hai_backend.sched.invariants import RULES
 
 _WAITS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600)
 _PASSES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -56,6 +57,14 @@ class Metrics:
         self._passes = histogram(
             "hai_scheduler_pass_seconds", "One scheduling pass.", buckets=_PASSES
         )
+        self._plan_checks = counter(
+            "hai_scheduler_checks", "Passes that were checked against the scheduler's invariants."
+        )
+        self._plan_violations = counter(
+            "hai_scheduler_violations", "Breaches of invariants that the checks found.", ["rule"]
+        )
+        for rule in RULES:
+            self._plan_violations.labels(rule)  # 0 from the start: an increase can be seen
         self._calls = histogram("hai_rpc_seconds", "One call.", ["method", "code"], buckets=_CALLS)
         workspace = partial(counter, namespace="hai_workspace")
         self._pushes = workspace("pushes", "Pushes that have ended.", ["result"])
@@ -80,6 +89,14 @@ class Metrics:
     def passed(self, seconds: float) -> None:
         """A scheduling pass is over."""
         self._passes.observe(seconds)
+
+    def plan_checked(self) -> None:
+        """A scheduling pass was checked against the invariants."""
+        self._plan_checks.inc()
+
+    def plan_violated(self, rule: str) -> None:
+        """A scheduling pass broke a rule of sched.invariants."""
+        self._plan_violations.labels(rule).inc()
 
     def submitted(self, task: Task) -> None:
         """A task was accepted."""

@@ -26,6 +26,7 @@ from hai_backend.loops.launching import Launching
 from hai_backend.loops.ledger import Ledger
 from hai_backend.loops.notifying import Notifying, Terms
 from hai_backend.loops.performing import Performer
+from hai_backend.loops.plan_check import PlanCheck
 from hai_backend.loops.recording import Recording
 from hai_backend.loops.scheduling import Scheduling
 from hai_backend.loops.service_board import ServiceBoard
@@ -159,6 +160,7 @@ class Rooms:
             resync=self.settings.resync_seconds,
             passed=self._passed,
             recorder=self._recorder(),
+            plan_check=PlanCheck(self.policy, self.tools.metrics),
         )
         self.checkpoints.saved = self.scheduling.saved
         self.launching = Launching(self.launcher, self.ledger, self.cluster, self.performer)

@@ -206,5 +206,5 @@ PARTS = [
 def test_what_a_plan_breaks(
     snapshot: Snapshot, decisions: tuple[Decision, ...], policy: Policy, says: list[str]
 ) -> None:
-    found = list(violations(snapshot, Plan(0, decisions), policy))
+    found = [broken.message for broken in violations(snapshot, Plan(0, decisions), policy)]
     assert "; ".join(found) == "; ".join(says)
