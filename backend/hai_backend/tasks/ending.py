@@ -36,6 +36,8 @@ def _next(task: Task, run: Run, now: float, limits: Limits) -> Move:
         return _finish(task, Outcome.FAILED, run.reason, now)
     if code & (StopCode.UNSCHEDULABLE | StopCode.INIT_FAILED):
         return _after_launch_failure(task, run, now, limits)
+    if code & StopCode.STOP:  # a policy says that it is complete, whoever else wanted its nodes
+        return _finish(task, Outcome.SUCCEEDED, run.reason, now)
     if code & StopCode.INTERRUPT:
         task = replace(task, suspend_count=task.suspend_count + 1, launch_failure_count=0)
         return _requeue(task, run)

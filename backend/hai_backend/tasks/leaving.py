@@ -10,7 +10,16 @@ from hai_backend.tasks import events as ev
 from hai_backend.tasks.ending import spaced
 from hai_backend.tasks.exits import meaning
 from hai_backend.tasks.limits import Limits
-from hai_backend.tasks.moves import Line, Move, live, terminate, with_line, with_rank, with_run
+from hai_backend.tasks.moves import (
+    Line,
+    Move,
+    live,
+    terminate,
+    with_cause,
+    with_line,
+    with_rank,
+    with_run,
+)
 
 
 def yielded(task: Task, run: Run, event: ev.Yielded, now: float, limits: Limits) -> Move:
@@ -102,8 +111,7 @@ def _failed(task: Task, run: Run, rank: Rank, now: float, limits: Limits) -> Mov
         return terminate(task, run, code, reason, now, limits)
     if run.stop_code & StopCode.FAILED:
         return Move(with_run(task, run))
-    code, deadline = run.stop_code | code, now + limits.gather
-    return Move(with_run(task, run, stop_code=code, reason=reason, deadline=deadline))
+    return Move(with_run(task, with_cause(run, code, reason), deadline=now + limits.gather))
 
 
 def judged(task: Task, run: Run, policy: OnEnd) -> OnEnd:

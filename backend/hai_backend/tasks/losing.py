@@ -55,7 +55,7 @@ def node_reported(task: Task, run: Run, event: ev.NodeReported, now: float, limi
     if run.state is RunState.STOPPING:  # for good: a person's wish, or the end of its time
         return with_line(line, terminate(task, run, StopCode.HOOK_RESTART, reason, now, limits))
     code = StopCode.HOOK_RESTART | StopCode.NODE_FAILURE
-    return with_line(line, terminate(task, replace(run, reason=reason), code, reason, now, limits))
+    return with_line(line, terminate(task, run, code, reason, now, limits))
 
 
 def launch_failed(task: Task, run: Run, event: ev.LaunchFailed, now: float, limits: Limits) -> Move:

@@ -93,15 +93,36 @@ def may_continue(run: Run, rank: Rank) -> bool:
     return not ending and live(rank) and rank.state not in _GIVEN_UP
 
 
+def with_cause(run: Run, code: StopCode, reason: str) -> Run:
+    """The run with one more cause of its end. Its reason is that of the cause which decides what its task becomes."""
+    decides = not run.reason or _strength(code) > _strength(run.stop_code)
+    return replace(run, stop_code=run.stop_code | code, reason=reason if decides else run.reason)
+
+
+# What decides, the strongest last; ending.py looks at them in this order.
+_BY_STRENGTH = (
+    StopCode.HOOK_RESTART,
+    StopCode.INTERRUPT,
+    StopCode.STOP,
+    StopCode.UNSCHEDULABLE | StopCode.INIT_FAILED,
+    StopCode.TIMEOUT,
+    StopCode.FAILED,
+    StopCode.NODE_FAILURE,
+    StopCode.MANUAL_STOP | StopCode.MANUAL_SUCCEEDED | StopCode.MANUAL_FAILED,
+)
+
+
+def _strength(code: StopCode) -> int:
+    return max((i for i, cause in enumerate(_BY_STRENGTH, 1) if code & cause), default=0)
+
+
 def terminate(
     task: Task, run: Run, code: StopCode, reason: str, now: float, limits: Limits
 ) -> Move:
     """End what is left of the run: agents end their programs; ranks that never attached are ended by force."""
     run = replace(
-        run,
+        with_cause(run, code, reason),
         state=RunState.TERMINATING,
-        stop_code=run.stop_code | code,
-        reason=run.reason or reason,
         deadline=now + limits.end_grace + limits.end_slack,
     )
     attached = tuple(r.index for r in run.ranks if not r.state.gone and r.state not in _UNATTACHED)

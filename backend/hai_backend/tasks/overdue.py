@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hai_backend.domain.task import RankState, Run, StopCode, Task
+from hai_backend.domain.task import RankState, Run, RunState, StopCode, Task
 from hai_backend.tasks import events as ev
 from hai_backend.tasks.asking_to_leave import ask_to_stop, ask_to_suspend
 from hai_backend.tasks.instructions import KillRanks
@@ -43,8 +43,11 @@ def _put_away(task: Task, run: Run, now: float) -> Move:
 
 
 def asked_too_long(task: Task, run: Run, event: ev.Ticked, now: float, limits: Limits) -> Move:
+    """Neither acknowledged nor left in time; or it has failed meanwhile, and its siblings' exit codes are gathered."""
     if not _due(run, event, now):
         return Move(task)
+    if run.state is RunState.SUSPENDING and run.stop_code & StopCode.FAILED:
+        return terminate(task, run, StopCode.NONE, run.reason, now, limits)
     options = task.spec.options
     verb = "yield" if run.acknowledged else "acknowledge"
     seconds = options.save_within if run.acknowledged else options.ack_within

@@ -90,6 +90,8 @@ def legal(task: Task) -> None:
         == (task.outcome is not None)
         == (task.finished_at is not None)
     )
+    if task.outcome is Outcome.FAILED and task.wanted_outcome is None:
+        assert not task.reason.startswith("why")  # being asked to leave is no failure
     progress = task.progress
     work = progress.held_seconds - progress.overhead_seconds
     assert -1e-6 <= progress.lost_seconds <= work + 1e-6  # held time is divided without rest
