@@ -37,9 +37,7 @@ sys.exit(import_module(module).main())
     ("module", "arguments", "hidden", "extra"),
     [
         pytest.param("haienv.cli.main", ["create", "x"], "packaging,filelock", "env", id="haienv"),
-        pytest.param(
-            "hai_sync.cli.main", ["check-ignore", "a"], "pathspec", "sync", id="haiworkspace"
-        ),
+        pytest.param("hai_sync.cli.main", ["diff"], "blake3", "sync", id="haiworkspace"),
         pytest.param("hai_tui.cli.main", ["up"], "sqlalchemy", "backend", id="hai up"),
         pytest.param(
             "hai_tui.cli.main", ["simulate", "x.csv"], "sqlalchemy", "backend", id="hai simulate"

@@ -193,7 +193,7 @@ class Walker:
         texts = []
         same = before == here.keys()
         for name in FILES:
-            if name in here and (text := _rule_lines(here[name])) is not None:
+            if name in here and (text := _read_rules(here[name])) is not None:
                 texts.append((prefix + name, text))
                 now = signature(here[name].stat(follow_symlinks=False))
                 same = same and self.known.signatures.get(prefix + name) == now
@@ -230,12 +230,15 @@ def _is_plain(path: str) -> bool:
     return len(path) < names.NAME_BYTES and path.isascii() and path.count("/") < names.PARTS
 
 
-def _rule_lines(item: os.DirEntry[str]) -> list[str] | None:
+def _read_rules(item: os.DirEntry[str]) -> list[str] | None:
     if not item.is_file(follow_symlinks=False):
         return None
     try:
-        data = Path(item.path).read_bytes()
+        return rule_lines(Path(item.path).read_bytes())
     except OSError:
         return None
-    text = data.removeprefix(BOM_UTF8).decode("utf-8", "surrogateescape")
-    return text.split("\n")  # as git does: no other character ends a line
+
+
+def rule_lines(data: bytes) -> list[str]:
+    """The lines of a file of rules as git divides it: no other character ends a line."""
+    return data.removeprefix(BOM_UTF8).decode("utf-8", "surrogateescape").split("\n")

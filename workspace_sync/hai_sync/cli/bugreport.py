@@ -27,7 +27,7 @@ from hai_sync.settings import settings
 from hai_sync.watch.control import ask
 from hai_sync.watch.events import network_type
 
-_PACKAGES = ("hai-platform", "grpcio", "protobuf", "blake3", "pyfastcdc", "zstandard", "pathspec")
+_PACKAGES = ("hai-platform", "grpcio", "protobuf", "blake3", "pyfastcdc", "zstandard")
 _TABLES = ("seen", "base", "theirs", "left_out")
 _FACTS = ("revision", "clean", "synced", "looked_ns", "filter")
 _DAEMON = ("pid", "mode", "phase", "error", "syncs", "polling", "refused")

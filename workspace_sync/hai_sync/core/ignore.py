@@ -2,8 +2,8 @@
 
 Files of rules (.gitignore, .haiignore, .hfignore) count in their own directory and below; a deeper file
 beats a higher one, a later line an earlier one, `!` takes back. Nothing can be taken back inside a
-directory that is left out, so whoever walks a tree need not look into it. pathspec translates
-patterns; we match them ourselves, because git asks whether a pattern fits the path itself, not one above.
+directory that is left out, so whoever walks a tree need not look into it. A pattern is compared with
+the path itself, never with a directory above it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cache, cached_property
 
 from hai_sync.core.entry import ancestors, parent
 from hai_sync.core.names import is_own
+from hai_sync.core.wildmatch import Pattern, as_bytes, parse
 
 FILES = (".gitignore", ".haiignore", ".hfignore")
 """Read in each directory; later ones win."""
@@ -41,19 +42,20 @@ class Rule:
     source: str  # the file, or "defaults"
     line: int
     text: str
-    negated: bool
-    for_directories: bool
+    pattern: Pattern
     regex: re.Pattern[str]
 
+    @property
+    def negated(self) -> bool:
+        """Whether it takes back what an earlier line leaves out."""
+        return self.pattern.negated
+
     def fits(self, path: str, is_directory: bool) -> bool:
-        """Whether it speaks of this path, not merely of one above it."""
-        found = self.regex.match(path) if is_directory or not self.for_directories else None
-        return found is not None and not _went_on(found)
-
-
-def _went_on(found: re.Match[str]) -> bool:
-    """True when the pattern had fitted a directory above already."""
-    return "ps_d" in found.re.groupindex and found.start("ps_d") >= 0
+        """Whether it speaks of this path, whose name has a character for each byte."""
+        if self.pattern.directories_only and not is_directory:
+            return False
+        text = _last_part(path) if self.pattern.name_only else path
+        return self.regex.fullmatch(text) is not None
 
 
 class RuleSet:
@@ -73,28 +75,24 @@ class RuleSet:
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
         """Of names and of paths: most paths fit none, and one look at each tells."""
-        patterns = [str(rule.regex.pattern).replace("(?P<ps_d>", "(?:") for rule in self.rules]
-        of_names = [pattern[len(_ANYWHERE) :] for pattern in patterns if _is_name(pattern)]
-        return _any_of(of_names), _any_of([p for p in patterns if not _is_name(p)])
+        patterns = [rule.pattern for rule in self.rules]
+        return (
+            _any_of([each.regex for each in patterns if each.name_only]),
+            _any_of([each.regex for each in patterns if not each.name_only]),
+        )
 
     def find(self, path: str, is_directory: bool) -> Rule | None:
         """The rule that decides about a path relative to this directory."""
         names, paths = self._patterns
-        fits = names is not None and names.match(path.rpartition("/")[2]) is not None
-        if not fits and (paths is None or paths.match(path) is None):
+        path = as_bytes(path)
+        fits = names is not None and names.fullmatch(_last_part(path)) is not None
+        if not fits and (paths is None or paths.fullmatch(path) is None):
             return None
         return next((r for r in reversed(self.rules) if r.fits(path, is_directory)), None)
 
 
-_ANYWHERE = "^(?:.+/)?"
-
-
-def _is_name(pattern: str) -> bool:
-    """Whether the last part of a path is all that it looks at."""
-    if not pattern.startswith(_ANYWHERE):
-        return False
-    rest = pattern[len(_ANYWHERE) :].removesuffix("(?:(?:/)|$)").replace("[^/]", "")
-    return "/" not in rest
+def _last_part(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
@@ -102,29 +100,12 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
 
 
 def _read(source: str, lines: Iterable[str]) -> Iterable[Rule]:
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # 20 ms, when it is needed
-
     for number, line in enumerate(lines, 1):
         text = line.removesuffix("\n").removesuffix("\r")
-        bare = _without_blanks(text)
-        name = bare.removesuffix("/")  # pathspec would let it fit what lies inside, too
-        try:
-            pattern = GitIgnoreSpecPattern(name)
-        except ValueError:
-            continue  # git passes over what it cannot read, too
-        if pattern.include is not None and pattern.regex is not None:
-            regex = _from_the_start(pattern.regex)
-            yield Rule(source, number, text, not pattern.include, name != bare, regex)
-
-
-def _from_the_start(regex: re.Pattern[str]) -> re.Pattern[str]:
-    """Of `**/*/**` pathspec makes a bare slash, to be found anywhere."""
-    return regex if regex.pattern.startswith("^") else re.compile(f"^.*{regex.pattern}", re.DOTALL)
-
-
-def _without_blanks(text: str) -> str:
-    bare = text.rstrip(" ")
-    return bare + " " if bare.endswith("\\") and bare != text else bare
+        pattern = parse(text)
+        if pattern is not None:
+            regex = re.compile(pattern.regex, re.DOTALL)
+            yield Rule(source, number, text, pattern, regex)
 
 
 @dataclass(slots=True)
