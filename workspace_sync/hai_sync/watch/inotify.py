@@ -1,107 +1,23 @@
-"""Linux tells of changes: one watch for each directory, and none through a link.
-
-watchfiles follows links: it tells of files by names that are not theirs, watches what lies outside, and grows deaf to a
-directory when a link to it goes. It does not tell either that the kernel has dropped events.
-"""
+"""Changes below a root as Linux tells of them, until the root is another directory."""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import errno
-import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import closing, suppress
-from struct import Struct
 
+from hai.client.inotify import Inotify
 from hai_sync.core.names import is_own
 from hai_sync.roots import mark
 
 WAIT_SECONDS = 1.0
-_READ_BYTES = 1 << 18
-_HEAD = Struct("iIII")  # watch, what happened, cookie, bytes of the name
-_MODIFIED, _ATTRIBUTES, _WRITTEN, _FROM, _TO = 0x2, 0x4, 0x8, 0x40, 0x80
-_CREATED, _REMOVED = 0x100, 0x200
-_LOST, _ENDED, _FOLDER = 0x4000, 0x8000, 0x4000_0000
-_NO_LINKS = 0x0300_0000  # directories only, and not through a link
-_EVENTS = _MODIFIED | _ATTRIBUTES | _WRITTEN | _FROM | _TO | _CREATED | _REMOVED | _NO_LINKS
-_NEW = _CREATED | _TO | _ATTRIBUTES  # one may be read now that could not be
-
-
-class Inotify:
-    """The events of the directories below a root; of our own one those of its files alone."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        # what is watched; a moved one is told of by its old name until it is added
-        self._folders: dict[int, str] = {}
-        self.file = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self.file < 0:
-            raise _error()
-
-    def close(self) -> None:
-        """No events any more."""
-        os.close(self.file)
-
-    def add(self, top: str) -> None:
-        """Watch a directory and all below it. Raises OSError at the limit."""
-        waiting = [top]
-        while waiting:
-            folder = waiting.pop()
-            if self._watch(folder) and not is_own(folder):
-                waiting += self._inside(folder)
-
-    def _watch(self, folder: str) -> bool:
-        """False: it is gone, or may not be read."""
-        at = os.fsencode(os.path.join(self._root, folder))
-        number = self._libc.inotify_add_watch(self.file, at, _EVENTS)
-        if number >= 0:
-            self._folders[number] = folder
-        elif ctypes.get_errno() in (errno.ENOSPC, errno.ENOMEM):
-            raise _error()
-        return bool(number >= 0)
-
-    def _inside(self, folder: str) -> list[str]:
-        prefix = folder + "/" if folder else ""
-        with suppress(OSError), os.scandir(os.path.join(self._root, folder)) as items:
-            return [prefix + item.name for item in items if item.is_dir(follow_symlinks=False)]
-        return []
-
-    def read(self) -> set[str] | None:
-        """Paths that were told of; None: more than these, or the root is not watched any more. Raises OSError."""
-        paths = set()
-        for number, what, name in self._events():
-            folder = self._folders.get(number)
-            if what & _ENDED:
-                self._folders.pop(number, None)
-            if what & _LOST or (what & _ENDED and folder == ""):
-                return None
-            if folder is None or not name:
-                continue
-            path = f"{folder}/{name}" if folder else name
-            paths.add(path)
-            if what & _FOLDER and what & _NEW:
-                self.add(path)
-        return paths
-
-    def _events(self) -> Iterator[tuple[int, int, str]]:
-        try:
-            data = os.read(self.file, _READ_BYTES)
-        except BlockingIOError:
-            return
-        at = 0
-        while at < len(data):
-            number, what, _, size = _HEAD.unpack_from(data, at)
-            at += _HEAD.size + size
-            yield number, what, os.fsdecode(data[at - size : at].rstrip(b"\0"))
 
 
 async def told(root: str) -> AsyncGenerator[set[str] | None, None]:
     """Paths below a root as they are told of, now and then none. The first None: it begins; another: it must anew."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     begun = _here(root)
-    with closing(Inotify(root)) as watching:
+    with closing(Inotify(root, is_own)) as watching:
         await asyncio.to_thread(watching.add, "")
         yield None
         loop.add_reader(watching.file, ready.set)
@@ -124,7 +40,3 @@ def _here(root: str) -> str:
         return mark(root)
     except OSError:
         return ""
-
-
-def _error() -> OSError:
-    return OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

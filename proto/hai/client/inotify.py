@@ -1,0 +1,97 @@
+"""Linux tells of changes below a directory: one watch for each directory, and none through a link.
+
+watchfiles follows links: it tells of files by names that are not theirs, watches what lies outside, and grows deaf to a
+directory when a link to it goes. It does not tell either that the kernel has dropped events.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from struct import Struct
+
+_READ_BYTES = 1 << 18
+_HEAD = Struct("iIII")  # watch, what happened, cookie, bytes of the name
+_MODIFIED, _ATTRIBUTES, _WRITTEN, _FROM, _TO = 0x2, 0x4, 0x8, 0x40, 0x80
+_CREATED, _REMOVED = 0x100, 0x200
+_LOST, _ENDED, _FOLDER = 0x4000, 0x8000, 0x4000_0000
+_NO_LINKS = 0x0300_0000  # directories only, and not through a link
+_EVENTS = _MODIFIED | _ATTRIBUTES | _WRITTEN | _FROM | _TO | _CREATED | _REMOVED | _NO_LINKS
+_NEW = _CREATED | _TO | _ATTRIBUTES  # one may be read now that could not be
+
+
+class Inotify:
+    """The events of the directories below a root; of one that is a `leaf` those of its files alone."""
+
+    def __init__(self, root: str, is_leaf: Callable[[str], bool]) -> None:
+        self._root = root
+        self._is_leaf = is_leaf
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        # what is watched; a moved one is told of by its old name until it is added
+        self._folders: dict[int, str] = {}
+        self.file = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.file < 0:
+            raise _error()
+
+    def close(self) -> None:
+        """No events any more."""
+        os.close(self.file)
+
+    def add(self, top: str) -> None:
+        """Watch a directory and all below it. Raises OSError at the limit."""
+        waiting = [top]
+        while waiting:
+            folder = waiting.pop()
+            if self._watch(folder) and not self._is_leaf(folder):
+                waiting += self._inside(folder)
+
+    def _watch(self, folder: str) -> bool:
+        """False: it is gone, or may not be read."""
+        at = os.fsencode(os.path.join(self._root, folder))
+        number = self._libc.inotify_add_watch(self.file, at, _EVENTS)
+        if number >= 0:
+            self._folders[number] = folder
+        elif ctypes.get_errno() in (errno.ENOSPC, errno.ENOMEM):
+            raise _error()
+        return bool(number >= 0)
+
+    def _inside(self, folder: str) -> list[str]:
+        prefix = folder + "/" if folder else ""
+        with suppress(OSError), os.scandir(os.path.join(self._root, folder)) as items:
+            return [prefix + item.name for item in items if item.is_dir(follow_symlinks=False)]
+        return []
+
+    def read(self) -> set[str] | None:
+        """Paths that were told of; None: more than these, or the root is not watched any more. Raises OSError."""
+        paths = set()
+        for number, what, name in self._events():
+            folder = self._folders.get(number)
+            if what & _ENDED:
+                self._folders.pop(number, None)
+            if what & _LOST or (what & _ENDED and folder == ""):
+                return None
+            if folder is None or not name:
+                continue
+            path = f"{folder}/{name}" if folder else name
+            paths.add(path)
+            if what & _FOLDER and what & _NEW:
+                self.add(path)
+        return paths
+
+    def _events(self) -> Iterator[tuple[int, int, str]]:
+        try:
+            data = os.read(self.file, _READ_BYTES)
+        except BlockingIOError:
+            return
+        at = 0
+        while at < len(data):
+            number, what, _, size = _HEAD.unpack_from(data, at)
+            at += _HEAD.size + size
+            yield number, what, os.fsdecode(data[at - size : at].rstrip(b"\0"))
+
+
+def _error() -> OSError:
+    return OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
