@@ -17,17 +17,19 @@ import pytest
 
 from hai.client.cancellation import CancelledWithin
 from hai.client.errors import NotFound, Unauthenticated, Unreachable
+from hai.client.inotify import Inotify
 from hai_sync.cli import failures
 from hai_sync.cli.answered import tell
 from hai_sync.cli.main import main
 from hai_sync.core.rules import Mode, Rules
+from hai_sync.quick.surroundings import surroundings
+from hai_sync.remote.endpoint import Remote
 from hai_sync.session import daemon as daemon_module
 from hai_sync.session.daemon import Daemon
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Wish
 from hai_sync.watch import elsewhere, inotify
 from hai_sync.watch.control import ShortPath, ask
-from hai_sync.watch.inotify import Inotify
 
 MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
@@ -35,7 +37,8 @@ MOST_EVENTS = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 @contextlib.asynccontextmanager
 async def running(laptop, mode: Mode = Mode.SYNC) -> AsyncIterator[Daemon]:
     """A daemon in this process, once it answers and has nothing to do."""
-    daemon = Daemon(laptop.session, Wish(Rules(mode)), lambda line: None)
+    server = {"config": "", "surroundings": surroundings("")}  # commands would find the same one
+    daemon = Daemon(laptop.session, Wish(Rules(mode)), lambda line: None, server)
     work = asyncio.create_task(daemon.run())
     try:
         await until(lambda: laptop.session.place.socket.exists() and daemon.state.syncs > 0)
@@ -75,6 +78,37 @@ async def test_a_flush_covers_what_was_saved_before_it(laptop, told, monkeypatch
             answer = await flush(laptop)
             assert laptop.there() == {"a": str(number).encode()}
             assert answer["revision"] == number + 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "mode", "arrives"),
+    [
+        pytest.param(("watch", "flush"), Mode.SYNC, True, id="flush"),
+        pytest.param(("watch", "flush", "--json"), Mode.SYNC, True, id="flush for scripts"),
+        pytest.param(("watch", "flush"), Mode.PULL, True, id="flush of one that pulls"),
+        pytest.param(("sync",), Mode.SYNC, True, id="sync"),
+        pytest.param(("watch", "flush"), Mode.PUSH, False, id="flush of one that pushes"),
+    ],
+)
+async def test_in_sync_means_both_ways(
+    laptop, argv, mode: Mode, arrives: bool, monkeypatch, capsys
+) -> None:
+    """It said so although a file waited on the cluster."""
+    monkeypatch.chdir(laptop.root)
+    monkeypatch.setattr(Remote, "watch", _silent)  # else the file may have come by itself
+    laptop.write("mine", "1")
+    await laptop.sync()
+    async with running(laptop, mode):
+        for number in range(3):
+            (laptop.cluster / f"theirs-{number}").write_text("2")
+            assert await asyncio.to_thread(main, argv) == 0
+            assert (f"theirs-{number}" in laptop.read()) == arrives
+    assert "in sync" in capsys.readouterr().out or "--json" in argv
+
+
+async def _silent(remote: Remote) -> AsyncIterator[int]:
+    await asyncio.Event().wait()
+    yield 0
 
 
 @pytest.mark.parametrize(

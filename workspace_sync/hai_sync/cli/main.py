@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: tuple[str, ...]) -> int:
     root = _root() if arguments in _QUICK else ""
     as_json = "--json" in arguments
-    if root and (answer := _ask_daemon(root)) is not None:
+    if root and (answer := _ask_daemon(root, look=arguments not in _PUSH)) is not None:
         from hai_sync.cli.answered import is_done, tell
 
         if is_done(answer, arguments[0]):
@@ -74,13 +74,14 @@ def _root() -> str:
     return folder
 
 
-def _ask_daemon(root: str) -> dict[str, object] | None:
+def _ask_daemon(root: str, *, look: bool) -> dict[str, object] | None:
+    """`look`: also at what was written on the cluster."""
     own = os.path.join(root, ".hfai")
     if not os.path.exists(os.path.join(own, "daemon.sock")):
         return None
     from hai_sync.watch.control import ask
 
-    answer: dict[str, object] | None = ask(own, {"verb": "flush"})
+    answer: dict[str, object] | None = ask(own, {"verb": "flush", "look": look})
     return answer
 
 

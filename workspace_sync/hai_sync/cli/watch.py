@@ -217,8 +217,8 @@ def _line(answer: dict[str, Any]) -> str:
 @watch.command()
 @common
 def flush(**options: Any) -> int:
-    """Wait until everything that is saved now is on the other side."""
-    answer = ask(find().own, {"verb": "flush"})
+    """Wait until everything that is saved now, here and on the cluster, is on the other side."""
+    answer = ask(find().own, {"verb": "flush", "look": True})
     if answer is None:
         raise HaiError("no daemon runs here", hint="`haiworkspace watch start`")
     as_json = options["as_json"] or options["output"] == "json"

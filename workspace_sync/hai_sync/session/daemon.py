@@ -204,29 +204,35 @@ class Daemon:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(ConnectionError):
-            verb = await _asked(reader)
-            if verb is not None:
-                answer = await self._answer(verb)
+            request = await _asked(reader)
+            if request is not None:
+                answer = await self._answer(request)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
 
-    async def _answer(self, verb: str) -> dict[str, Any]:
+    async def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        verb = request.get("verb")
         if verb == "stop":
             self._stop.set()
             return {"stopping": True}
         if verb == "flush":
-            return await self._flushed()
+            return await self._flushed(look=bool(request.get("look")))
         if verb == "pause":
             self._going.clear()
         elif verb == "resume":
             self._going.set()
         return self._status()
 
-    async def _flushed(self) -> dict[str, Any]:
-        """Everything that was saved before the question is on the other side after the answer."""
+    async def _flushed(self, *, look: bool) -> dict[str, Any]:
+        """What was saved here before the question is on the cluster after the answer.
+
+        `look`: what was written there is here, too. A push does without: it takes the server a walk over all files.
+        """
         if not await self.events.caught_up():
             self.session.forget()
             self._due = True
+        if look and self.wish.rules.mode is not Mode.PUSH:
+            self._due = self._look = True
         try:
             report = await self.flush()
         except _FAILURES as error:
@@ -255,10 +261,10 @@ class Daemon:
         return self.state.phase if goes_on else "paused"
 
 
-async def _asked(reader: asyncio.StreamReader) -> str | None:
-    """The verb of a line of JSON; None: the line is no question, or too long for one."""
+async def _asked(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """The object of a line of JSON; None: the line is no question, or too long for one."""
     try:
         request = json.loads(await reader.readline())
     except (ValueError, RecursionError):
         return None
-    return str(request.get("verb")) if isinstance(request, dict) else None
+    return request if isinstance(request, dict) else None
