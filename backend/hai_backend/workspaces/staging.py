@@ -20,7 +20,7 @@ from hai_backend.domain.workspace import (
 )
 from hai_backend.workspaces.index import FIELDS, Index, row_of
 
-MANY = 10  # removals that are never guarded
+MANY = 10  # removals of files that are never guarded
 _TOLD = 100  # violations in one answer
 _FILE, _DIRECTORY = int(EntryKind.FILE), int(EntryKind.DIRECTORY)
 _STAGED = f"INSERT OR REPLACE INTO staged(folder, name, {FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -161,13 +161,15 @@ def _keep_full_directories(db: sqlite3.Connection) -> None:
 
 
 def _guard(db: sqlite3.Connection) -> None:
-    removed = db.execute("SELECT COUNT(*) FROM staged WHERE kind = 0").fetchone()[0]
+    query = f"SELECT COUNT(*) FROM staged s CROSS JOIN entries e ON {_NOW} WHERE s.kind = 0 AND e.kind != {_DIRECTORY}"
+    removed = db.execute(query).fetchone()[0]
     if removed <= MANY:
         return
-    paths = db.execute("SELECT COUNT(*) FROM entries WHERE gone = 0").fetchone()[0]
-    if 2 * removed > paths:
+    query = f"SELECT COUNT(*) FROM entries WHERE gone = 0 AND kind != {_DIRECTORY}"
+    files = db.execute(query).fetchone()[0]
+    if 2 * removed > files:
         raise Conflict(
-            f"{removed} of {paths} paths would be removed, which is more than half; "
+            f"{removed} of {files} files would be removed, which is more than half; "
             "nothing was changed. Allow it when it is meant",
             reason="MANY_REMOVALS",
         )

@@ -111,6 +111,15 @@ async def test_removing_most_of_it_must_be_meant(here) -> None:
     assert len(os.listdir(here.files())) == 5
 
 
+async def test_removed_directories_count_for_nothing(here) -> None:
+    """Neither as removals nor among what is left."""
+    pusher = await here.pusher()
+    chain = ["/".join(["d"] * depth) for depth in range(1, 21)]
+    await pusher.push({"f": b"x", f"{chain[-1]}/g": b"x"})
+    await pusher.send([removal(path) for path in (f"{chain[-1]}/g", *chain)], {})
+    assert os.listdir(here.files()) == ["f"]
+
+
 async def test_what_arrived_before_a_break_is_not_asked_for_again(here) -> None:
     pusher = await here.pusher()
     entries = [file("a", b"one"), file("b", b"two")]

@@ -201,7 +201,24 @@ async def test_what_is_not_synced_is_told_by_a_push_too(laptop, capsys) -> None:
         answer = await flush(laptop)
     assert answer["refused"] == "many removals"
     assert tell(answer, "push", as_json=False) == 1
-    assert "not synced: many removals; `haiworkspace sync --dry-run`" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "not synced: 25 removals, of more than half of all files" in told
+    assert "`haiworkspace sync --many-removals`" in told
+
+
+async def test_removals_that_may_not_be_meant_hold_up_nothing_else(laptop) -> None:
+    for number in range(30):
+        laptop.write(f"d/{number}")
+    async with running(laptop):
+        await flush(laptop)
+        shutil.rmtree(laptop.root / "d")
+        laptop.write("new", "1")
+        answer = await flush(laptop)
+        assert (answer["refused"], len(answer["withheld"])) == ("many removals", 30)
+        assert laptop.there()["new"] == b"1"
+        laptop.write("new", "2")
+        assert (await flush(laptop))["refused"] == "many removals"
+        assert (len(laptop.there()), laptop.there()["new"]) == (31, b"2")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -245,6 +246,38 @@ async def test_many_removals_are_asked_for(laptop) -> None:
     assert len(laptop.there()) == 30
     assert (await laptop.push(many_removals=True)).in_sync
     assert len(laptop.there()) == 1
+
+
+async def test_a_directory_counts_as_no_removed_file(laptop) -> None:
+    """Nor as one that is left."""
+    laptop.write("/".join(["deep"] * 20 + ["f"]))
+    for number in range(5):
+        laptop.write(f"f{number}")
+    await laptop.push()
+    shutil.rmtree(laptop.root / "deep")
+    assert (await laptop.push()).in_sync
+    assert "deep" not in os.listdir(laptop.cluster)
+    for number in range(15):
+        laptop.write(f"few/{number}")
+        laptop.write(f"empty/{number}/kept")
+    await laptop.push()
+    for folder in ("few", "empty"):
+        shutil.rmtree(laptop.root / folder)
+    assert len((await laptop.push()).withheld) == 30
+
+
+async def test_a_partial_push_does_all_but_the_removals_that_may_not_be_meant(laptop) -> None:
+    for number in range(30):
+        laptop.write(f"d/{number}", str(number))
+    await laptop.push()
+    shutil.rmtree(laptop.root / "d")
+    laptop.write("d", "a file in its place")
+    laptop.write("new", "1")
+    report = await laptop.push(partial=True)
+    assert (report.refused, len(report.withheld), report.in_sync) == (Refused.REMOVALS, 30, False)
+    assert (len(laptop.there()), laptop.there()["new"]) == (31, b"1")
+    assert (await laptop.push(many_removals=True)).in_sync
+    assert laptop.there() == {"d": b"a file in its place", "new": b"1"}
 
 
 async def test_ignoring_removes_nothing_on_the_other_side(laptop) -> None:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LEFT_ALONE = {"conflicts": "conflict", "problems": "problem", "passed_over": "on the cluster only"}
-_HINT = (
-    "`haiworkspace sync --dry-run` shows them, `haiworkspace watch stop` lets you decide by hand"
-)
+_HINT = "`haiworkspace sync --dry-run` shows them"
 
 
 def is_done(answer: Mapping[str, Any], verb: str) -> bool:
@@ -40,13 +38,21 @@ def tell(answer: Mapping[str, Any], verb: str, as_json: bool) -> int:
     if as_json:
         _event("done", answer)
     elif answer["refused"]:
-        print(f"haiworkspace: not synced: {answer['refused']}; {_HINT}", file=sys.stderr)
+        print(f"haiworkspace: not synced: {_refusal(answer)}", file=sys.stderr)
     else:
         print(f"in sync at revision {answer['revision']} (daemon)")
     if not as_json:
         _tell_left_alone(answer)
     counted = ("refused", "conflicts", "problems", *(("passed_over",) if verb == "sync" else ()))
     return int(any(answer.get(kind) for kind in counted))
+
+
+def _refusal(answer: Mapping[str, Any]) -> str:
+    """Why something was not synced, and what to do."""
+    if withheld := answer.get("withheld"):
+        count = f"{len(withheld)} removals, of more than half of all files"
+        return f"{count}; {_HINT}, `haiworkspace sync --many-removals` carries them out"
+    return f"{answer['refused']}; {_HINT}, `haiworkspace watch stop` lets you decide by hand"
 
 
 def _tell_left_alone(answer: Mapping[str, Any]) -> None:

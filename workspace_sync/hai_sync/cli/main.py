@@ -97,7 +97,14 @@ def _tell_push(facts: Mapping[str, int], as_json: bool) -> int:
     if as_json:
         import json
 
-        none = {"bytes": 0, "downloaded": 0, "held": [], "conflicts": [], "refused": ""}
+        none = {
+            "bytes": 0,
+            "downloaded": 0,
+            "held": [],
+            "conflicts": [],
+            "refused": "",
+            "withheld": [],
+        }
         print(json.dumps({"event": "done", **facts, **none, "problems": {}, "passed_over": {}}))
         return 0
     from hai_sync.cli.sizes import size_of

@@ -156,6 +156,8 @@ def tell_report(report: Report, as_json: bool, quiet: bool) -> None:
         _tell_conflicts(report)
     elif report.refused is Refused.REMOVALS:
         _tell_removals(report)
+        if report.done and not quiet:
+            click.echo(_summary(report))
     elif not quiet:
         click.echo(_summary(report))
 
@@ -195,18 +197,23 @@ def _tell_conflicts(report: Report) -> None:
 
 
 def _tell_removals(report: Report) -> None:
-    gone = [c for c in (*report.outcome.to_remote, *report.outcome.to_local) if c.new is None]
-    click.echo(f"nothing was changed: it would remove {len(gone)} paths, as", err=True)
-    for change in gone[:_TOP]:
-        click.echo(printable(f"  {change.path}"), err=True)
+    count = len(report.withheld)
+    words = "nothing was removed" if report.done else "nothing was changed"
+    click.echo(f"{words}: it would remove {count} files, more than half, as", err=True)
+    for path in report.withheld[:_TOP]:
+        click.echo(printable(f"  {path}"), err=True)
     click.echo("  hint: --many-removals if that is meant, --no-delete to keep them", err=True)
 
 
 def _summary(report: Report) -> str:
     outcome = report.outcome
     parts = [f"in sync at revision {report.revision}"]
+    if outcome.conflicts or report.withheld:
+        parts = [f"revision {report.revision}"]
     if outcome.conflicts:
-        parts = [f"revision {report.revision}, {len(outcome.conflicts)} conflicts left"]
+        parts.append(f"{len(outcome.conflicts)} conflicts left")
+    if report.withheld:
+        parts.append(f"{len(report.withheld)} removals left")
     if outcome.to_remote:
         parts.append(f"{len(outcome.to_remote)} paths up ({size_of(report.wire_bytes)} sent)")
     if outcome.to_local:

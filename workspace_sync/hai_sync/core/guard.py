@@ -1,4 +1,4 @@
-"""Removing much at once is more often a mistake than meant."""
+"""Removing many files at once is more often a mistake than meant."""
 
 from __future__ import annotations
 
@@ -6,19 +6,38 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hai_sync.core.diff import Change
-from hai_sync.core.entry import Entry
+from hai_sync.core.entry import Entry, Kind, Tree
 
 FEW = 10
 
 
-def too_many_removals(changes: Sequence[Change], had: int) -> int:
-    """How many paths go, if that is more than half of them and more than ten; else 0. What moves does not go."""
-    went = Counter(_look(c.old) for c in changes if c.new is None and c.old is not None)
-    came = Counter(_look(c.new) for c in changes if c.old is None and c.new is not None)
-    gone = (went - came).total()
-    return gone if gone > FEW and gone * 2 > had else 0
+def doubtful_removals(changes: Sequence[Change], tree: Tree) -> list[Change]:
+    """The files and links that changes remove from a tree, if those are more than half of them and more than ten.
+
+    Directories do not count, nor does what moves.
+    """
+    removals = [c for c in changes if c.new is None and _is_file(c.old)]
+    created = Counter(_look(c.new) for c in changes if c.old is None and _is_file(c.new))
+    count = (Counter(_look(c.old) for c in removals) - created).total()
+    if count <= FEW or count * 2 <= sum(map(_is_file, tree.values())):
+        return []
+    return removals
 
 
-def _look(entry: Entry) -> tuple[object, ...]:
+def without_removals(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The changes that take nothing away; what replaces a directory would take away the files in it."""
+    return tuple(c for c in changes if c.new is not None and not _replaces_directory(c))
+
+
+def _replaces_directory(change: Change) -> bool:
+    return change.old is not None and not _is_file(change.old) and _is_file(change.new)
+
+
+def _is_file(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind is not Kind.DIRECTORY
+
+
+def _look(entry: Entry | None) -> tuple[object, ...]:
     """What a move keeps; nobody has looked into what is new."""
+    assert entry is not None
     return entry.kind, entry.size, entry.mtime_ns, entry.target

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hai_sync.core.entry import Entry, Kind, Tree
-from hai_sync.core.guard import too_many_removals
+from hai_sync.core.guard import doubtful_removals, without_removals
 from hai_sync.core.reconcile import reconcile, undecided
 from hai_sync.core.rules import Outcome
 from hai_sync.hashing import THREADS, hash_files
@@ -78,11 +79,25 @@ def _visible(sides: Sides, wish: Wish) -> tuple[Tree, Tree]:
 
 
 def guard(report: Report, sides: Sides, wish: Wish) -> None:
-    """Refuse what is in conflict, or removes too much unmeant."""
+    """Refuse what is in conflict, or removes many files unmeant; of a partial sync only that is left out."""
     outcome = report.outcome
-    many = too_many_removals(outcome.to_remote, len(sides.remote))
-    many = many or too_many_removals(outcome.to_local, len(sides.local))
     if outcome.conflicts and not wish.partial:
         report.refused = Refused.CONFLICTS
-    elif many and not wish.many_removals:
-        report.refused = Refused.REMOVALS
+    elif not wish.many_removals:
+        _refuse_removals(report, sides, wish)
+
+
+def _refuse_removals(report: Report, sides: Sides, wish: Wish) -> None:
+    outcome = report.outcome
+    there = doubtful_removals(outcome.to_remote, sides.remote)
+    here = doubtful_removals(outcome.to_local, sides.local)
+    if not (there or here):
+        return
+    report.refused = Refused.REMOVALS
+    report.withheld = tuple(change.path for change in (*there, *here))
+    if wish.partial:
+        report.outcome = replace(
+            outcome,
+            to_remote=without_removals(outcome.to_remote) if there else outcome.to_remote,
+            to_local=without_removals(outcome.to_local) if here else outcome.to_local,
+        )

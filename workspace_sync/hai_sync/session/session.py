@@ -156,9 +156,9 @@ class Session:
         outcome = await asyncio.to_thread(decide, seen, wish, self._restless, self.listener)
         report = report_of(seen, outcome)
         guard(report, seen, wish)
-        if wish.dry_run or report.refused:
+        if wish.dry_run or (report.refused and not wish.partial):
             return report, False
-        await self._carry_out(seen, outcome, wish, report)
+        await self._carry_out(seen, report.outcome, wish, report)
         return report, True
 
     async def _carry_out(self, sides: Sides, outcome: Outcome, wish: Wish, report: Report) -> None:

@@ -14,7 +14,7 @@ from hai_sync.scan import Filter
 
 
 class Refused(StrEnum):
-    """Why a plan was not carried out."""
+    """Why a plan was not carried out, or not as a whole."""
 
     NO = ""
     CONFLICTS = "conflicts"
@@ -72,6 +72,7 @@ class Report:
 
     outcome: Outcome = field(default_factory=Outcome)
     refused: Refused = Refused.NO
+    withheld: tuple[str, ...] = ()  # files whose removal was refused
     revision: int = 0
     files: int = 0
     bytes: int = 0
@@ -108,6 +109,7 @@ class Report:
             "problems": dict(self.problems),
             "passed_over": dict(self.passed_over),
             "refused": self.refused.value,
+            "withheld": list(self.withheld),
             "wire_bytes": self.wire_bytes,
         }
 
