@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from importlib.metadata import version
@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import structlog
 
 from hai.client.memory import keep_memory
+from hai.redaction import redact, redact_values
 from hai_backend import config, interpreter
 from hai_backend.app import App, OpenStore
 from hai_backend.config import Settings
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
         print(f"hai-server: the settings are wrong:{lines}", file=sys.stderr)
         return 2
     except HaiError as error:
-        print(f"hai-server: {error}", file=sys.stderr)
+        print(f"hai-server: {redact(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:  # a full or read-only disk, or a home that is not ours
         print(f"hai-server: cannot work in {home}: {error}", file=sys.stderr)
@@ -105,11 +106,18 @@ def _log_as_json() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _without_credentials,
             structlog.processors.JSONRenderer(),
         ],
         logger_factory=structlog.WriteLoggerFactory(file=_Log(sys.stderr)),  # type: ignore[arg-type]
     )
     logging.getLogger().addHandler(_Libraries(logging.WARNING))
+
+
+def _without_credentials(
+    logger: object, method: str, line: MutableMapping[str, Any]
+) -> dict[str, Any]:
+    return {name: redact_values(value) for name, value in line.items()}
 
 
 class _Libraries(logging.Handler):

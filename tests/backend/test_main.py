@@ -60,6 +60,17 @@ def test_what_libraries_say_is_one_line_of_json(
     assert ("exception" in line) is traced
 
 
+def test_no_line_of_the_log_has_the_credentials_of_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    main._log_as_json()
+    url = "postgresql://hai:hunter2@db/hai"
+    structlog.get_logger().error("no database", address=url, tried=[url], trace=f"…\n{url}: down")
+    logging.getLogger("a.library").error("cannot reach %s", url, exc_info=OSError(url))
+    assert "hunter2" not in said.getvalue()
+    assert said.getvalue().count("postgresql://****@db/hai") == 5
+
+
 def test_a_home_that_cannot_be_made_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,8 +6,10 @@ import sys
 import time
 from contextlib import suppress
 
+from hai.redaction import redact
+
 
 def note(message: str) -> None:
-    """One line, with the time."""
+    """One line, with the time and without credentials."""
     with suppress(OSError):
-        print(time.strftime("%FT%TZ", time.gmtime()), message, file=sys.stderr, flush=True)
+        print(time.strftime("%FT%TZ", time.gmtime()), redact(message), file=sys.stderr, flush=True)

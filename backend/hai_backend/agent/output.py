@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from hai.redaction import redact
 from hai_backend.agent.line_splitter import LineSplitter
 from hai_backend.agent.spool import Spool
 
@@ -38,8 +39,8 @@ class Output:
         self.heard_at = time.monotonic()
 
     def say(self, message: str) -> None:
-        """A line of the platform among the program's."""
-        self._keep(self._lines.feed(f"[hai] {message}\n".encode(), time.time()))
+        """A line of the platform among the program's, without credentials."""
+        self._keep(self._lines.feed(f"[hai] {redact(message)}\n".encode(), time.time()))
 
     def last_lines(self, count: int) -> str:
         return self._lines.last_lines(count)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hai.client.files import replacing
+from hai.redaction import redact
 from hai_backend.domain.timing import Timing
 from hai_backend.launch import processes, rank_dirs
 from hai_backend.launch.processes import Process
@@ -89,7 +90,7 @@ class RankDir:
         """Why the rank ended in a way that no server was told; the launcher reads it. The first reason counts."""
         part = self.failure.with_name(f".{self.failure.name}.{os.getpid()}")
         with suppress(OSError):  # a full disk, or the directory was removed: agent.log says it too
-            part.write_text(why)
+            part.write_text(redact(why))
             os.link(
                 part, self.failure
             )  # whole, or not at all: who writes it may be killed at any moment

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from hai.redaction import redact
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.node import Group, Labels, Node, NodeState
 from hai_backend.loops.clock import Clock
@@ -111,7 +112,7 @@ class Cluster:
 
     async def set_cordoned(self, name: str, cordoned: bool, reason: str, by: str) -> Node:
         """Take a node out of scheduling, or bring it back. Raises NotFound."""
-        why = f"{reason or 'cordoned'} ({by})" if cordoned else ""
+        why = f"{redact(reason) or 'cordoned'} ({by})" if cordoned else ""
 
         def change(node: Node) -> Node:
             if not cordoned and not node.cordoned:

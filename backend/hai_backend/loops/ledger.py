@@ -10,12 +10,13 @@ import asyncio
 import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, get_args
 from weakref import WeakValueDictionary
 
 import structlog
 
+from hai.redaction import redact
 from hai_backend.domain.errors import Conflict, HaiError, NotFound, Unavailable
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.spec import TaskSpec, letters
@@ -122,7 +123,7 @@ class Ledger:
         """
         new = _new(user, spec, self._clock.now())
         count = spec.resource.node_count
-        told = "; ".join(filter(None, (f"{count} node{'s' if count != 1 else ''}", note)))
+        told = "; ".join(filter(None, (f"{count} node{'s' if count != 1 else ''}", redact(note))))
         event = TaskEvent(new.created_at, user, "TaskSubmitted", told)
         return self._made(await self._store.create_task(new, (event,), request_id))
 
@@ -139,8 +140,8 @@ class Ledger:
         return self._tasks.get(task.id, task)
 
     async def apply(self, task_id: int, event: ev.Event) -> Task:
-        """Let something happen to a task and perform what follows from it."""
-        return await _to_the_end(self._apply(task_id, event))
+        """Let something happen to a task and perform what follows from it. Nobody hears credentials in its texts."""
+        return await _to_the_end(self._apply(task_id, _redacted(event)))
 
     async def insist(self, task_id: int, event: ev.Event) -> Task:
         """Like `apply`, for what nobody would say again: while the store takes nothing (a full disk), it waits."""
@@ -257,6 +258,13 @@ class Ledger:
         tags = task.tags if tags is None else tags
         starred = task.starred if starred is None else starred
         return await self.apply(task_id, ev.Labelled(by, tags, starred))
+
+
+def _redacted(event: ev.Event) -> ev.Event:
+    """Here, for all that becomes of a task follows from its events: rows, answers, notices to webhooks."""
+    texts = {f.name: text for f in fields(event) if isinstance(text := getattr(event, f.name), str)}
+    changed: dict[str, Any] = {n: clean for n, t in texts.items() if (clean := redact(t)) != t}
+    return replace(event, **changed) if changed else event
 
 
 def _new(user: str, spec: TaskSpec, now: float) -> Task:

@@ -10,6 +10,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
+from hai.redaction import redact_values
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.spec import (
     JUPYTER,
@@ -29,7 +30,7 @@ _Given = dict[str, Any]
 
 
 def spec_to_proto(spec: TaskSpec) -> pb.TaskSpec:
-    """`validate(spec_to_proto(s)) == s`."""
+    """`validate(spec_to_proto(s)) == s`, but for credentials in URLs: they are not shown."""
     return pb.TaskSpec(
         **_given(spec)
         | {
@@ -72,7 +73,7 @@ _OPTIONAL = frozenset(
 def _given(part: Any) -> _Given:
     kind = type(part)
     pairs = zip(_NAMES[kind], _VALUES[kind](part), strict=True)
-    return {name: value for name, value in pairs if value or name in _OPTIONAL}
+    return {name: redact_values(value) for name, value in pairs if value or name in _OPTIONAL}
 
 
 def _resource(resource: ResourceSpec) -> _Given:

@@ -17,6 +17,7 @@ from google.protobuf import any_pb2
 from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
+from hai.redaction import redact
 from hai_backend.domain import errors
 
 log = structlog.get_logger()
@@ -65,7 +66,7 @@ def status_of(error: BaseException, method: str) -> status_pb2.Status:
     code = code_of(error)
     if code is grpc.StatusCode.INTERNAL or not isinstance(error, errors.HaiError):
         return _incident(error, method)
-    status = status_pb2.Status(code=code.value[0], message=_cut(str(error), _MESSAGE_BYTES))
+    status = status_pb2.Status(code=code.value[0], message=_cut(redact(str(error)), _MESSAGE_BYTES))
     status.details.extend(_packed(detail) for detail in _details(error))
     return status
 
@@ -96,7 +97,7 @@ def _bad_request(violations: tuple[errors.Violation, ...]) -> error_details_pb2.
     """All violations, or as many as a trailer holds and how many more there are."""
     request, room = error_details_pb2.BadRequest(), _VIOLATION_BYTES
     for done, violation in enumerate(violations):
-        field, message = _cut(violation.field, 200), _cut(violation.message, 400)
+        field, message = _cut(violation.field, 200), _cut(redact(violation.message), 400)
         room -= len(field.encode()) + len(message.encode()) + 8
         if room < 0:
             request.field_violations.add(

@@ -6,7 +6,12 @@ run with today's nodes and quotas is refused here, too: a task that would wait f
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from google.protobuf.message import Message
+
 from hai.client.fields import ENUMS, refused_task_type
+from hai.redaction import MASK, is_redacted
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.errors import Exhausted
 from hai_backend.domain.priority import Priority
@@ -32,6 +37,8 @@ def validate(spec: pb.TaskSpec, context: SubmitContext) -> TaskSpec:
             "", f"the spec has {spec.ByteSize()} bytes; at most {limits.SPEC_BYTES} are allowed"
         )
         rules.check()
+    if MASK.encode() in spec.SerializeToString():
+        _refuse_masked("", spec, rules)
     found = _convert(spec, context, rules)
     if not rules.broken:
         check_fit(found, context, rules)
@@ -65,6 +72,21 @@ def _convert(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> TaskSpe
         roles=roles(spec, where.node_count, rules),
         policies=policies(spec, where.node_count, rules),
     )
+
+
+def _refuse_masked(path: str, part: object, rules: Rules) -> None:
+    """Of a task that was described and is submitted again."""
+    if isinstance(part, str) and is_redacted(part):
+        rules.add(path, f"has {MASK} in place of a password or token, which is not shown: write it")
+    elif isinstance(part, Message):
+        for field, value in part.ListFields():
+            _refuse_masked(f"{path}.{field.name}" if path else field.name, value, rules)
+    elif isinstance(part, Mapping):
+        for name, value in part.items():
+            _refuse_masked(f"{path}[{name}]", value, rules)
+    elif isinstance(part, Sequence) and not isinstance(part, str | bytes):
+        for i, value in enumerate(part):
+            _refuse_masked(f"{path}[{i}]", value, rules)
 
 
 def _task_type(word: str, rules: Rules) -> TaskType:

@@ -8,7 +8,8 @@ Rules that every implementation keeps:
 - A write that is refused (stale revision, taken name, a value that cannot be stored: Invalid) touches nothing else.
 - A database that cannot be used is Unavailable, with its address and the cause. When a connection breaks during a
   write, or its caller is cancelled, it may have been done: `request_id` and `revision` make repeating it safe.
-- Text of programs (reasons, last lines) may come back with U+FFFD for what databases refuse (NUL, half surrogates).
+- Text of programs (reasons, last lines) may come back with U+FFFD for what databases refuse (NUL, half surrogates),
+  and with **** for credentials in URLs.
 """
 
 from __future__ import annotations

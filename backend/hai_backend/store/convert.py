@@ -1,7 +1,7 @@
 """Domain values to rows and back, for the tables of tasks. Tuples, in the order of the columns in rows/.
 
 Free text of programs may hold what a database cannot (a NUL, half a surrogate): such characters become U+FFFD,
-because a program's last words must never keep its task from being finished.
+because a program's last words must never keep its task from being finished. Nor may it hold secrets of URLs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from hai.redaction import redact
 from hai_backend.domain.node import Labels
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.progress import Progress, Suspension
@@ -67,6 +68,11 @@ def storable(text: str) -> str:
     return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
+def free_text(text: str) -> str:
+    """What people and programs say, as it is stored: without credentials."""
+    return storable(redact(text))
+
+
 def task_values(task: Task, tags: str, event_count: int, request_id: str = "") -> Values:
     """The row of a task; `tags` is the dump of its tags."""
     return (
@@ -85,7 +91,7 @@ def task_values(task: Task, tags: str, event_count: int, request_id: str = "") -
         task.whole_life_state,
         task.outcome.value if task.outcome else None,
         task.wanted_outcome.value if task.wanted_outcome else None,
-        storable(task.reason),
+        free_text(task.reason),
         task.held,
         task.not_before,
         task.suspend_count,
@@ -166,7 +172,7 @@ def run_values(task_id: int, run: Run) -> Values:
         int(run.priority),
         run.whole_life_state,
         int(run.stop_code),
-        storable(run.reason),
+        free_text(run.reason),
         run.suspended_for,
         run.started_at,
         run.ended_at,
@@ -214,7 +220,7 @@ def rank_values(task_id: int, run: int, rank: Rank) -> Values:
         rank.address,
         rank.free_port,
         rank.exit_code,
-        storable(rank.last_lines),
+        free_text(rank.last_lines),
         rank.started_at,
         rank.ended_at,
         _encode(rank.gpus) if rank.gpus else "[]",
@@ -231,7 +237,7 @@ def rank_of(row: Sequence[Any]) -> Rank:
 
 def event_values(task_id: int, sequence: int, event: TaskEvent) -> Values:
     """The row of a line of the timeline."""
-    reason = storable(event.reason)
+    reason = free_text(event.reason)
     return (task_id, sequence, event.time, event.actor, event.kind, reason, event.run, event.rank)
 
 

@@ -13,9 +13,9 @@ from hai_backend.store.convert import (
     Values,
     dump_labels,
     dump_names,
+    free_text,
     load_labels,
     load_names,
-    storable,
 )
 
 
@@ -32,7 +32,7 @@ def node_values(node: Node, version: int) -> Values:
         node.cpus,
         node.memory_bytes,
         dump_names(node.topology),
-        storable(node.reason),
+        free_text(node.reason),
         node.updated_at,
         version,
         dump_labels(node.labels),
@@ -104,7 +104,7 @@ def token_values(token: Token) -> Values:
         token.user,
         token.scope.value,
         token.secret_sha256,
-        storable(token.description),
+        free_text(token.description),
         token.created_at,
         token.expires_at,
         token.revoked,
@@ -134,8 +134,8 @@ def audit_values(row: AuditRow) -> Values:
         row.time,
         row.actor,
         row.method,
-        storable(row.resource),
-        storable(row.what),
+        free_text(row.resource),
+        free_text(row.what),
         row.code,
     )
 

@@ -45,6 +45,30 @@ async def test_a_submitted_task_waits_in_the_ledger_and_in_the_store(world: Worl
     assert world.ledger.unfinished_of("ada") == 1
 
 
+URL, SHOWN = "http://ada:hunter2@host/x", "http://****@host/x"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([ev.StartFailed(1, 0, f"cannot get {URL}")], id="agent"),
+        pytest.param(
+            [ev.RankAttached(1, 0, "10.0.0.1", 4000), ev.ProgramExited(1, 0, 1, f"fatal: {URL}")],
+            id="program",
+        ),
+        pytest.param([ev.LaunchFailed(1, 0, f"no image {URL}")], id="launcher"),
+        pytest.param([ev.SuspendAsked("ada", f"see {URL}")], id="person"),
+    ],
+)
+async def test_credentials_are_heard_by_nobody(world: World, events: list[ev.Event]) -> None:
+    task = await world.ledger.submit("ada", a_spec("one"), "", f"from {URL}")
+    for event in (PLACED, *events):
+        await world.ledger.apply(task.id, event)
+    heard = f"{await world.ledger.get(task.id)} {await world.store.task_events(task.id)}"
+    assert "hunter2" not in heard
+    assert heard.count(SHOWN) >= 2
+
+
 async def test_letters_of_specs_count_until_their_tasks_are_finished(world: World) -> None:
     spec = a_spec("one")
     long = replace(spec, spec=replace(spec.spec, environments={"A": "bc"}))
