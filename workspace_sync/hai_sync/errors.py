@@ -26,10 +26,20 @@ class BadPeer(HaiError):
     default_reason = "BAD_PEER"
 
 
-class Restless(Exception):
-    """A file is not what it was when the decision was made; `path` tells which."""
+GONE = (FileNotFoundError, NotADirectoryError)
+"""What reading raises for a file that was removed after it was listed, alone or with its directory."""
 
-    def __init__(self, path: str, why: str = "it changes while it is read") -> None:
+CHANGING = "it changes while it is read; sync again later"
+"""Why a file is left alone that somebody writes all the time."""
+
+
+class Restless(Exception):
+    """A file is not what it was when the decision was made; `path` tells which, `gone` that it was removed."""
+
+    def __init__(
+        self, path: str, why: str = "it changes while it is read", *, gone: bool = False
+    ) -> None:
         super().__init__(f"{path}: {why}")
         self.path = path
         self.why = why
+        self.gone = gone

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hai_sync.core.entry import Entry, Kind
+from hai_sync.errors import CHANGING, GONE
 from hai_sync.scan import Scan
 from hai_sync.signatures import Signature, signature
 
@@ -31,7 +32,7 @@ def open_file(root: Path | str, path: str) -> int:
 
 
 def hash_files(found: Scan, paths: Sequence[str], threads: int = THREADS) -> None:
-    """Look into files, several at a time. What cannot be read becomes a problem."""
+    """Look into files, several at a time. What cannot be read becomes a problem, what is gone by now vanishes."""
     if not paths:
         return
     from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,9 @@ def hash_files(found: Scan, paths: Sequence[str], threads: int = THREADS) -> Non
         with ThreadPoolExecutor(threads) as pool:
             results = list(pool.map(lambda path: _hash(found, path), paths, chunksize=16))
     for path, entry, seen in results:
+        if entry is None:
+            found.vanish(path)
+            continue
         if entry.kind is Kind.PROBLEM:
             found.trouble(path, entry.target)
         else:
@@ -50,9 +54,11 @@ def hash_files(found: Scan, paths: Sequence[str], threads: int = THREADS) -> Non
         found.tree[path] = found.fresh[path]
 
 
-def _hash(found: Scan, path: str) -> tuple[str, Entry, Signature]:
+def _hash(found: Scan, path: str) -> tuple[str, Entry | None, Signature]:
     try:
         return (path, *_hash_until_still(found, path))
+    except GONE:
+        return path, None, b""
     except OSError as error:
         return path, Entry(Kind.PROBLEM, target=f"it cannot be read: {error.strerror}"), b""
 
@@ -79,7 +85,7 @@ def _hash_until_still(found: Scan, path: str) -> tuple[Entry, Signature]:
                 executable=executable,
                 mtime_ns=max(0, after.st_mtime_ns),
             ), signature(after)
-    return Entry(Kind.PROBLEM, target="it changes while it is read; try again"), b""
+    return Entry(Kind.PROBLEM, target=CHANGING), b""
 
 
 def digest_of_file(file: int, size: int) -> bytes:

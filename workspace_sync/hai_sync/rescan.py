@@ -10,6 +10,7 @@ from functools import cached_property
 
 from hai_sync.core.entry import DIRECTORY, Kind, ancestors
 from hai_sync.core.ignore import FILES
+from hai_sync.errors import GONE
 from hai_sync.scan import Filter, Known, Scan, Walker, refuse_clashes
 from hai_sync.signatures import signature
 
@@ -55,10 +56,12 @@ class _Again:
             return
         at = os.path.join(found.root, path)
         try:
-            status = os.lstat(at)
-        except (FileNotFoundError, NotADirectoryError):
+            self._look_at(path, at, os.lstat(at))
+        except GONE:
             self._forget(path)
-            return
+
+    def _look_at(self, path: str, at: str, status: os.stat_result) -> None:
+        walker, found = self._walker, self._found
         if stat.S_ISDIR(status.st_mode):
             if walker.ignore.hides(path, True):
                 return

@@ -20,6 +20,7 @@ from hai_sync.ahead import Ahead
 from hai_sync.core import names
 from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
 from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules
+from hai_sync.errors import CHANGING, GONE
 from hai_sync.signatures import Signature, racy, signature
 
 _REGULAR, _LINK, _FOLDER = stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR
@@ -78,6 +79,13 @@ class Scan:
     def unchanged(self) -> bool:
         """True when everything is as remembered."""
         return not (self.fresh or self.gone)
+
+    def vanish(self, path: str) -> None:
+        """This path was gone when it was read, so nothing is there."""
+        self.signatures.pop(path, None)
+        self.fresh.pop(path, None)
+        self.tree.pop(path, None)
+        self.gone.add(path)
 
     def trouble(self, path: str, why: str) -> None:
         """This path cannot be synced."""
@@ -151,7 +159,11 @@ class Walker:
                 except OSError as error:
                     if folder == "":
                         raise
-                    self.found.trouble(folder, f"the directory cannot be read: {error.strerror}")
+                    if isinstance(error, GONE):
+                        self.found.vanish(folder)
+                    else:
+                        why = f"the directory cannot be read: {error.strerror}"
+                        self.found.trouble(folder, why)
 
     def read(self, folder: str, trusted: bool, todo: deque[tuple[str, bool]], ahead: Ahead) -> None:
         prefix = folder + "/" if folder else ""
@@ -165,13 +177,13 @@ class Walker:
                 continue
             try:
                 status = item.stat(follow_symlinks=False)
+                now = signature(status)
+                if before == now and not self.known.verify and not racy(now, looked):
+                    seen[path] = now
+                else:
+                    self.see(path, item.path, status, now)
             except FileNotFoundError:
                 continue
-            now = signature(status)
-            if before == now and not self.known.verify and not racy(now, looked):
-                seen[path] = now
-            else:
-                self.see(path, item.path, status, now)
             if now == b"d" and path in seen:
                 todo.append((path, trusted))
                 ahead.expect(item.path)
@@ -195,8 +207,9 @@ class Walker:
         for name in FILES:
             if name in here and (text := _read_rules(here[name])) is not None:
                 texts.append((prefix + name, text))
-                now = signature(here[name].stat(follow_symlinks=False))
-                same = same and self.known.signatures.get(prefix + name) == now
+                same = same and self.known.signatures.get(prefix + name) == _signature_of(
+                    here[name]
+                )
         if texts:
             self.found.levels[folder] = RuleSet(texts)
         return same
@@ -211,9 +224,9 @@ class Walker:
                 Kind.FILE, b"", status.st_size, executable, "", max(0, status.st_mtime_ns)
             )
         elif mode == _LINK and not why:
-            target = os.readlink(at)
-            why = names.link_fault(path, target)
-            entry = Entry(Kind.SYMLINK, target=target)
+            target = _target_of(at)
+            why = CHANGING if target is None else names.link_fault(path, target)
+            entry = Entry(Kind.SYMLINK, target=target or "")
         elif mode == _FOLDER:
             entry = DIRECTORY
         elif not why:
@@ -225,9 +238,26 @@ class Walker:
             self.found.fresh[path] = entry
 
 
+def _target_of(link: str) -> str | None:
+    """None: it is no link any more. Raises FileNotFoundError."""
+    try:
+        return os.readlink(link)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return None
+
+
 def _is_plain(path: str) -> bool:
     """Of what a directory lists, almost every path: no need to look closer."""
     return len(path) < names.NAME_BYTES and path.isascii() and path.count("/") < names.PARTS
+
+
+def _signature_of(item: os.DirEntry[str]) -> Signature | None:
+    try:
+        return signature(item.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return None
 
 
 def _read_rules(item: os.DirEntry[str]) -> list[str] | None:

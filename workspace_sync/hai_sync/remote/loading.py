@@ -16,7 +16,7 @@ from pathlib import Path
 from hai_sync.core.chunks import LARGEST, WHOLE_BYTES, Piece, cut, digest_of
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Entry, Kind
-from hai_sync.errors import Restless
+from hai_sync.errors import GONE, Restless
 from hai_sync.hashing import digest_of_file, open_file, read_all
 from hai_sync.remote.contents import BATCH_BYTES, CHUNKS_BYTES
 from hai_sync.signatures import Signature, signature
@@ -75,7 +75,7 @@ def load(
     sources: Mapping[str, str],
     seen: Mapping[str, Signature],
 ) -> Batch:
-    """Read and hash a group; `seen`: files as they were scanned. Raises Restless."""
+    """Read and hash a group; `seen`: files as they were scanned. What is gone by now is removed. Raises Restless."""
     batch = Batch()
     at = str(root)
     for change in changes:
@@ -87,6 +87,10 @@ def load(
         try:
             if not _read_small(batch, at, change.path, source, new, seen.get(source)):
                 _read(batch, at, change.path, source, new)
+        except GONE:
+            batch.entries.append(
+                (change.path, None)
+            )  # which the server takes also for what it never had
         except OSError as error:
             raise Restless(change.path, f"it cannot be read: {error.strerror}") from error
     return batch
@@ -182,7 +186,8 @@ def _opened(root: Path, large: Large) -> Iterator[int]:
     try:
         file = open_file(root, large.source)
     except OSError as error:
-        raise Restless(large.path, f"it cannot be read: {error.strerror}") from error
+        why = f"it cannot be read: {error.strerror}"
+        raise Restless(large.path, why, gone=isinstance(error, GONE)) from error
     try:
         yield file
         if signature(os.fstat(file)) != large.seen:

@@ -9,6 +9,7 @@ from hai_sync.core.entry import Entry, Kind, Tree
 from hai_sync.core.guard import doubtful_removals, without_removals
 from hai_sync.core.reconcile import reconcile, undecided
 from hai_sync.core.rules import Outcome
+from hai_sync.errors import CHANGING
 from hai_sync.hashing import THREADS, hash_files
 from hai_sync.scan import ignore_of
 from hai_sync.session.sides import Sides, believe_sizes, is_directory, only
@@ -48,12 +49,12 @@ def _hopeless(restless: Mapping[str, int]) -> list[str]:
 
 def _leave_alone(sides: Sides, remote: Tree, restless: list[str]) -> Tree:
     """The other side's tree, with problems in place of what changes there; what changes here becomes one here."""
-    why = "it changes while it is read; sync again later"
-    problem = Entry(Kind.PROBLEM, target=why)
+    problem = Entry(Kind.PROBLEM, target=CHANGING)
     here = [path for path in restless if path in sides.scan.tree]
     there = [path for path in restless if path not in sides.scan.tree and path in remote]
     sides.scan.tree.update(dict.fromkeys(here, problem))
-    sides.scan.problems.update(dict.fromkeys([*here, *there], why))
+    sides.scan.problems.update(dict.fromkeys(here, CHANGING))
+    sides.changing_remotely.update(dict.fromkeys(there, CHANGING))
     return {**remote, **dict.fromkeys(there, problem)} if there else remote
 
 

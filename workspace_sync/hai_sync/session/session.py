@@ -121,7 +121,7 @@ class Session:
                 self._looking.overtaken, last = True, error
                 self._restless[error.path] += 1
             except Restless as error:
-                self._restless[error.path] += 1
+                self._restless[error.path] += not error.gone
                 self.hint([error.path])
                 last = error
         if isinstance(last, HaiError):

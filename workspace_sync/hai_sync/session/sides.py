@@ -30,6 +30,8 @@ class Sides:
     believed: set[str] = field(default_factory=set)
     # what is never synced, on the server: why
     passed_over: Mapping[str, str] = field(default_factory=dict)
+    # what programs on the cluster write while it is read: why it is left alone
+    changing_remotely: dict[str, str] = field(default_factory=dict)
 
 
 def with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) -> tuple[Tree, Tree]:
@@ -38,6 +40,7 @@ def with_sent(local: Tree, remote: Tree, entries: Mapping[str, Entry | None]) ->
     for path, entry in entries.items():
         if entry is None:
             theirs.pop(path, None)
+            ours.pop(path, None)  # it may have vanished when it was about to be sent
             continue
         theirs[path] = entry
         if path in ours:
@@ -59,7 +62,7 @@ def report_of(sides: Sides, outcome: Outcome) -> Report:
         files=count(sides.scan),
         bytes=sum(entry.size for entry in sides.local.values()),
         ignored=sides.scan.ignored,
-        problems=dict(sides.scan.problems),
+        problems=sides.scan.problems | sides.changing_remotely,
         passed_over=dict(sides.passed_over),
         local=sides.local,
         remote=sides.remote,

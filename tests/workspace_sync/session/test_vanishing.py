@@ -1,0 +1,143 @@
+"""Files that are removed between the look at a directory and the look into it: they were never there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hai_sync.core.rules import Mode, Rules
+from hai_sync.rescan import rescan
+from hai_sync.scan import Filter, Known, scan
+from hai_sync.session.wish import Report, Silent, Wish
+
+LARGE = 3_000_000
+
+
+class At(Silent):
+    """Does something once, when a part of a sync begins."""
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self._name = name
+        self._work = [work]
+
+    def stage(self, name: str, files: int, size: int) -> None:
+        """The part begins."""
+        if name == self._name and self._work:
+            self._work.pop()()
+
+
+async def pushed(laptop, stage: str, work: Callable[[], None]) -> Report:
+    """The report of a push in which something happens."""
+    laptop.session.listener = At(stage, work)
+    laptop.session.forget()
+    return await laptop.session.sync(Wish(Rules(Mode.PUSH)))
+
+
+@pytest.mark.parametrize("stage", ["hash", "upload"])
+@pytest.mark.parametrize("size", [10, LARGE], ids=["small", "large"])
+async def test_a_new_file_that_vanishes_was_never_there(laptop, stage: str, size: int) -> None:
+    laptop.write("t2.txt", b"x" * size)
+    laptop.write("code.py", "1")
+    report = await pushed(laptop, stage, (laptop.root / "t2.txt").unlink)
+    assert (report.problems, report.in_sync) == ({}, True)
+    assert laptop.there() == {"code.py": b"1"}
+
+
+@pytest.mark.parametrize("stage", ["hash", "upload"])
+@pytest.mark.parametrize("size", [10, LARGE], ids=["small", "large"])
+async def test_a_file_that_both_had_is_removed_there(laptop, stage: str, size: int) -> None:
+    laptop.write("old", "1")
+    laptop.write("code.py", "1")
+    await laptop.push()
+    laptop.write("old", b"2" * size)
+    laptop.write("code.py", "2")
+    report = await pushed(laptop, stage, (laptop.root / "old").unlink)
+    assert (report.problems, report.in_sync) == ({}, True)
+    assert laptop.there() == {"code.py": b"2"}
+    assert not (await laptop.push()).outcome.to_remote
+
+
+async def test_a_directory_vanishes_with_its_files(laptop) -> None:
+    laptop.write("run/tmp/a", "1")
+    laptop.write("code.py", "1")
+    report = await pushed(laptop, "upload", lambda: shutil.rmtree(laptop.root / "run"))
+    assert (report.problems, laptop.there()) == ({}, {"code.py": b"1"})
+    assert (await laptop.push()).in_sync
+    assert os.listdir(laptop.cluster) == ["code.py"]
+
+
+async def test_what_comes_back_is_pushed_by_the_next_one(laptop) -> None:
+    laptop.write("a", "1")
+    laptop.write("b", "1")
+    await pushed(laptop, "upload", (laptop.root / "a").unlink)
+    laptop.write("a", "1")
+    assert (await laptop.push()).in_sync
+    assert laptop.there() == laptop.read()
+
+
+def test_a_directory_that_vanishes_before_it_is_read_is_no_problem(tmp_path: Path) -> None:
+    (tmp_path / "d/e").mkdir(parents=True)
+    (tmp_path / "d/e/f").write_text("1")
+    calls = iter(range(9))
+
+    def removed_at_the_second() -> bool:
+        if next(calls) == 1:
+            shutil.rmtree(tmp_path / "d")
+        return False
+
+    found = scan(tmp_path, Known(given_up=removed_at_the_second), Filter())
+    assert (found.problems, found.tree) == ({}, {})
+
+
+@contextmanager
+def churning(root: Path, paths: Sequence[str]) -> Iterator[None]:
+    """A program makes and removes files, links and directories of these names."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            for path in paths:
+                (root / path).write_text("x")
+                (root / path).unlink()
+                (root / path).symlink_to("x")
+                (root / path).unlink()
+                (root / path).mkdir()
+                (root / path / "inside").write_text("x")
+                shutil.rmtree(root / path)
+
+    program = threading.Thread(target=work)
+    program.start()
+    try:
+        yield
+    finally:
+        over.set()
+        program.join()
+
+
+def test_no_look_under_a_busy_program_calls_anything_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("1")
+    names = ["a", "b", "c"]
+    with churning(tmp_path, names):
+        for _ in range(100):
+            found = scan(tmp_path, Known(), Filter())
+            again = rescan(found, names, Filter())
+            assert again is not None
+            for each in (found, again):
+                assert not [why for why in each.problems.values() if "cannot be read" in why]
+                assert "kept" in each.tree
+
+
+async def test_pushes_under_a_busy_program_end_well(laptop) -> None:
+    laptop.write("code.py", "1")
+    with churning(laptop.root, ["t1.txt", "t2.txt", "t3.txt"]):
+        for number in range(10):
+            laptop.write("code.py", str(number))
+            report = await laptop.sync(Mode.PUSH)
+            assert not [why for why in report.problems.values() if "cannot be read" in why]
+            assert laptop.there()["code.py"] == str(number).encode()
