@@ -9,7 +9,8 @@ import json
 import shutil
 import socket
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -189,6 +190,75 @@ async def test_editors_that_rename_and_bursts_end_right(laptop) -> None:
         (laptop.root / "d1").rename(laptop.root / "moved")
         await flush(laptop)
         assert laptop.there() == laptop.read()
+
+
+@contextlib.contextmanager
+def appending(path: Path) -> Iterator[Callable[[], None]]:
+    """A program that appends to a file without a pause; yields what ends it."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            with path.open("ab") as file:
+                file.write(b"line\n")
+
+    def end() -> None:
+        over.set()
+        program.join()
+
+    program = threading.Thread(target=work)
+    program.start()
+    try:
+        yield end
+    finally:
+        end()
+
+
+async def deaf(root: str) -> AsyncGenerator[set[str] | None, None]:
+    """Tells of nothing but the begin."""
+    yield None
+    await asyncio.Event().wait()
+
+
+async def test_a_file_that_grew_while_it_was_read_is_read_again_without_an_event(
+    laptop, monkeypatch
+) -> None:
+    """The event of the last change may have come while the file was read."""
+    monkeypatch.setattr("hai_sync.watch.events.told", deaf)
+    monkeypatch.setattr(daemon_module, "SETTLE_SECONDS", 0.0)
+    laptop.write("big.ckpt", b"x" * 20_000_000)
+    async with running(laptop) as daemon:
+        await flush(laptop)
+        with appending(laptop.root / "big.ckpt"):
+            laptop.write("code.py", "1")
+            assert list((await flush(laptop))["problems"]) == ["big.ckpt"]
+            assert laptop.there()["code.py"] == b"1"
+        await until(lambda: laptop.there() == laptop.read())
+        await until(lambda: daemon.state.report.in_sync)
+
+
+async def test_a_flush_waits_for_files_that_are_being_written(laptop) -> None:
+    laptop.write("big.ckpt", b"x" * 20_000_000)
+    async with running(laptop) as daemon:
+        await flush(laptop)
+        with appending(laptop.root / "big.ckpt") as end:
+            await until(lambda: "big.ckpt" in daemon.state.report.unsettled)
+            answer = asyncio.create_task(flush(laptop))
+            await asyncio.sleep(2 * daemon_module.LOOK_SECONDS)
+            assert not answer.done()
+            end()
+        assert (await answer)["problems"] == {}
+        assert laptop.there() == laptop.read()
+
+
+async def test_a_flush_ends_though_a_file_grows_for_ever(laptop, monkeypatch) -> None:
+    monkeypatch.setattr(daemon_module, "SETTLE_SECONDS", 0.5)
+    laptop.write("big.ckpt", b"x" * 20_000_000)
+    async with running(laptop) as daemon:
+        await flush(laptop)
+        with appending(laptop.root / "big.ckpt"):
+            await until(lambda: "big.ckpt" in daemon.state.report.unsettled)
+            assert list((await flush(laptop))["problems"]) == ["big.ckpt"]
 
 
 async def test_what_is_not_synced_is_told_by_a_push_too(laptop, capsys) -> None:

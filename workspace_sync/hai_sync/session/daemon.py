@@ -24,6 +24,7 @@ from hai_sync.core.rules import Mode
 from hai_sync.failing import failure_of
 from hai_sync.scan import Filter
 from hai_sync.session.session import Session
+from hai_sync.session.unsettled import Unsettled
 from hai_sync.session.wish import Report, Wish
 from hai_sync.watch.control import ShortPath
 from hai_sync.watch.events import Events
@@ -33,6 +34,12 @@ FULL_SECONDS = 120.0
 
 QUIET_SECONDS = 0.02
 """Changes that come so soon after one another are one sync."""
+
+LOOK_SECONDS = 0.25
+"""How often it looks whether a file that changed while it was read is quiet."""
+
+SETTLE_SECONDS = 10.0
+"""So long does a flush wait for such files; one that grows for ever must not keep anybody."""
 
 
 _FAILURES = (HaiError, OSError, sqlite3.Error)
@@ -76,6 +83,8 @@ class Daemon:
         self._going.set()
         self._syncing = asyncio.Lock()
         self._inode = 0  # of our socket
+        self._unsettled = Unsettled(session.place.root)
+        self._some_unsettled = asyncio.Event()
         self._due = False  # something may have changed
         self._look = True  # at the server's files, too
 
@@ -92,6 +101,7 @@ class Daemon:
             self._remote(),
             self._clock(),
             self._work(),
+            self._read_again(),
             self._stopped(),
         ]
         tasks = [asyncio.ensure_future(work) for work in works]
@@ -172,6 +182,15 @@ class Daemon:
                 self.session.forget()
                 self._ring(look=True)
 
+    async def _read_again(self) -> None:
+        """Files that changed while they were read, once they are quiet."""
+        while True:
+            await self._some_unsettled.wait()
+            await asyncio.sleep(LOOK_SECONDS)
+            if quiet := self._unsettled.take_quiet(time.monotonic()):
+                self.session.hint(quiet)
+                self._ring()
+
     async def flush(self) -> Report:
         """Sync what has changed. Raises HaiError, OSError, sqlite3.Error."""
         async with self._syncing:
@@ -193,6 +212,8 @@ class Daemon:
         state = self.state
         state.phase, state.error = "watching", ""
         state.syncs, state.synced, state.report = state.syncs + 1, time.time(), report
+        self._unsettled.replace(report.unsettled, time.monotonic())
+        (self._some_unsettled.set if report.unsettled else self._some_unsettled.clear)()
         if report.done or report.outcome.conflicts or report.refused:
             self._say(json.dumps(report.as_dict(), ensure_ascii=True))
 
@@ -234,12 +255,20 @@ class Daemon:
         if look and self.wish.rules.mode is not Mode.PUSH:
             self._due = self._look = True
         try:
-            report = await self.flush()
+            report = await self._settled()
         except _FAILURES as error:
             self._fail(error)
             failure = failure_of(error)
             return {"error": failure.message, **failure._asdict(), **self._how}
         return {**report.as_dict(), **self._how}
+
+    async def _settled(self) -> Report:
+        """As `flush`, with a little patience for files that are being written."""
+        report, ends = await self.flush(), time.monotonic() + SETTLE_SECONDS
+        while report.unsettled and time.monotonic() < ends:
+            await asyncio.sleep(LOOK_SECONDS)
+            report = await self.flush()
+        return report
 
     def _status(self) -> dict[str, Any]:
         state = self.state

@@ -10,6 +10,7 @@ from typing import Protocol
 from hai_sync.core.diff import Change
 from hai_sync.core.entry import Tree, below
 from hai_sync.core.rules import Outcome, Rules
+from hai_sync.errors import CHANGING
 from hai_sync.scan import Filter
 
 
@@ -84,6 +85,11 @@ class Report:
     local: Tree = field(default_factory=dict)
     remote: Tree = field(default_factory=dict)
     done: int = 0
+
+    @property
+    def unsettled(self) -> set[str]:
+        """Files here that changed while they were read: to be read again."""
+        return {p for p, why in self.problems.items() if why == CHANGING and p in self.local}
 
     @property
     def in_sync(self) -> bool:
