@@ -61,6 +61,7 @@ from hai_backend.services.usage_service import UsageService
 from hai_backend.services.user_service import UserService
 from hai_backend.services.watch_service import WatchService
 from hai_backend.services.webhook_service import WebhookRooms, WebhookService
+from hai_backend.services.workspace_following import WorkspaceFollowing
 from hai_backend.services.workspace_pins import WorkspacePins
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_revisions import Revisions
@@ -146,6 +147,7 @@ def servicers(parts: Parts) -> Servicers:
     nodes = NodeService(
         parts.cluster, board, access, groups, parts.scheduling, parts.watched_labels
     )
+    trees = Trees(parts.workspaces)
     return Servicers(
         tasks=tasks,
         nodes=nodes,
@@ -168,7 +170,8 @@ def servicers(parts: Parts) -> Servicers:
         images=ImageService(parts.store, images),
         workspaces=WorkspaceService(
             parts.workspaces,
-            Trees(parts.workspaces),
+            trees,
+            WorkspaceFollowing(parts.workspaces.rooms, trees),
             Pushing(parts.workspaces, parts.store.confirm, parts.pushed),
             Revisions(parts.workspaces, parts.store.confirm),
             TaskTrees(parts.workspaces, parts.store.confirm),

@@ -19,6 +19,7 @@ from hai_backend.services.convert_workspace import (
     workspace_to_proto,
 )
 from hai_backend.services.rules import NAME, Rules
+from hai_backend.services.workspace_following import WorkspaceFollowing
 from hai_backend.services.workspace_pushing import Pushing
 from hai_backend.services.workspace_reading import Said
 from hai_backend.services.workspace_revisions import Revisions
@@ -35,6 +36,7 @@ class WorkspaceService(WorkspaceServiceServicer):
         self,
         workspaces: Workspaces,
         trees: Trees,
+        following: WorkspaceFollowing,
         pushing: Pushing,
         revisions: Revisions,
         task_trees: TaskTrees,
@@ -42,6 +44,7 @@ class WorkspaceService(WorkspaceServiceServicer):
         self._workspaces = workspaces
         self._rooms = workspaces.rooms
         self._trees = trees
+        self._following = following
         self._pushing = pushing
         self._revisions = revisions
         self._task_trees = task_trees
@@ -176,7 +179,10 @@ class WorkspaceService(WorkspaceServiceServicer):
     async def WatchWorkspace(
         self, request: pb.WatchWorkspaceRequest, context: Context
     ) -> AsyncIterator[pb.WatchWorkspaceResponse]:
-        async with self._workspaces.open(caller.current(), request.name, request.user) as room:
+        async with (
+            self._workspaces.open(caller.current(), request.name, request.user) as room,
+            self._following.following(room),
+        ):
             told = -1
             while True:
                 waiting = asyncio.ensure_future(room.wait())

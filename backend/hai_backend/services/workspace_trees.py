@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -69,13 +69,15 @@ class Trees:
             problem = f"revision {since} is not kept any more; ask for the whole tree"
             raise NotFound(problem, reason="REVISION_GONE")
 
-    async def looked(self, room: Room, passed_over: PassedOver) -> Revision:
-        """The newest, after a look at what programs wrote."""
+    async def looked(
+        self, room: Room, passed_over: PassedOver, paths: Collection[str] | None = None
+    ) -> Revision:
+        """The newest, after a look at what programs wrote; `paths`: only these can be that."""
         author = Author(TASKS, self._clock.now())
         async with room.changing:
             before = await self._rooms.work(room.files.path, room.files.index.newest)
             newest = await self._rooms.work(
-                room.files.path, looking.look, room.files, author, passed_over
+                room.files.path, looking.look, room.files, author, passed_over, paths
             )
         if newest.number != before.number:
             room.publish()

@@ -83,16 +83,17 @@ class Rooms:
     async def work(
         self, path: Path, do: Callable[Given, Answer], *args: Given.args, **more: Given.kwargs
     ) -> Answer:
-        """Do it in a thread. Who is cancelled waits for its end all the same: what is held meanwhile stays held.
-
-        Raises HaiError for what storage refuses.
-        """
+        """Do it in a thread. Raises HaiError for what storage refuses."""
 
         def told() -> Answer:
             with failures.told(path):
                 return do(*args, **more)
 
-        running = asyncio.get_running_loop().run_in_executor(self._threads, told)
+        return await self.in_thread(told)
+
+    async def in_thread(self, do: Callable[[], Answer]) -> Answer:
+        """Do it. Who is cancelled waits for its end all the same: what is held meanwhile stays held."""
+        running = asyncio.get_running_loop().run_in_executor(self._threads, do)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

@@ -25,13 +25,14 @@ _HASHED, _HASHED_BYTES = 20, 1 << 16  # names that are looked at meanwhile; byte
 class Part(NamedTuple):
     """Of a directory, with what the index has of all of it by name; each name that is looked at is taken from that.
 
-    No `names`: all that there are, but no more than `most`.
+    No `names`: all that there are, but no more than `most`. `granule_ns`: how coarse the clock of the storage may be.
     """
 
     folder: str
     known: dict[str, Any]
     most: int
     names: Sequence[str] | None = None
+    granule_ns: int = GRANULE_NS
 
 
 Fresh = tuple[Any, Entry | None, Entry | None]
@@ -63,7 +64,7 @@ class Seer(Walker):
             self._names(part, descriptor, names[: part.most], seen)
         except PermissionError:
             return Seen(passed_over=[(part.folder, _UNREADABLE)], lost=True)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if not part.folder:
                 raise
             return Seen(lost=True)
@@ -79,8 +80,10 @@ class Seer(Walker):
             try:
                 now = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             except FileNotFoundError:
+                if row is not None:
+                    known[name] = row
                 continue
-            if row is None or not _is_settled(row, now):
+            if row is None or not _is_settled(row, now, part.granule_ns):
                 self._one(folder, descriptor, name, now, row, seen)
 
     def _one(
@@ -146,7 +149,7 @@ def _link(path: str, name: str, descriptor: int, seen: Seen) -> Entry | None:
     return Entry(path, EntryKind.SYMLINK, target=target)
 
 
-def _is_settled(row: Any, now: os.stat_result) -> bool:
+def _is_settled(row: Any, now: os.stat_result, granule_ns: int) -> bool:
     """The usual case, for each file of each look: it is what was seen, and that was long ago."""
     return bool(
         row[1] == EntryKind.FILE
@@ -154,7 +157,7 @@ def _is_settled(row: Any, now: os.stat_result) -> bool:
         and row[10] == now.st_ctime_ns
         and row[7] == now.st_size
         and row[9] == now.st_ino
-        and (row[8] + GRANULE_NS < row[11] or row[10] + GRANULE_NS < row[11])
+        and (row[8] + granule_ns < row[11] or row[10] + granule_ns < row[11])
     )
 
 
