@@ -138,7 +138,7 @@ async def _submit_cell(client: Client, wanted: Any, cell: str) -> Task:
     text = nbfiles.text(nbfiles.made([nbfiles.code_cell(cell, id="cell-0")], {}))
     copy = notebooks.stored(text, here, "cell", write=True)
     base = notebook_task(name, copy, here, await runner_python(client), {})
-    return await _create(client, read_spec(base), wanted)
+    return await _create(client, read_spec(base, rules=False), wanted)
 
 
 async def _create(client: Client, spec: TaskSpec, wanted: Any) -> Task:

@@ -56,13 +56,13 @@ def compose(source: Source, places: Places, python: str, *, write: bool) -> Task
     """The spec of it. Only with `write` is the copy of a notebook made."""
     path = places.file(source.path)
     if (said := task_file(path)) is not None:
-        return read_spec(_merged(mapping(said), source.form))
+        return read_spec(_merged(mapping(said), source.form), rules=False)
     if path.suffix == ".ipynb":
         copy = notebooks.copy_of(path, source.cells, write=write)
         base = notebook_task(default_name(source), copy, path.parent, python, source.parameters)
     else:
         base = _task(default_name(source), _program(source, path))
-    return read_spec(_merged(base, source.form))
+    return read_spec(_merged(base, source.form), rules=False)
 
 
 def notebook_task(
@@ -79,8 +79,8 @@ def notebook_task(
 
 
 def task_file(path: Path) -> TaskSpec | None:
-    """What a task file says; None: it is something else. Raises Invalid with what is wrong in it."""
-    return read_spec(path) if path.suffix in _TASK_FILES else None
+    """What a task file says; None: it is something else. Raises Invalid where it cannot be read."""
+    return read_spec(path, rules=False) if path.suffix in _TASK_FILES else None
 
 
 def default_name(source: Source) -> str:

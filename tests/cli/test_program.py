@@ -97,12 +97,12 @@ def test_options_of_a_submission(place: Path, hai, fake, monkeypatch) -> None:
     (place / "more.env").write_text("# a comment\nA=1 2\n\nB='q'\n")
     line = "-n 2 -g big#z -p high -i img -e FROM_SHELL -e A=3 --env-file more.env --tag t --name n"
     done = hai("bash", "run.sh", "--", *line.split(), "--options", "max_retries=2",
-               "--options", "resource.memory=8", "--options", "py_venv=a=b")  # fmt: skip
+               "--options", "resource.memory=8", "--options", "py_venv=a[b]")  # fmt: skip
     assert done.out == "submitted task 4 (n)\n"
     spec = fake.world.tasks[4].spec
     assert (spec.resource.node_count, spec.resource.group, spec.priority) == (2, "big#z", 30)
     assert (spec.resource.image, spec.resource.memory, spec.options.max_retries) == ("img", 8, 2)
-    assert spec.options.py_venv == "a=b"
+    assert spec.options.py_venv == "a[b]"
     assert dict(spec.spec.environments) == {"FROM_SHELL": "x y", "A": "3", "B": "'q'"}
     assert list(spec.options.tags) == ["t"]
 

@@ -236,7 +236,57 @@ def test_validate_schema(files: Path, hai) -> None:
     done = hai("validate-schema", "a.yaml", "bad.yaml", "--json")
     assert done.code == 2
     error = json.loads(done.err.splitlines()[-1])["error"]
-    assert [v["line"] for v in error["violations"]] == [3, 4]
+    assert [v["line"] for v in error["violations"]] == [3, 3, 4]
+
+
+RULES = """\
+version: 2
+name: x(
+spec: {entrypoint: train}
+resource: {node_count: 0}
+services: [{name: web, type: http}]
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("validate-schema",), id="validate-schema"),
+        pytest.param(("run",), id="run"),
+        pytest.param(("run", "--dry-run"), id="dry run"),
+    ],
+)
+def test_every_broken_rule_is_told_with_its_place_before_anything_is_sent(
+    files: Path, hai, fake, command: tuple[str, ...]
+) -> None:
+    (files / "rules.yaml").write_text(RULES, "utf-8")
+    done = hai(*command, "rules.yaml", "--json")
+    assert done.code == 2
+    found = json.loads(done.err)["error"]["violations"]
+    assert [(v["field"], v["line"]) for v in found] == [
+        ("name", 2),
+        ("spec.entrypoint", 3),
+        ("resource.node_count", 4),
+        ("services[0].port", 5),
+    ]
+    assert set(fake.world.tasks) == {1, 2, 3}
+
+
+def test_options_mend_and_break_what_a_file_says(files: Path, hai, fake) -> None:
+    (files / "rules.yaml").write_text(RULES.replace("http", "local"), "utf-8")
+    mended = hai("run", "rules.yaml", "--name", "x", "-n", "2", "--options", "spec.entrypoint=a.py")
+    assert (mended.code, fake.world.tasks[4].name) == (0, "x")
+    broken = hai("run", "a.yaml", "--options", "max_retries=-1", "--json")
+    [violation] = json.loads(broken.err)["error"]["violations"]
+    assert violation["field"] == "options.max_retries"
+    assert violation["line"] == 0, "it stands in no line of the file"
+
+
+def test_a_program_is_checked_before_its_workspace_is_pushed(files: Path, hai, fake) -> None:
+    (files / "a.py").write_text("")
+    done = hai("python", "a.py", "--", "--name", "x(", "--array", "1-3")
+    assert done.code == 2
+    assert "name: 'x(-1' must be a name without parentheses" in done.err
 
 
 @pytest.mark.parametrize("command", [("validate-schema",), ("run", "--dry-run")], ids=" ".join)
@@ -295,6 +345,7 @@ def test_each_fault_has_a_line_of_its_own(files: Path, hai) -> None:
     done = hai("validate-schema", "bad.yaml")
     assert done.err.splitlines() == [
         "hai: bad.yaml is not valid:",
+        "  spec.entrypoint: is missing (line 3, column 7)",
         "  spec.entrypont: is not a known key; did you mean entrypoint or "
         "entrypoint_executable? (line 3, column 8)",
         "  resource.node_count: must be a whole number, not the text 'many' (line 4, column 24)",

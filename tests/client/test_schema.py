@@ -86,10 +86,24 @@ def test_the_manual_names_every_field() -> None:
         pytest.param(HEAD + "options: {suspend_signal: SIGKILL}", False, id="wrong signal"),
         pytest.param(HEAD + "options: {profile: {interval: {a: 1}}}", True, id="map of numbers"),
         pytest.param(HEAD + "options: {profile: {interval: {a: x}}}", False, id="map of text"),
-        pytest.param(HEAD + "roles: [{name: a, parameters: [1, true, x]}]", True, id="words"),
-        pytest.param(HEAD + "roles: [{environments: {A: 1, B: true}}]", True, id="variables"),
-        pytest.param(HEAD + "roles: [{environments: {A: [1]}}]", False, id="list as a variable"),
-        pytest.param(HEAD + "roles: [{environments: {A: }}]", False, id="null as a variable"),
+        pytest.param(
+            HEAD + "roles: [{name: a, count: 1, parameters: [1, true, x]}]", True, id="words"
+        ),
+        pytest.param(
+            HEAD + "roles: [{name: a, count: 1, environments: {A: 1, B: true}}]",
+            True,
+            id="variables",
+        ),
+        pytest.param(
+            HEAD + "roles: [{name: a, count: 1, environments: {A: [1]}}]",
+            False,
+            id="list as a variable",
+        ),
+        pytest.param(
+            HEAD + "roles: [{name: a, count: 1, environments: {A: }}]",
+            False,
+            id="null as a variable",
+        ),
         pytest.param(HEAD + "roles: [null]", False, id="null in a list"),
         pytest.param(HEAD + "services: [{name: a, type: udp}]", False, id="unknown service type"),
         pytest.param(HEAD + "policies: {on_pod_failed: ignore}", True, id="policy"),

@@ -124,4 +124,4 @@ async def _spec(handler: Handler, *, write: bool) -> TaskSpec:
                 return composed
     if not isinstance(text, str):
         raise Invalid("the task file must be a text", ())
-    return read_spec(text + "\n")
+    return read_spec(text + "\n", rules=False)

@@ -36,7 +36,13 @@ PRIORITY = "TaskSpec.priority"
 DURATIONS = frozenset({"OptionsSpec.time_limit", "OptionsSpec.timeout"})
 SHELL_WORDS = frozenset({"ProgramSpec.parameters", "RoleSpec.parameters"})
 COMMA_WORDS = frozenset({"OptionsSpec.tags"})
-REQUIRED: Mapping[str, tuple[str, ...]] = {"TaskSpec": ("version", "name", "spec")}
+REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "TaskSpec": ("version", "name", "spec"),
+    "ProgramSpec": ("entrypoint",),
+    "ServiceSpec": ("name",),
+    "RoleSpec": ("name", "count"),
+    "AfterSpec": ("task",),
+}
 WITHOUT_EFFECT = frozenset(
     {"profile", "override_node_resource", "record_git_revision", "sidecar", "fffs_enable_fuse"}
 )

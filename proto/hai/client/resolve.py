@@ -93,7 +93,7 @@ def _id(ref: str) -> int:
 def _name_in(ref: str) -> str:
     from hai.client.spec import read_spec  # only a yaml reference pays for the reader
 
-    return read_spec(Path(ref)).name
+    return read_spec(Path(ref), rules=False).name
 
 
 def _ambiguous(name: str, tasks: list[Task]) -> Ambiguous:

@@ -15,12 +15,26 @@ from typing import Any, cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from hai.client import fields
+from hai.client.validation import conditions
+from hai.client.validation.rules import (
+    KEYS,
+    MOST,
+    RULES,
+    UNIQUE,
+    Level,
+    Number,
+    Rule,
+    Seconds,
+    Text,
+)
 from hai.task.levels import PRIORITIES
-from hai.v1.task_spec_pb2 import TaskSpec
+from hai.v1.task_spec_pb2 import ServiceSpec, TaskSpec
 
 FILE = Path(__file__).with_name("task.schema.json")
 
 _PROTO = Path(__file__).parent.parent / "v1" / "task_spec.proto"
+_END = r"(?![\s\S])"  # `$` would leave a last line break to some dialects
+_SUFFIX = rf"[^/.][^/]*(?:{'|'.join(map(re.escape, conditions.SUFFIXES))}){_END}"
 _INTEGERS = {
     FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
     FieldDescriptor.TYPE_INT64: (-(2**63), 2**63 - 1),
@@ -65,26 +79,47 @@ def _message(message: Descriptor) -> dict[str, Any]:
     }
     if required := fields.REQUIRED.get(message.name):
         schema["required"] = list(required)
+    if stated := _conditions().get(message.name):
+        schema["allOf"] = stated
     return schema
 
 
 def _described(field: FieldDescriptor) -> dict[str, Any]:
     schema = _field(field)
     comment = _comments().get(fields.field_key(field), "")
-    if field.name not in fields.REQUIRED.get(fields.owner(field), ()):
+    if not _required(field):
         schema = {"anyOf": [schema, {"type": "null"}]}  # null: not given
     return {"description": comment, **schema}
 
 
+def _required(field: FieldDescriptor) -> bool:
+    return field.name in fields.REQUIRED.get(fields.owner(field), ())
+
+
+def _optional(field: FieldDescriptor) -> bool:
+    """False for entries of lists and values of maps too."""
+    inside = field.is_repeated or fields.owner(field).endswith("Entry")
+    return not (_required(field) or inside)
+
+
 def _field(field: FieldDescriptor) -> dict[str, Any]:
+    key = fields.field_key(field)
     if fields.is_map(field):
-        value = _scalar(fields.map_value(field), booleans=True)
-        return {"type": "object", "additionalProperties": value}
+        schema = {
+            "type": "object",
+            "additionalProperties": _scalar(fields.map_value(field), key, booleans=True),
+        }
+        return (
+            {**schema, "propertyNames": {"pattern": _whole(KEYS[key])}} if key in KEYS else schema
+        )
     if not field.is_repeated:
         return _single(field)
-    key = fields.field_key(field)
     items = _single(field, booleans=key in fields.SHELL_WORDS)
-    array = {"type": "array", "items": items}
+    array: dict[str, Any] = {"type": "array", "items": items}
+    if key in MOST:
+        array["maxItems"] = MOST[key]
+    if key in UNIQUE:
+        array["uniqueItems"] = True
     if key in fields.SHELL_WORDS | fields.COMMA_WORDS:
         return {"anyOf": [array, {"type": ["string", "number"]}]}
     return array
@@ -93,33 +128,62 @@ def _field(field: FieldDescriptor) -> dict[str, Any]:
 def _single(field: FieldDescriptor, *, booleans: bool = False) -> dict[str, Any]:
     if field.message_type is not None:
         return {"$ref": f"#/$defs/{fields.inner(field).name}"}
-    return _scalar(field, booleans=booleans)
+    return _scalar(field, fields.field_key(field), booleans=booleans)
 
 
-def _scalar(field: FieldDescriptor, *, booleans: bool = False) -> dict[str, Any]:
-    key = fields.field_key(field)
-    if key == "TaskSpec.version":
-        return {"const": fields.VERSION}
+def _scalar(field: FieldDescriptor, key: str, *, booleans: bool = False) -> dict[str, Any]:
+    rule = RULES.get(key)
     if key in fields.ENUMS:
         return {"enum": list(fields.ENUMS[key])}
-    if key == fields.PRIORITY:
-        return {"anyOf": [_integer(field), {"type": "string", "pattern": _any_case()}]}
     if key in fields.DURATIONS:
-        return {"anyOf": [_integer(field), {"type": "string", "pattern": fields.DURATION_PATTERN}]}
+        return {
+            "anyOf": [_integer(field, rule), {"type": "string", "pattern": fields.DURATION_PATTERN}]
+        }
     match field.type:
         case FieldDescriptor.TYPE_STRING:
-            return {"type": ["string", "number", "boolean"] if booleans else ["string", "number"]}
+            return _text(field, rule, booleans)
         case FieldDescriptor.TYPE_BOOL:
             return {"type": "boolean"}
         case FieldDescriptor.TYPE_DOUBLE:
-            return {"type": "number"}
+            most = {"maximum": rule.most} if isinstance(rule, Seconds) else {}
+            return {"type": "number", "exclusiveMinimum": 0, **most}
         case _:
-            return _integer(field)
+            return _integer(field, rule)
 
 
-def _integer(field: FieldDescriptor) -> dict[str, Any]:
+def _text(field: FieldDescriptor, rule: Rule | None, booleans: bool) -> dict[str, Any]:
+    """A text; also a number, or true and false, where its words are a text of that form."""
+    if not isinstance(rule, Text):
+        return {"type": ["string", "number"]}
+    text: dict[str, Any] = {"type": "string", "pattern": _whole(rule, empty=_optional(field))}
+    if rule.most:
+        text["maxLength"] = rule.most
+    others = _numbers(rule) + ([{"type": "boolean"}] if booleans else [])
+    return {"anyOf": [text, *others]} if others else text
+
+
+def _numbers(rule: Text) -> list[dict[str, Any]]:
+    """Numbers whose digits are a text of that form."""
+    if not rule.problem("-1.5"):
+        return [{"type": "number"}]
+    if not rule.problem("1.5"):
+        return [{"type": "number", "minimum": 0}]
+    return [] if rule.problem("1") else [{"type": "integer", "minimum": 0}]
+
+
+def _whole(rule: Text, *, empty: bool = False) -> str:
+    """The pattern from end to end."""
+    return f"^(?:{rule.pattern}){'?' if empty else ''}{_END}"
+
+
+def _integer(field: FieldDescriptor, rule: Rule | None) -> dict[str, Any]:
+    if isinstance(rule, Level):
+        return {"anyOf": [{"enum": list(rule.numbers)}, {"type": "string", "pattern": _any_case()}]}
     low, high = _INTEGERS[field.type]
-    return {"type": "integer", "minimum": low, "maximum": high}
+    if isinstance(rule, Number):
+        unset = _optional(field) and not field.has_presence  # 0: not given
+        low, high = max(low, min(rule.least, 0) if unset else rule.least), min(high, rule.most)
+    return {"const": low} if low == high else {"type": "integer", "minimum": low, "maximum": high}
 
 
 def _any_case() -> str:
@@ -128,6 +192,58 @@ def _any_case() -> str:
         "".join(f"[{c}{c.lower()}]" if c.isalpha() else c for c in name) for name in PRIORITIES
     )
     return f"^({names})$"
+
+
+def _conditions() -> dict[str, list[dict[str, Any]]]:
+    """What hai.client.validation.conditions says of fields beside others, by message."""
+    container = {
+        "properties": {"task_type": {"const": conditions.CONTAINER}},
+        "required": ["task_type"],
+    }
+    only = {
+        "resource": _absent("is_spot"),
+        "options": _absent(*conditions.CONTAINER_OPTIONS),
+    }
+    suffix = {"type": "string", "pattern": _SUFFIX}
+    built_in = {"properties": {"name": {"const": conditions.BUILT_IN_SERVICE}}}
+    others = [name for name in ServiceSpec.DESCRIPTOR.fields_by_name if name != "name"]
+    return {
+        "TaskSpec": [{"if": container, "else": {"properties": only}}],
+        "ProgramSpec": [
+            {
+                "if": _is("entrypoint_executable", True),
+                "else": {"properties": {"entrypoint": suffix}},
+            }
+        ],
+        "ServiceSpec": [
+            {
+                "if": built_in,
+                "then": _absent(*others),
+                "else": {"required": ["type"], "properties": {"type": {"type": "string"}}},
+            },
+            {"if": _is("type", "local"), "then": _absent("port")},
+            {
+                "if": _is("type", "http", "tcp"),
+                "then": {
+                    "required": ["port"],
+                    "properties": {
+                        "port": {"type": "integer", "minimum": 1},
+                        "rank": {"enum": [None, [], [0]]},
+                    },
+                },
+            },
+            {"if": _is("type", "tcp", "local"), "then": _absent("rewrite_uri")},
+        ],
+    }
+
+
+def _is(name: str, *values: object) -> dict[str, Any]:
+    return {"properties": {name: {"enum": list(values)}}, "required": [name]}
+
+
+def _absent(*names: str) -> dict[str, Any]:
+    """Fields that are not given, or as good as not given."""
+    return {"properties": {name: {"enum": [None, 0, False, "", []]} for name in names}}
 
 
 @cache

@@ -1,11 +1,13 @@
 """Task specs in YAML, schema version 2: read, change, write. Loads no grpc.
 
-text ─yaml_reader─> tree (positions) ─spec_reader─> TaskSpec ─spec_writer─> text
+text ─yaml_reader─> tree (positions) ─spec_reader─> TaskSpec ─validation─> violations
+                                                            ─spec_writer─> text
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -18,42 +20,92 @@ from hai.client.schema import json_schema
 from hai.client.spec_reader import SpecReader, unknown
 from hai.client.spec_writer import to_yaml
 from hai.client.tree import MAX_BYTES, Entry, Malformed, Mark, Scalar, Table, Tree, from_python
+from hai.client.validation import violations
 from hai.client.yaml_reader import parse, parse_all
 from hai.v1.task_spec_pb2 import TaskSpec
 
-__all__ = ["Source", "apply_option", "json_schema", "read_spec", "read_specs", "to_yaml"]
+__all__ = [
+    "Document",
+    "Source",
+    "apply_option",
+    "json_schema",
+    "read_documents",
+    "read_spec",
+    "require_valid",
+    "to_yaml",
+]
 
 _OPTION = "the option"
 
 Source = Path | str | Mapping[str, object] | IO[str] | IO[bytes]
 
 
-def read_spec(source: Source) -> TaskSpec:
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One task of a file: its spec as far as it could be read, where its values stand, and what is wrong with it."""
+
+    source: str
+    spec: TaskSpec
+    marks: Mapping[str, Mark]
+    unread: tuple[Violation, ...] = ()
+
+    def violations(self, changed: TaskSpec | None = None) -> list[Violation]:
+        """What was not read, and which rules the spec breaks; or those that it breaks once options have changed it."""
+        own = [self._placed(each) for each in violations(self.spec, self.unread)]
+        if changed is None:
+            return own
+        placed = {(each.field, each.message): each for each in own}
+        return [
+            placed.get((each.field, each.message), each)
+            for each in violations(changed, self.unread)
+        ]
+
+    def _placed(self, violation: Violation) -> Violation:
+        """With the place of its field, else of what holds it."""
+        path = violation.field
+        while path and path not in self.marks:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        mark = self.marks.get(path, Mark())
+        return (
+            violation if violation.line else replace(violation, line=mark.line, column=mark.column)
+        )
+
+
+def read_spec(source: Source, *, rules: bool = True) -> TaskSpec:
     """The spec in a file, a text or a mapping. Raises Invalid with every violation at once.
 
     A Path is a file; a str is yaml text, or a file's name when it is one line ending in .yml or .yaml.
+    With rules=False a spec that is still being written may break rules; only what cannot be read is refused.
     """
-    return _read(source, lambda: [_tree(source)])[0]
+    [document] = _read(source, lambda: [_tree(source)])
+    if rules or document.unread:
+        require_valid(document.source, document.violations())
+    return document.spec
 
 
-def read_specs(source: Path | IO[str] | IO[bytes]) -> Sequence[TaskSpec]:
-    """The same of several documents, with `---` between them; of an empty file one that is empty."""
+def read_documents(source: Path | IO[str] | IO[bytes]) -> Sequence[Document]:
+    """The tasks of a file, with `---` between them; of an empty file one that is empty. Raises Invalid: no yaml."""
     return _read(source, lambda: parse_all(_text(source)) or [Table(())])
 
 
-def _read(source: Source, trees: Callable[[], Sequence[Tree]]) -> Sequence[TaskSpec]:
-    name, reader = _name(source), SpecReader()
-    specs: list[TaskSpec] = []
+def require_valid(source: str, found: Sequence[Violation]) -> None:
+    """Raises Invalid, with every violation, where there is one."""
+    if found:
+        raise _invalid(source, found)
+
+
+def _read(source: Source, trees: Callable[[], Sequence[Tree]]) -> Sequence[Document]:
+    name = _name(source)
+    documents: list[Document] = []
     try:
         for tree in trees():
-            specs.append(TaskSpec())
-            reader.message(specs[-1], tree, "")
+            reader, spec = SpecReader(), TaskSpec()
+            reader.message(spec, tree, "")
+            documents.append(Document(name, spec, reader.marks, tuple(reader.violations)))
     except Malformed as error:
         place = Violation("", error.message, error.mark.line, error.mark.column)
         raise _invalid(name, [place]) from error
-    if reader.violations:
-        raise _invalid(name, reader.violations)
-    return specs
+    return documents
 
 
 def apply_option(spec: TaskSpec, assignment: str) -> None:

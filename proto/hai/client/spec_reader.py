@@ -1,4 +1,4 @@
-"""A tree to a TaskSpec: shape and types only, every violation at once. Rules and limits are the server's."""
+"""A tree to a TaskSpec: shape and types only, every violation at once. hai.client.validation has the rules."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ class Wrong(Exception):
 
 
 class SpecReader:
-    """Fills messages from trees and gathers what is wrong."""
+    """Fills messages from trees; gathers what is wrong, and where each value stands."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
+        self.marks: dict[str, Mark] = {}
 
     def message(self, target: Message, tree: Tree, path: str) -> None:
         """Fill a message from a mapping."""
+        self.marks[path] = tree.mark
         if not isinstance(tree, Table):
             self._wrong(path, f"must be a mapping of keys, not {_kind(tree)}", tree.mark)
             return
@@ -51,6 +53,7 @@ class SpecReader:
 
     def field(self, target: Message, field: FieldDescriptor, tree: Tree, path: str) -> None:
         """Set one field; null leaves it unset."""
+        self.marks[path] = tree.mark
         if isinstance(tree, Scalar) and tree.kind == "null":
             return
         if fields.is_map(field):
@@ -73,13 +76,13 @@ class SpecReader:
         value_field = fields.map_value(field)
         seen: dict[str, Mark] = {}
         for entry in tree.entries:
-            inner = f"{path}.{entry.key}"
+            inner = f"{path}[{entry.key[:64]}]"
             if entry.key in seen:
                 self._wrong(
                     inner, f"is given twice, first in line {seen[entry.key].line}", entry.mark
                 )
                 continue
-            seen[entry.key] = entry.mark
+            seen[entry.key] = self.marks[inner] = entry.mark
             value = self._scalar(value_field, entry.value, inner, booleans=True)
             if value is not None:
                 target[entry.key] = value
@@ -93,6 +96,7 @@ class SpecReader:
             return
         for index, item in enumerate(tree.values):
             inner = f"{path}[{index}]"
+            self.marks[inner] = item.mark
             if field.message_type is not None:
                 self.message(target.add(), item, inner)
                 continue

@@ -27,6 +27,7 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
     """Send the specs in order; say that a task is submitted only once the server has it."""
     sweep = swept(specs, options)
     specs = sweep.specs
+    _require_valid(specs)
     if options["follow"] and len(specs) > 1 and not options["dry_run"]:
         raise click.UsageError("-f follows one task, and these are several")
     if options["after"]:  # before a push, which may take long
@@ -41,6 +42,15 @@ def submit(settings: Settings, specs: Sequence[TaskSpec], options: Mapping[str, 
     from hai_tui.cli.follow import Lines, follow
 
     return follow(settings, tasks[0].id, Lines(ranks=(0,)))
+
+
+def _require_valid(specs: Sequence[TaskSpec]) -> None:
+    """Before a push or a question to the server. Raises Invalid with every violation of the first that has some."""
+    from hai.client.spec import require_valid
+    from hai.client.validation import violations
+
+    for spec in specs:
+        require_valid(f"the task {spec.name}", violations(spec))
 
 
 async def _check(client: Client, settings: Settings, specs: Sequence[TaskSpec]) -> int:

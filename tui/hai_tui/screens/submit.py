@@ -173,7 +173,7 @@ class SubmitPage(DraftFiles):
     def _edited(self) -> None:
         if self.draft.spec is not None:
             self.form.compare(self._start.spec)
-        self._show(Verdict(self.draft.violations))
+        self._show(Verdict(self.draft.broken()))
         self._check_soon()
 
     # What the server says.
@@ -181,7 +181,7 @@ class SubmitPage(DraftFiles):
     def _check_soon(self) -> None:
         """A newer text, right or wrong, cancels the question about an older one."""
         self.workers.cancel_group(self, "check")
-        if self.draft.spec is not None and not self.draft.violations and self.is_mounted:
+        if self.draft.spec is not None and not self.draft.broken() and self.is_mounted:
             in_background(self, self._check, group="check")
 
     async def _check(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hai.client.errors import HaiError, Invalid, Violation
 from hai.client.spec import apply_option, read_spec, to_yaml
+from hai.client.validation import violations as rule_violations
 from hai.v1.task_spec_pb2 import ProgramSpec, ResourceSpec, TaskSpec
 from hai_tui.cli.human import priority_name
 from hai_tui.submit import parts
@@ -56,11 +57,17 @@ class Draft:
     spec: TaskSpec | None
     violations: tuple[Violation, ...] = ()
 
+    def broken(self) -> tuple[Violation, ...]:
+        """What could not be read, else the rules that the spec breaks: all that takes no server to see."""
+        if self.violations or self.spec is None:
+            return self.violations
+        return tuple(rule_violations(self.spec))
+
 
 def read(text: str) -> Draft:
     """What a text means."""
     try:
-        return Draft(text, read_spec(_lines(text)))
+        return Draft(text, read_spec(_lines(text), rules=False))
     except Invalid as error:
         told = error.violations or (Violation("", error.message),)
         return Draft(text, None, told)

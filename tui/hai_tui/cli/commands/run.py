@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from hai_tui.cli.submit import SubmitCommand, override, submit_options
 from hai_tui.cli.texts import text
 
 if TYPE_CHECKING:
+    from hai.client.spec import Document
     from hai.v1.task_spec_pb2 import TaskSpec
 
 _FILES = click.argument(
@@ -40,7 +41,10 @@ Examples:
   hai run a.yaml b.yaml --dry-run
 """
 
-_VALIDATE_HELP = """Check yaml files against the schema, without a server; every fault is listed at once.
+_VALIDATE_HELP = """Check yaml files without a server: every violation is listed at once, with its place.
+
+The same code checks what `hai run` sends, and the server once more; only what a cluster has (groups,
+quotas, rights, names that are taken) is left to the server.
 
 \b
 Examples:
@@ -55,10 +59,25 @@ Examples:
 @click.pass_obj
 def run(settings: Settings, /, files: tuple[str, ...], **options: Any) -> int:
     """The function behind the command."""
-    specs = [override(settings, spec, options) for file in files for spec in _read(file)]
+    specs = [spec for file in files for spec in _overridden(settings, file, options)]
     for spec in specs:
         _settle(spec)
     return submit(settings, specs, options)
+
+
+def _overridden(settings: Settings, file: str, options: Mapping[str, Any]) -> list[TaskSpec]:
+    """The tasks of a file as the options want them. Raises Invalid with every violation of the file."""
+    from hai.client.spec import require_valid
+
+    documents, specs = _read(file), []
+    for document in documents:
+        specs.append(type(document.spec)())
+        specs[-1].CopyFrom(document.spec)
+        override(settings, specs[-1], options)
+    pairs = zip(documents, specs, strict=True)
+    found = [each for document, spec in pairs for each in document.violations(spec)]
+    require_valid(documents[0].source, found)
+    return specs
 
 
 def _settle(spec: TaskSpec) -> None:
@@ -86,16 +105,19 @@ def validate_schema(settings: Settings, files: tuple[str, ...], schema: bool) ->
 
 def _check(settings: Settings, file: str) -> int:
     from hai.client.errors import HaiError
+    from hai.client.spec import require_valid
     from hai_tui.cli.failures import exit_code, tell
 
     try:
-        specs = _read(file)
+        documents = _read(file)
+        found = [each for document in documents for each in document.violations()]
+        require_valid(documents[0].source, found)
     except (HaiError, click.UsageError) as error:
         tell(error, as_json=settings.json)  # it names the file
         return exit_code(error)
     note(settings, text("schema.valid", source=file))
-    for spec in specs:
-        tell_without_effect(settings, spec)
+    for document in documents:
+        tell_without_effect(settings, document.spec)
     return 0
 
 
@@ -103,14 +125,14 @@ def _worst(codes: list[int]) -> int:
     return next((code for code in codes if code), 0)
 
 
-def _read(file: str) -> Sequence[TaskSpec]:
-    from hai.client.spec import read_specs
+def _read(file: str) -> Sequence[Document]:
+    from hai.client.spec import read_documents
 
     if file == "-":
-        return read_specs(getattr(sys.stdin, "buffer", sys.stdin))
+        return read_documents(getattr(sys.stdin, "buffer", sys.stdin))
     path = Path(file)
     if path.is_dir():
         raise click.UsageError(f"{file!r} is a directory, not a task file; nothing was sent")
     if not path.exists():  # a pipe, as of <(…), is as good as a file
         raise click.UsageError(f"there is no file {file!r}; nothing was sent")
-    return read_specs(path)
+    return read_documents(path)
