@@ -46,6 +46,13 @@ class Place:
         """Where a daemon listens."""
         return self.own / "daemon.sock"
 
+    def is_case_insensitive(self) -> bool:
+        """Whether the root's file system takes names that differ only in case for the same; asked as Git does."""
+        try:
+            return os.path.samefile(self.own / CONFIG, self.own / CONFIG.swapcase())
+        except OSError:
+            return False
+
     def require(self) -> None:
         """Raises UsageError when the root is not the one that it was: unmounted, moved or removed."""
         if not (self.own / CONFIG).is_file():

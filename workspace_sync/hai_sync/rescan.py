@@ -11,7 +11,7 @@ from functools import cached_property
 from hai_sync.core.entry import DIRECTORY, Kind, ancestors
 from hai_sync.core.ignore import FILES
 from hai_sync.errors import GONE
-from hai_sync.scan import Filter, Known, Scan, Walker, refuse_clashes
+from hai_sync.scan import Filter, Known, Scan, Walker
 from hai_sync.signatures import signature
 
 
@@ -31,8 +31,6 @@ def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:
     for path in sorted(set(paths)):
         again.look(path)
     found.gone -= found.signatures.keys()  # a directory that is a file now, say
-    if any(path not in before.tree for path in found.fresh):
-        refuse_clashes(found)
     found.tree.update(found.fresh)
     return found
 

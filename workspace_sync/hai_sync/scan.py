@@ -112,7 +112,6 @@ def scan(root: Path, known: Known, filter: Filter) -> Scan:
 
 def _join(found: Scan, known: Known) -> None:
     """The whole tree: what is fresh, and the rest as it was."""
-    refuse_clashes(found)
     if found.unchanged and known.signatures:
         return  # nobody needs the tree; `full_tree` makes it for those who do
     remembered = known.entries()
@@ -126,15 +125,6 @@ def full_tree(found: Scan, known: Known) -> Tree:
         remembered = known.entries()
         found.tree = {path: remembered[path] for path in found.signatures}
     return found.tree
-
-
-def refuse_clashes(found: Scan) -> None:
-    """Names that some systems take for the same are not synced."""
-    if not found.fresh:
-        return
-    for path, other in names.clashes(found.signatures).items():
-        if path not in found.problems:
-            found.trouble(path, f"some systems take it for the same as {other!r}; rename one")
 
 
 class Walker:

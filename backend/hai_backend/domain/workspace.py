@@ -140,6 +140,7 @@ class Workspace:
     stored_bytes: int
     quota_bytes: int = 0
     lease: Lease | None = None
+    case_insensitive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

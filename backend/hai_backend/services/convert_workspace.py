@@ -38,6 +38,7 @@ def workspace_to_proto(workspace: Workspace) -> pb.Workspace:
         create_time=timestamp(workspace.created_at),
         update_time=timestamp(newest.created_at) if newest.number else None,
         lease=lease_to_proto(workspace.lease) if workspace.lease else None,
+        case_insensitive=workspace.case_insensitive,
     )
 
 

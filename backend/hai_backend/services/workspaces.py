@@ -90,7 +90,9 @@ class Workspaces:
         """As people see it."""
         known = await self.rooms.described(room)
         lease = self.leases.of(room.key, self.clock.now())
-        return replace(known, quota_bytes=self.quota(room.key[0]), lease=lease)
+        blind = await self.rooms.work(room.files.path, room.files.is_case_insensitive)
+        quota = self.quota(room.key[0])
+        return replace(known, quota_bytes=quota, lease=lease, case_insensitive=blind)
 
     def quota(self, user: str) -> int:
         """What the workspaces of a user may hold together: the setting, or what a right says; 0: no limit."""

@@ -54,6 +54,12 @@ class Files:
         self._claiming = threading.Lock()
         self.objects = Contents(path / "objects")
 
+    def is_case_insensitive(self) -> bool:
+        """Whether storage finds the tree by its name in other case, too; nothing is written to learn that."""
+        with suppress(OSError):
+            return os.path.samefile(self.tree, self.tree.with_name(self.tree.name.swapcase()))
+        return False
+
     def recover(self) -> None:
         """Once everything is applied: what another process left is read before it is believed."""
         for name in self.incoming.names():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_sync.core.entry import DIRECTORY, Entry, Kind
-from hai_sync.core.names import clashes, copy_name, fault, link_fault, reserved, tree_fault
+from hai_sync.core.names import copy_name, fault, folded, link_fault, reserved, tree_fault
 
 FILE = Entry(Kind.FILE, b"1" * 32, 1)
 
@@ -66,12 +66,18 @@ def test_a_link_that_is_taken_leads_inside(path: str, target: str) -> None:
             assert depth >= 0
 
 
-def test_clashes_name_the_other() -> None:
-    assert clashes(["Makefile", "makefile", "a/B", "a/b", "ß", "ss", "x"]) == {
-        "makefile": "Makefile",
-        "a/b": "a/B",
-        "ß": "ss",
-    }
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Makefile", "makefile", True),
+        ("a/B", "A/b", True),
+        ("ß", "ss", True),
+        ("É", "é", True),
+        ("a", "b", False),
+    ],
+)
+def test_case_is_folded(one: str, other: str, same: bool) -> None:
+    assert (folded(one) == folded(other)) is same
 
 
 @pytest.mark.parametrize("path", ["con", "a/NUL.txt", "a.", "b ", "com1"])

@@ -111,13 +111,6 @@ class Script:
         if path.is_file() and not path.is_symlink():
             path.chmod(path.stat().st_mode ^ 0o111)
 
-    def without_clashes(self) -> None:
-        """Of names that differ in case only one is synced, until somebody has removed the others."""
-        for root in (self.cluster, *(laptop.root for laptop in self.laptops)):
-            for path in sorted(root.rglob("*"), reverse=True):
-                if path.name != path.name.lower() and ".hfai" not in path.parts:
-                    self.remove(path)
-
     async def everywhere(self) -> set[bytes]:
         """Contents that are on a side, kept, or in a revision."""
         found = set(self.laptops[0].there().values())
@@ -225,7 +218,6 @@ async def test_nothing_is_lost_and_all_agree(seed: int, laptops) -> None:
     for _ in range(3):
         for laptop in (one, two):
             await laptop.sync(policy=Policy.KEEP_BOTH, many_removals=True, break_lease=True)
-    script.without_clashes()
     for laptop in (one, two, one):
         await laptop.sync(policy=Policy.KEEP_BOTH, many_removals=True, break_lease=True)
     assert shape(one.root) == shape(two.root) == shape(one.cluster)

@@ -1,15 +1,15 @@
 """Which names may travel, and how a conflict copy is called.
 
-A tree that is synced must fit every other machine: names that a case-blind or normalising file
-system takes for the same, that Windows reserves or that are too long are refused with a list before anything
-is sent. What a server says about names is trusted no more than what a disk says.
+A tree that is synced must fit every other machine: names that are too long or not in Unicode's normal form C are
+refused with a list before anything is sent. Names that differ only in case are refused where a side ignores case
+(`twins`). What a server says about names is trusted no more than what a disk says.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from hai_sync.core.entry import Entry, Kind, Tree, parent
 
@@ -77,16 +77,9 @@ def link_fault(path: str, target: str) -> str:
     return ""
 
 
-def clashes(paths: Iterable[str]) -> dict[str, str]:
-    """Paths that some file system takes for one, each with the first of them."""
-    first: dict[str, str] = {}
-    found: dict[str, str] = {}
-    for path in sorted(paths):
-        key = path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
-        other = first.setdefault(key, path)
-        if other != path:
-            found[path] = other
-    return found
+def folded(path: str) -> str:
+    """Equal for paths that a file system without case takes for the same."""
+    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
 
 
 def reserved(path: str) -> bool:

@@ -41,6 +41,7 @@ class Remote:
         self.user = user
         self.pace = Pace()
         self.passed_over: dict[str, str] = {}  # what the last look found that is never synced: why
+        self.case_insensitive = False  # its storage, as it was said the last time
         self.patient = True  # with a server that went away; else whoever asks has patience
         self._met = False  # it was there
 
@@ -54,6 +55,7 @@ class Remote:
         request = wire_pb.GetWorkspaceRequest(name=self.name, user=self.user)
         found = await self.connection.unary(self.stub.GetWorkspace, request, retry=True)
         self._met = True
+        self.case_insensitive = found.case_insensitive
         return found
 
     async def create(self) -> Workspace:

@@ -9,12 +9,14 @@ from hai_sync.core.entry import Entry, Kind, Tree
 from hai_sync.core.guard import doubtful_removals, without_removals
 from hai_sync.core.reconcile import reconcile, undecided
 from hai_sync.core.rules import Outcome
+from hai_sync.core.twins import newcomers, without
 from hai_sync.errors import CHANGING
 from hai_sync.hashing import THREADS, hash_files
 from hai_sync.scan import ignore_of
 from hai_sync.session.sides import Sides, believe_sizes, is_directory, only
 from hai_sync.session.wish import Listener, Refused, Report, Wish
 
+_TWIN = "{} ignores case and takes it for the same as {!r}; rename one"
 _PATIENCE = 2  # tries at a file that changes while it is read; with many such files there is none
 
 
@@ -86,6 +88,20 @@ def guard(report: Report, sides: Sides, wish: Wish) -> None:
         report.refused = Refused.CONFLICTS
     elif not wish.many_removals:
         _refuse_removals(report, sides, wish)
+
+
+def refuse_newcomers(report: Report, sides: Sides, *, here: bool, there: bool) -> None:
+    """Leave out new names that a side cannot hold, which ignores case: the one `here`, the one `there`, or both."""
+    plan = report.outcome
+    if here:
+        found = newcomers(plan.to_local, sides.local)
+        report.problems |= {p: _TWIN.format("this directory", other) for p, other in found.items()}
+        plan = replace(plan, to_local=without(plan.to_local, found))
+    if there:
+        found = newcomers(plan.to_remote, sides.remote)
+        report.problems |= {p: _TWIN.format("the cluster", other) for p, other in found.items()}
+        plan = replace(plan, to_remote=without(plan.to_remote, found))
+    report.outcome = plan
 
 
 def _refuse_removals(report: Report, sides: Sides, wish: Wish) -> None:

@@ -24,7 +24,7 @@ from hai_sync.index import Index, is_damage
 from hai_sync.place import TEMPORARY, Place
 from hai_sync.remote.endpoint import AWAY, TRIES, Remote
 from hai_sync.session.claiming import claim
-from hai_sync.session.deciding import decide, guard
+from hai_sync.session.deciding import decide, guard, refuse_newcomers
 from hai_sync.session.lock import locked
 from hai_sync.session.looking import Looking
 from hai_sync.session.remembering import Done, Noting
@@ -156,6 +156,8 @@ class Session:
         outcome = await asyncio.to_thread(decide, seen, wish, self._restless, self.listener)
         report = report_of(seen, outcome)
         guard(report, seen, wish)
+        here, there = self.place.is_case_insensitive(), self.remote.case_insensitive
+        refuse_newcomers(report, seen, here=here, there=there)
         if wish.dry_run or (report.refused and not wish.partial):
             return report, False
         await self._carry_out(seen, report.outcome, wish, report)

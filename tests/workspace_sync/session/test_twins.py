@@ -1,0 +1,121 @@
+"""Names that differ only in case: both are synced where both sides tell case apart, else the newcomer is refused.
+
+The file systems of these tests tell case apart. A link makes the probe of one side find its file under the other name,
+as it would on a file system that ignores case.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from hai_sync.core.rules import Mode
+from hai_sync.session.wish import Report
+
+
+def ignore_case_here(laptop) -> str:
+    (laptop.root / ".hfai/WORKSPACE.YML").symlink_to("workspace.yml")
+    return "this directory"
+
+
+def ignore_case_there(laptop) -> str:
+    (laptop.cluster.parent / "FILES").symlink_to("files")
+    return "the cluster"
+
+
+def words(side: str, other: str) -> str:
+    return f"{side} ignores case and takes it for the same as {other!r}; rename one"
+
+
+@pytest.mark.parametrize("mode", [Mode.PUSH, Mode.SYNC])
+async def test_both_are_synced_where_both_sides_tell_case_apart(laptop, mode: Mode) -> None:
+    for name in ("README", "readme", "Makefile", "makefile", "data/a", "Data/b"):
+        laptop.write(name, name)
+    assert (await laptop.sync(mode)).in_sync
+    assert laptop.there() == laptop.read()
+    laptop.write("readme", "edited")
+    assert (await laptop.sync(mode)).in_sync
+    assert laptop.there() == laptop.read()
+
+
+async def test_what_is_synced_stays_and_the_newcomer_is_refused(laptop) -> None:
+    side = ignore_case_there(laptop)
+    laptop.write("foo.txt", "1")
+    laptop.write("data/a", "1")
+    await laptop.push()
+    laptop.write("FOO.txt", "2")
+    laptop.write("Data/b", "2")
+    laptop.write("foo.txt", "edited")
+    laptop.write("data/a", "edited")
+    for _ in range(2):
+        report = await laptop.push()
+        assert report.problems == {"FOO.txt": words(side, "foo.txt"), "Data": words(side, "data")}
+        assert not report.in_sync
+        assert laptop.there() == {"foo.txt": b"edited", "data/a": b"edited"}
+
+
+async def test_every_way_to_look_says_the_same(laptop) -> None:
+    ignore_case_there(laptop)
+    laptop.write("foo.txt", "1")
+    await laptop.push()
+    laptop.write("FOO.txt", "2")
+    told: list[Report] = [
+        await laptop.sync(mode, dry_run=dry_run)
+        for mode in Mode
+        if mode is not Mode.PULL
+        for dry_run in (True, False)
+    ]
+    assert [list(report.problems) for report in told] == [["FOO.txt"]] * len(told)
+    assert not any(report.outcome.to_remote for report in told)
+
+
+async def test_copies_that_push_in_turn(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    side = ignore_case_there(one)
+    one.write("new.txt", "1")
+    two.write("NEW.txt", "2")
+    assert (await one.push()).in_sync
+    assert (await two.push()).problems == {"NEW.txt": words(side, "new.txt")}
+    one.write("new.txt", "edited")
+    assert (await one.push()).in_sync
+    assert one.there() == {"new.txt": b"edited"}
+
+
+async def test_a_directory_that_ignores_case_gets_one_of_both(laptops) -> None:
+    one, two = await laptops("one"), await laptops("two")
+    side = ignore_case_here(two)
+    one.write("a", "1")
+    one.write("data/x", "1")
+    await one.push()
+    await two.pull()
+    one.write("A", "2")
+    one.write("Data/y", "2")
+    await one.push()
+    for _ in range(2):
+        assert (await two.sync()).problems == {"A": words(side, "a"), "Data": words(side, "data")}
+        assert two.read() == {"a": b"1", "data/x": b"1"}
+    assert len(one.there()) == 4
+
+
+@pytest.mark.parametrize("ignore_case", [ignore_case_here, ignore_case_there])
+async def test_a_rename_to_other_case_is_a_rename(laptop, ignore_case: Callable[..., str]) -> None:
+    ignore_case(laptop)
+    laptop.write("foo.txt", "1")
+    laptop.write("data/a", "1")
+    await laptop.push()
+    os.rename(laptop.root / "foo.txt", laptop.root / "Foo.txt")
+    os.rename(laptop.root / "data", laptop.root / "Data")
+    assert (await laptop.push()).in_sync
+    assert laptop.there() == {"Foo.txt": b"1", "Data/a": b"1"}
+
+
+async def test_once_one_of_both_is_renamed_both_are_synced(laptop) -> None:
+    ignore_case_there(laptop)
+    laptop.write("a", "1")
+    laptop.write("A", "2")
+    assert list((await laptop.push()).problems) == ["a"]
+    os.rename(laptop.root / "a", laptop.root / "b")
+    assert (await laptop.push()).in_sync
+    assert laptop.there() == {"A": b"2", "b": b"1"}
