@@ -1,4 +1,4 @@
-"""Rules for dev containers: what only they may ask for, what they get unasked, and how long they may stay."""
+"""Rules of this cluster for dev containers: how many, how long they may stay, and what they get unasked."""
 
 from __future__ import annotations
 
@@ -12,35 +12,38 @@ from hai_backend.services.validate_fit import SubmitContext
 
 GRACE_SECONDS = 30.0  # of the notice, unless more or less is asked for
 _MARGIN_SECONDS = 2.0  # the agent yields so long before the time to save is over
-_OWN = ("idle_timeout", "lifetime")
 _UNASKED = {"watchdog_time": 0, "save_within": GRACE_SECONDS + _MARGIN_SECONDS}
 """People think longer than programs hang, and need a moment when they have to leave."""
 
 KINDS = ("shared", "dedicated", "spot")
 
 
-def kind_of(resource: ResourceSpec) -> str:
+def kind_of(resource: ResourceSpec | pb.ResourceSpec) -> str:
     """What a container takes: a share of a node, all of it, or what nobody else wants."""
     if resource.is_spot:
         return "spot"
     return "shared" if resource.gpu or resource.cpu or resource.memory else "dedicated"
 
 
+def check_container(spec: pb.TaskSpec, context: SubmitContext, rules: Rules) -> None:
+    """Add what a dev container asks for beyond what this server allows."""
+    if spec.task_type != TaskType.JUPYTER:
+        return
+    _check_count(context, rules)
+    kind = kind_of(spec.resource)
+    most = context.lifetimes.get(kind, 0)
+    if most and spec.options.lifetime > most and rules.ok("options.lifetime"):
+        rules.add("options.lifetime", f"is at most {most} s for {kind} containers here")
+
+
 def container_options(
-    spec: pb.TaskSpec,
-    resource: ResourceSpec,
-    context: SubmitContext,
-    given: Mapping[str, Any],
-    rules: Rules,
+    spec: pb.TaskSpec, given: Mapping[str, Any], lifetimes: Mapping[str, int]
 ) -> dict[str, Any]:
     """The options of a task, with what a dev container gets unasked; of other tasks as they were given."""
     if spec.task_type != TaskType.JUPYTER:
-        for name in _OWN:
-            if given.get(name):
-                rules.add(f"options.{name}", "is for dev containers only (task_type jupyter)")
         return dict(given)
-    _check_count(context, rules)
-    return {**_UNASKED, **given, "lifetime": _lifetime(resource, context, given, rules)}
+    lifetime = int(given.get("lifetime", 0)) or lifetimes.get(kind_of(spec.resource), 0)
+    return {**_UNASKED, **given, "lifetime": lifetime}
 
 
 def _check_count(context: SubmitContext, rules: Rules) -> None:
@@ -51,13 +54,3 @@ def _check_count(context: SubmitContext, rules: Rules) -> None:
             "`hai container list` shows them, `hai container delete` ends one"
         )
         rules.add("task_type", message, "QUOTA_EXCEEDED")
-
-
-def _lifetime(
-    resource: ResourceSpec, context: SubmitContext, given: Mapping[str, Any], rules: Rules
-) -> int:
-    kind, asked = kind_of(resource), int(given.get("lifetime", 0))
-    most = context.lifetimes.get(kind, 0)
-    if most and asked > most:
-        rules.add("options.lifetime", f"is at most {most} s for {kind} containers here")
-    return asked or most

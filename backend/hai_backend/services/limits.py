@@ -1,31 +1,38 @@
-"""Every limit on what callers may send or hold, in one place."""
+"""Every limit on what callers may send or hold, but for those on the fields of a task spec, which clients share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-NAME_CHARS = 511
-WORKSPACE_CHARS = 255
-COMMAND_CHARS = 2047  # workspace, entrypoint and parameters together, as in HAI
-SPEC_BYTES = 256 * 1024
-VALUE_BYTES = 128 * 1024 - 1  # one variable `NAME=value`: Linux refuses longer ones at exec
-IMAGE_CHARS = 255
-URL_CHARS = 2048
-NODES = 10_000
+from hai.client.validation.limits import (
+    COMMAND_CHARS,
+    IMAGE_CHARS,
+    NAME_CHARS,
+    NODES,
+    SECONDS,
+    SERVICES,
+    SPEC_BYTES,
+    TAG_CHARS,
+    TAGS,
+    URL_CHARS,
+)
+
+__all__ = [  # limits of task specs that count for other requests too
+    "COMMAND_CHARS",
+    "IMAGE_CHARS",
+    "NAME_CHARS",
+    "NODES",
+    "SECONDS",
+    "SERVICES",
+    "SPEC_BYTES",
+    "TAGS",
+    "TAG_CHARS",
+    "URL_CHARS",
+]
+
 LABELS = 64  # of one node
-GPUS = 1024
-CPUS = 4096
-MEMORY_GB = 1_000_000
-SERVICES = 64
-ROLES = 64
 USER_GROUPS = 1000  # of one user
 RIGHTS = 1000  # of one user
-TAGS = 64
-TAG_CHARS = 64
-RETRIES = 1000
-SECONDS = 366 * 24 * 3600
-ACK_SECONDS = 300.0
-SAVE_SECONDS = 3600.0
 DESCRIPTION_CHARS = 255
 REASON_CHARS = 511
 LOCK_CHARS = 64
@@ -37,7 +44,6 @@ DEFAULT_PAGE_SIZE = 50
 FULL_PAGE_SIZE = 100  # of tasks with their whole specs
 QUEUE_TASKS = 2000  # in one answer of ListQueue
 UNFINISHED_TASKS = 10_000
-PREDECESSORS = 1000  # of one task: a whole sweep
 UNFINISHED_LETTERS = 128 * 1024 * 1024  # of the specs of a user's tasks together, held in memory
 PRIORITY_SECONDS = 10.0  # between two changes of one task's priority by its user
 AGENT_MESSAGES_PER_SECOND = 200.0  # of one rank; a large one is 64 KiB of its log

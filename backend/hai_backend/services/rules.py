@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TypeVar
 
+from hai.client.validation.violations import Violations, nearest, shown
 from hai_backend.domain.errors import Invalid, Violation
+
+__all__ = ["LABEL", "NAME", "Rules", "nearest", "shown"]
 
 Choice = TypeVar("Choice", bound=StrEnum)
 Kept = TypeVar("Kept")
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_COMPARED = 200  # names; to compare thousands takes seconds, in which the server does nothing else
 # Also what turns the direction of text on a screen: a name could look like another one.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -25,23 +25,24 @@ class Rules:
     """`add` for what is broken; `check` raises when anything was."""
 
     def __init__(self) -> None:
-        self._violations: list[Violation] = []
+        self._violations = Violations()
         self._reasons: set[str] = set()
 
     def add(self, field: str, message: str, reason: str = "INVALID") -> None:
         """One broken rule."""
-        self._violations.append(Violation(field, message))
+        self._violations.add(field, message)
         self._reasons.add(reason)
 
-    @property
-    def broken(self) -> bool:
-        return bool(self._violations)
+    def ok(self, *fields: str) -> bool:
+        """True where nothing is wrong with these fields so far."""
+        return self._violations.ok(*fields)
 
     def check(self) -> None:
         """Raise Invalid with everything; its reason is that of the violations when they agree."""
-        if self._violations:
+        if self._reasons:
             reason = self._reasons.pop() if len(self._reasons) == 1 else "INVALID"
-            raise Invalid(tuple(self._violations), reason=reason)
+            found = tuple(Violation(each.field, each.message) for each in self._violations)
+            raise Invalid(found, reason=reason)
 
     def text(self, field: str, value: str, most: int) -> str:
         """Any text a program may get: no NUL, not too long."""
@@ -78,12 +79,6 @@ class Rules:
             self.add(field, f"must be from {least} to {most}, not {value}")
         return value
 
-    def seconds(self, field: str, value: float, most: float) -> float:
-        """More than nothing, at most `most`; not a NaN."""
-        if not (math.isfinite(value) and 0 < value <= most):
-            self.add(field, f"must be more than 0 and at most {most:g} seconds, not {value:g}")
-        return value
-
     def choice(self, field: str, value: str, kind: type[Choice], default: Choice) -> Choice:
         """A word of a closed set; empty: the default."""
         try:
@@ -93,15 +88,3 @@ class Rules:
                 field, f"{shown(value)} must be one of {', '.join(kind)}{nearest(value, kind)}"
             )
             return default
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean …?`, or nothing; of very many names none."""
-    names = list(known)
-    found = get_close_matches(word[:64], names, n=1) if len(names) <= _COMPARED else []
-    return f"; did you mean {found[0]}?" if found else ""
-
-
-def shown(value: str) -> str:
-    """A text in quotes, cut where it is long."""
-    return repr(value if len(value) <= 40 else value[:37] + "...")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from hai.client.validation import tag_violations
 from hai.v1 import task_pb2
 from hai.v1 import task_service_pb2 as pb
 from hai_backend.auth.permissions import Identity
@@ -13,7 +14,6 @@ from hai_backend.loops.clock import Clock
 from hai_backend.services import limits
 from hai_backend.services.convert_task import OUTCOMES_BY_NUMBER
 from hai_backend.services.rules import Rules
-from hai_backend.services.validate_options import tags
 
 _MARKS = (Outcome.SUCCEEDED, Outcome.FAILED)
 _REMEMBERED = 1000  # tasks; older entries are dropped beyond that
@@ -68,10 +68,12 @@ def checked_delay(seconds: float) -> float:
 def new_tags(task: Task, request: pb.TagTaskRequest) -> tuple[str, ...]:
     """The tags after adding and removing. Raises Invalid."""
     rules = Rules()
-    added = tags("add", request.add, rules)
-    removed = frozenset(tags("remove", request.remove, rules))
+    for field, tags in (("add", request.add), ("remove", request.remove)):
+        for violation in tag_violations(field, tags):
+            rules.add(violation.field, violation.message)
+    removed = frozenset(request.remove)
     rules.check()
-    found = tuple(tag for tag in dict.fromkeys((*task.tags, *added)) if tag not in removed)
+    found = tuple(tag for tag in dict.fromkeys((*task.tags, *request.add)) if tag not in removed)
     if len(found) > max(limits.TAGS, len(task.tags)):
         raise Invalid(
             (Violation("add", f"a task has at most {limits.TAGS} tags, not {len(found)}"),)

@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 from google.protobuf import text_format
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from hai.client.validation import violations
+from hai.client.validation.rules import RULES
 from hai.v1 import task_spec_pb2 as pb
 from hai_backend.domain.errors import Exhausted, Invalid
+from hai_backend.domain.image import parse_image
 from hai_backend.domain.node import Node
 from hai_backend.domain.priority import Priority
 from hai_backend.domain.snapshot import QuotaRow, ShareRow
 from hai_backend.domain.spec import OnEnd, ServiceType, TaskType
+from hai_backend.domain.workspace import parse_reference
 from hai_backend.sched.policy import Policy
 from hai_backend.services import limits
 from hai_backend.services.capacity import GroupCapacity
@@ -139,7 +143,7 @@ CASES = [
     ('resource { group: "default#" }', "resource.group", "group#zone"),
     ('resource { group: "defualt" }', "resource.group", "did you mean default?"),
     ('resource { group: "default#c" }', "resource.group", "no zone 'c'; it has a, b"),
-    ('resource { group: "default#a b" }', "resource.group", "the zone must be"),
+    ('resource { group: "default#a b" }', "resource.group", "both are at most 63 letters"),
     ("resource { node_count: 0 }", "resource.node_count", "from 1 to"),
     ("resource { node_count: -1 }", "resource.node_count", "from 1 to"),
     ("resource { node_count: 2000000 }", "resource.node_count", "from 1 to 10000"),
@@ -578,6 +582,93 @@ def test_no_input_is_an_unexpected_error(
         given.options.assigned_nodes.append(name)
     with pytest.raises(Invalid):
         validate(given, context())
+
+
+ROOMY = GroupCapacity(
+    "default", True, [Node(f"n{i}", gpus=1024, cpus=4096, memory_bytes=1 << 60) for i in range(9)]
+)
+PARTS: dict[str, st.SearchStrategy[Any]] = {
+    "name": st.sampled_from(["a", "a b", "x" * 511, "a(", " ", "ü", "a\n"]),
+    "task_type": st.sampled_from(["", "training", "jupyter", "upgrade"]),
+    "priority": st.sampled_from([-1, 0, 10, 50, 11]),
+    "spec.entrypoint": st.sampled_from(["a.py", "b.sh", "c", "-d.py", ""]),
+    "spec.entrypoint_executable": st.booleans(),
+    "spec.workspace": st.sampled_from(
+        ["", "/a", "/a b", "haiworkspace://a@1/b", "haiworkspace://a/.."]
+    ),
+    "spec.git_remote_repo": st.sampled_from(["", "https://x/y", "-x"]),
+    "resource.image": st.sampled_from(["", "a", "reg/x:1", "reg.io/X", "a b"]),
+    "resource.node_count": st.sampled_from([-1, 0, 1, 2, 9]),
+    "resource.gpu": st.sampled_from([-1, 0, 1, 1024, 1025]),
+    "options.py_venv": st.sampled_from(["", "base", "a[b]", "a["]),
+    "options.time_limit": st.sampled_from([-1, 0, 60, 366 * 86400, 2**62]),
+    "options.ack_within": st.sampled_from([0.0, 1.0, 300.0, 301.0]),
+    "options.lifetime": st.sampled_from([0, 60]),
+    "policies.min_available": st.sampled_from([0, 1, 3]),
+}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.fixed_dictionaries({}, optional=PARTS), st.lists(st.text(max_size=3), max_size=3))
+def test_the_server_refuses_what_the_client_does_and_nothing_else(
+    values: dict[str, Any], tags: list[str]
+) -> None:
+    made = spec()
+    for path, value in values.items():
+        part, _, name = path.rpartition(".")
+        setattr(getattr(made, part) if part else made, name, value)
+    made.options.tags.extend(tags)
+    found = {(each.field, each.message) for each in violations(made)}
+    judge = SubmitContext("ada", {"default": ROOMY}, lambda right: True)
+    if not found:
+        validate(made, judge)
+        return
+    with pytest.raises(Invalid) as caught:
+        validate(made, judge)
+    assert {(each.field, each.message) for each in caught.value.violations} == found
+
+
+_IMAGE_PARTS = [
+    "a",
+    "A",
+    "a.b",
+    "localhost",
+    "reg:5000",
+    "/",
+    "/",
+    ":",
+    "@",
+    "v1",
+    "_",
+    "-",
+    ".",
+    " ",
+    "sha256:" + "0" * 64,
+]
+
+
+@given(st.lists(st.sampled_from(_IMAGE_PARTS), min_size=1, max_size=7).map("".join))
+def test_an_image_that_passes_is_one_that_is_parsed(text: str) -> None:
+    """Built-in images have no slash."""
+    assume("/" in text)
+    assert (RULES["ResourceSpec.image"].problem(text) == "") == _parses(parse_image, text)
+
+
+_WORKSPACE_PARTS = ["a", "B.", "@", "1", "v", "/", "/", "..", ".", "-", "x" * 63]
+
+
+@given(st.lists(st.sampled_from(_WORKSPACE_PARTS), max_size=6).map("".join))
+def test_a_workspace_that_passes_is_one_that_is_parsed(text: str) -> None:
+    text = f"haiworkspace://{text}"
+    assert (RULES["ProgramSpec.workspace"].problem(text) == "") == _parses(parse_reference, text)
+
+
+def _parses(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _fields(message: Any, path: str = "") -> list[str]:
