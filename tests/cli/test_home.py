@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -147,6 +148,31 @@ def test_up_starts_nothing_whose_profile_cannot_be_stored(home: Path, hai, monke
     assert done.code == 1
     assert "no profile can be stored" in done.err
     assert "HAI_CONFIG" in done.err
+    assert not (home / "argv.json").exists(), "no server was started"
+
+
+def test_of_several_at_once_one_starts_the_server_and_all_succeed(home: Path) -> None:
+    argv = [sys.executable, "-m", "hai_tui.cli.main", "up", "--home", str(home), "--json"]
+    starting = [
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    told = [up.communicate(timeout=60) for up in starting]
+    assert [up.returncode for up in starting] == [0, 0, 0], told
+    found = running(home)
+    assert found is not None
+    assert [json.loads(out)["pid"] for out, _ in told] == [found.pid] * 3
+    log = (home / "server.log").read_text()
+    assert log.count("I start") == 1
+
+
+def test_who_waits_for_another_start_gives_up_in_time(home: Path) -> None:
+    with (home / "up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        up = hai("up", "--home", str(home), "--timeout", "0.1")
+    assert up.returncode == 1
+    assert "being started" in up.stderr
+    assert "another `hai up` has not started its server" in up.stderr
     assert not (home / "argv.json").exists(), "no server was started"
 
 

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hai.v1.task_pb2 import TASK_OUTCOME_FAILED, TASK_OUTCOME_SUCCEEDED
+from hai.v1.task_pb2 import (
+    RUN_STATE_RUNNING,
+    RUN_STATE_STOPPING,
+    RUN_STATE_SUSPENDING,
+    RUN_STATE_TERMINATING,
+    TASK_OUTCOME_FAILED,
+    TASK_OUTCOME_SUCCEEDED,
+    RunState,
+)
 
 GOOD = """
 version: 2
@@ -64,6 +72,25 @@ def test_whom_a_name_means_is_told_and_a_wrong_word_is_helped(files: Path, hai, 
         done = hai("run", "b.yaml", "--name", "d", "--after", word)
         assert (done.code, f"no task is named '{word}'" in done.err) == (3, True)
         assert "write TASK, TASK:failed, TASK:ended or tag:TAG, and --after again" in done.err
+
+
+@pytest.mark.parametrize(
+    ("run_state", "stop_code", "said"),
+    [
+        pytest.param(RUN_STATE_RUNNING, 0, "runs; it was not suspended", id="running"),
+        pytest.param(RUN_STATE_SUSPENDING, 0, "once it has left its nodes", id="suspending"),
+        pytest.param(RUN_STATE_TERMINATING, 16, "once it has left its nodes", id="leaving"),
+        pytest.param(RUN_STATE_STOPPING, 0, "is being stopped, which cannot be", id="stopping"),
+        pytest.param(RUN_STATE_TERMINATING, 1024, "is being stopped", id="stopped by a person"),
+        pytest.param(RUN_STATE_TERMINATING, 512, "is being stopped", id="its time is over"),
+    ],
+)
+def test_resume_says_what_will_be(
+    hai, fake, run_state: RunState.ValueType, stop_code: int, said: str
+) -> None:
+    run = fake.world.runs[1][-1]
+    run.state, run.stop_code = run_state, stop_code
+    assert said in hai("resume", "1").out
 
 
 def test_who_is_resumed_may_still_wait_for_others(files: Path, hai, fake) -> None:

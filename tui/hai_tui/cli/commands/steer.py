@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from hai.client.client import Client
     from hai.v1.task_pb2 import Task
 
+_STOPPED = 1 | 512 | 1024 | 4096 | 8192
+"""Stop codes of runs that end their task: STOP, TIMEOUT and what a person said."""
+
 _STOP_HELP = """End tasks. A running program is asked to save first. Asking twice is no error.
 
 Several tasks, tasks of others, and tasks for which others wait (`hai list after:12`) are asked about
@@ -119,4 +122,16 @@ def resume(settings: Settings, tasks: tuple[str, ...], kind: Any) -> int:
     async def do(client: Client, id: int) -> Task:
         return await client.tasks.resume(id)
 
-    return on_each(settings, tasks, kind, Action(do, lambda task: _queued(task, "done.resumed")))
+    return on_each(settings, tasks, kind, Action(do, _resumed))
+
+
+def _resumed(task: Task) -> str:
+    """What will be; a task that is being stopped ends, whatever is asked of it."""
+    at = status(task)
+    if at == "STOPPING" or (at == "TERMINATING" and task.run.stop_code & _STOPPED):
+        return text("done.resumed.stopping", id=task.id)
+    if at in ("SUSPENDING", "TERMINATING"):
+        return text("done.resumed.later")
+    if at in ("CREATED", "BUILDING", "RUNNING"):
+        return text("done.resumed.runs")
+    return _queued(task, "done.resumed")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import disk_usage
@@ -67,16 +69,59 @@ def up(
     """The function behind the command."""
     place = home_path(home)
     if found := running(place):
-        note(settings, text("up.running", address=found.address, pid=found.pid))
-        _unused(settings, numbers)
-        _keep_missing(settings, place, found)
-        return _report(settings, found)
+        _tell_running(settings, place, found, numbers)
+        return os.EX_OK
     if find_spec(NEEDED) is None:
         raise click.ClickException(
             "the server is not installed: pip install 'hai-platform[backend]'"
         )
     flags = [f"--{k.replace('_', '-')}={v}" for k, v in numbers.items() if v is not None]
-    return _start(settings, place, flags, foreground, timeout)
+    _check_profiles()
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _starting(settings, place, timeout) as other:
+        if other is not None:
+            _tell_running(settings, place, other, numbers)
+            return os.EX_OK
+        child = _start(settings, place, flags, foreground, timeout)
+    return _stay(child) if foreground else os.EX_OK
+
+
+def _tell_running(
+    settings: Settings, home: Path, found: Running, numbers: Mapping[str, int | None]
+) -> None:
+    note(settings, text("up.running", address=found.address, pid=found.pid))
+    _unused(settings, numbers)
+    _keep_missing(settings, home, found)
+    _report(settings, found)
+
+
+@contextmanager
+def _starting(settings: Settings, home: Path, timeout: float) -> Iterator[Running | None]:
+    """The right to start a server in a home, or the server that another `hai up` has started meanwhile.
+
+    The lock goes with our process, so that nothing is left of one that was killed.
+    """
+    with (home / "up.lock").open("w") as lock:
+        limit, told = time.monotonic() + timeout, False
+        while not _locked(lock):
+            if not told:
+                note(settings, text("up.waiting", home=home))
+                told = True
+            if time.monotonic() > limit:
+                raise click.ClickException(
+                    f"another `hai up` has not started its server in {home} within {timeout:g} s; "
+                    "try again, or wait longer: --timeout"
+                )
+            time.sleep(_LOOK_SECONDS)
+        yield running(home)
+
+
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _unused(settings: Settings, numbers: Mapping[str, int | None]) -> None:
@@ -90,9 +135,7 @@ def _flag(name: str) -> str:
 
 def _start(
     settings: Settings, home: Path, flags: list[str], foreground: bool, timeout: float
-) -> int:
-    _check_profiles()
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+) -> subprocess.Popen[bytes]:
     note(settings, text("up.starting", home=home))
     log = home / "server.log"
     with log.open("ab") as output:
@@ -107,7 +150,7 @@ def _start(
         raise
     _keep(_profile(settings, home, found))
     _tell(settings, found)
-    return _stay(child) if foreground else 0
+    return child
 
 
 def _check_profiles() -> None:
@@ -202,10 +245,9 @@ def _tell(settings: Settings, found: Running) -> None:
     _report(settings, found)
 
 
-def _report(settings: Settings, found: Running) -> int:
+def _report(settings: Settings, found: Running) -> None:
     if settings.json:
         dump(settings, {"address": found.address, "pid": found.pid})
-    return os.EX_OK
 
 
 def _stay(child: subprocess.Popen[bytes]) -> int:
