@@ -182,10 +182,10 @@ def test_help_belongs_to_us_only_in_front() -> None:
 
 
 def test_options_in_a_script_are_not_passed_over_in_silence(hai, place) -> None:
-    (place / "job.slurm").write_text("#!/bin/bash\n#SBATCH -N 2\nhostname\n")
+    (place / "job.slurm").write_text("#!/bin/bash\n#PBS -l nodes=2\nhostname\n")
     done = hai("bash", "job.slurm", "--", "-n", "2")
     assert done.code == 0
-    assert "lines of #SBATCH in job.slurm are not read: say the same after --" in done.err
+    assert "lines of #PBS in job.slurm are not read: say the same after --" in done.err
     assert "are not read" not in hai("bash", "run.sh", "--").err
 
 

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hai_tui.cli import sbatch
 from hai_tui.cli.local import program_path
+from hai_tui.cli.sbatch_script import body_notes, directives, has_directives, wrapped
 from hai_tui.cli.sending import submit
+from hai_tui.cli.session import call
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note
 from hai_tui.cli.submit import override
@@ -20,7 +23,7 @@ from hai_tui.cli.texts import text
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import ProgramSpec, TaskSpec
 
-_WORDS = re.compile(rb"^#(?:SBATCH|PBS|BSUB)\b", re.MULTILINE)
+_WORDS = re.compile(r"^#(?:PBS|BSUB)\b", re.MULTILINE)
 _SUFFIXES = {"python": ".py", "bash": ".sh"}
 _INTERPRETERS = {"python": ("python3", "-u"), "bash": ("bash",)}
 
@@ -34,14 +37,54 @@ def submit_program(
     spec = program_spec(kind, argv)
     spec.options.whole_life_state = options["life_state"]
     if kind == "bash":
-        _tell_unread(settings, Path(program_path(kind, argv[0])))
+        options = _read_script(settings, spec, argv, options)
     return submit(settings, [override(settings, spec, options)], options)
 
 
-def _tell_unread(settings: Settings, file: Path) -> None:
-    """What schedulers elsewhere read in a script does nothing here."""
-    if words := _WORDS.findall(file.read_bytes()):
-        note(settings, text("submitted.unread", words=words[0].decode(), file=file.name))
+def _read_script(
+    settings: Settings, spec: TaskSpec, argv: Sequence[str], options: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Write what sbatch would read into the task; the options, with what only they can say. They win."""
+    file = Path(program_path("bash", argv[0]))
+    script = file.read_text("utf-8", "replace")
+    if words := _WORDS.findall(script):
+        note(settings, text("submitted.unread", words=words[0], file=file.name))
+    if not has_directives(script):
+        return options
+    job = sbatch.read_job(directives(script, file.name), file.name, os.getcwd())
+    sbatch.fill(spec, job)
+    nodes = options["nodes"] or spec.resource.node_count
+    notes = [*job.notes, *sbatch.process_notes(job), *body_notes(script)]
+    notes += _put_parts(settings, spec, sbatch.parts(job, nodes), options["group"])
+    if job.said:
+        note(settings, text("sbatch.read", file=file.name, options=" ".join(job.said)))
+    for each in notes:
+        note(settings, text("sbatch.note", file=file.name, note=each))
+    path = str(file.absolute()) if job.workspace else _place("bash", str(file))[1]
+    spec.spec.entrypoint, arguments = wrapped([path, *argv[1:]])
+    spec.spec.entrypoint_executable = True
+    spec.spec.parameters[:] = arguments
+    return {
+        **options,
+        "after": options["after"] or tuple(job.after),
+        "array": options["array"] or (None if options["each"] else job.array),
+    }
+
+
+def _put_parts(
+    settings: Settings, spec: TaskSpec, parts: sbatch.Parts, group: str | None
+) -> list[str]:
+    """GPUs, CPUs and memory of a rank where nodes are shared; where they are given whole a rank has all of them."""
+    name = (group or spec.resource.group or "default").partition("#")[0]
+    if not any(parts):
+        return []
+    groups = call(settings, lambda client: client.nodes.groups())
+    if any(each.name == name and not each.packed for each in groups):
+        return [
+            f"GPUs, CPUs and memory are left out; nodes of group {name} are given whole, with all that they have"
+        ]
+    spec.resource.gpu, spec.resource.cpu, spec.resource.memory = parts
+    return []
 
 
 def program_spec(kind: str, argv: Sequence[str]) -> TaskSpec:

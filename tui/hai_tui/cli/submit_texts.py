@@ -36,6 +36,11 @@ SUBMIT_TEXTS: dict[str, tuple[str, str]] = {
         "lines of {words} in {file} are not read: say the same after --, as in -n 2 --name fit",
         "{file} 中的 {words} 行不会被读取：请写在 -- 之后，例如 -n 2 --name fit",
     ),
+    "sbatch.read": (
+        "read in {file}, as if behind --: {options}",
+        "已读取 {file} 中的选项，等同于写在 -- 之后：{options}",
+    ),
+    "sbatch.note": ("{file}: {note}", "{file} 提示：{note}"),
     "submitted.until": (
         "it ends at task {number} of {count}, {name}:",
         "提交到第 {number} 个任务（共 {count} 个，{name}）为止：",
