@@ -47,6 +47,7 @@ class Reign(Rooms):
         self.agent_silence.load(self.ledger.unfinished().values())
         self.work.keep_running("scheduling", self._schedule())
         self.work.keep_running("usage", self.usage.run())
+        self.work.keep_running("workspaces", self.workspaces.keep_tidy())
         self.work.run(insisted(self.environments.begin, "the list of environments"))
         self.work.run(insisted(self.notifying.load, "what webhooks are still to be told"))
         self.work.run(insisted(self._sweep_tokens, "the end of tokens of dev containers"))

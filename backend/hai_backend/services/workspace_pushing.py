@@ -20,7 +20,7 @@ from hai_backend.services.convert_workspace import (
 )
 from hai_backend.services.workspace_reading import Said, grouped
 from hai_backend.services.workspaces import Workspaces
-from hai_backend.workspaces import restoring
+from hai_backend.workspaces import failures, restoring
 from hai_backend.workspaces.pushing import Push
 from hai_backend.workspaces.receiving import Piece
 from hai_backend.workspaces.rooms import Room
@@ -194,12 +194,22 @@ class _Stream:
     async def _require_space(self) -> None:
         """For what is to come; older versions make way before anything is refused. Raises Exhausted."""
         user, wanted = self._room.key[0], self._wanted_bytes
-        if not wanted or await self._workspaces.room_left(user) >= 0:
+        if not wanted:
             return
-        await self._workspaces.collect(self._room, full=True)
-        left = await self._workspaces.room_left(user)
-        if left < 0:
-            raise self._workspaces.over_quota(user, wanted, left + wanted)
+        if await self._workspaces.room_left(user) < 0:
+            await self._workspaces.collect(self._room, full=True)
+            left = await self._workspaces.room_left(user)
+            if left < 0:
+                raise self._workspaces.over_quota(user, wanted, left + wanted)
+        if not await self._fits():
+            await self._workspaces.collect(self._room, full=True)
+            if not await self._fits():
+                raise failures.full()
+
+    async def _fits(self) -> bool:
+        """Whether the disk has room for what is to come, of which some may have arrived."""
+        free = await self._work(self._room.files.reserve.free)
+        return self._wanted_bytes - self.push.received_bytes <= free
 
     def _missing(self, digests: Sequence[bytes]) -> list[pb.PushTreeResponse]:
         self._answered += 1

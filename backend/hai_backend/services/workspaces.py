@@ -183,6 +183,17 @@ class Workspaces:
         if self._collecting.get(key) is done:
             del self._collecting[key]
 
+    async def keep_tidy(self) -> None:
+        """Never returns. Of workspaces into which nobody pushes any more, too, what a broken push left goes."""
+        while True:
+            before = self.clock.now() - collecting.LEFT_SECONDS
+            try:
+                for key in await self.rooms.left_over(before):
+                    self.collect_soon(key)
+            except HaiError as error:
+                log.warning("workspaces are not tidied", why=str(error))
+            await asyncio.sleep(_COLLECT_SECONDS)
+
     async def tidied(self) -> None:
         """Return when nothing is being let go of."""
         await asyncio.gather(*self._collecting.values(), return_exceptions=True)

@@ -45,10 +45,11 @@ def make(files: Files, task: int, revision: int, owner: int) -> None:
         return
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    entries = chain.from_iterable(files.index.tree(revision))
-    copier = partial(_Copier, files, fresh, owner)
-    with closing(Hands(copier, FILE_SECONDS, files.storage)) as hands:
-        size = sum(hands.each(_Copier.put, parts(entries, PART)))
+    try:
+        size = _fill(files, fresh, revision, owner)
+    except BaseException:  # the disk is full, say: half a tree would keep it so
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
     with Folders(fresh) as folders:
         give(folders.root, owner)
         os.utime(folders.root)
@@ -57,6 +58,14 @@ def make(files: Files, task: int, revision: int, owner: int) -> None:
         row = (task, revision, size, made_ns)
         db.execute("INSERT OR REPLACE INTO checkouts VALUES (?, ?, ?, ?)", row)
     os.rename(fresh, path)
+
+
+def _fill(files: Files, made: Path, revision: int, owner: int) -> int:
+    """Answers the bytes of what it puts there."""
+    entries = chain.from_iterable(files.index.tree(revision))
+    copier = partial(_Copier, files, made, owner)
+    with closing(Hands(copier, FILE_SECONDS, files.storage)) as hands:
+        return sum(hands.each(_Copier.put, parts(entries, PART)))
 
 
 class _Copier:
@@ -75,6 +84,7 @@ class _Copier:
 
     def put(self, entries: list[Entry]) -> int:
         """Answers their bytes. Raises Conflict CONTENT_LOST."""
+        self._files.reserve.require()
         for entry in entries:
             if entry.kind is EntryKind.DIRECTORY:
                 self._made.make(entry.path)

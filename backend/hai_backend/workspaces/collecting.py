@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Collection
 from contextlib import suppress
+from math import inf
 
 from hai_backend.workspaces import checkouts, task_trees
 from hai_backend.workspaces.files import Files, now_ns
 
-LEFT_SECONDS = 2 * 24 * 3600.0  # how long what a broken push brought waits for the next try
+LEFT_SECONDS = 24 * 3600.0  # how long what a broken push brought waits for the next try
 # A server of an older version lets go of what has a name, too
 _NAMES_OF_NOTHING = "DELETE FROM tags WHERE revision NOT IN (SELECT number FROM revisions)"
 _OLD_REVISIONS = """DELETE FROM revisions WHERE number < :floor
@@ -43,7 +44,7 @@ def collect(
         db.execute(_OLD_REVISIONS, known)
         db.execute(_OLD_ENTRIES, known)
     _drop_objects(files)
-    _drop_left(files)
+    drop_arrived(files, before=now_ns() / 1e9 - LEFT_SECONDS)
     task_trees.drop_hidden(files)
     for task in checkouts.existing(files):
         if task not in running:
@@ -66,13 +67,14 @@ def _drop_objects(files: Files) -> None:
         db.executemany("DELETE FROM objects WHERE digest = ?", ((digest,) for digest in dead))
 
 
-def _drop_left(files: Files) -> None:
-    old, growing = (now_ns() / 1e9) - LEFT_SECONDS, files.growing()
+def drop_arrived(files: Files, *, before: float = inf) -> None:
+    """What a broken push brought before a moment, and no push puts together now. Nobody may push meanwhile."""
+    growing = files.growing()
     for name in files.incoming.names():
         if name.partition(".")[0] in growing:
             continue
         with suppress(FileNotFoundError):
-            if os.stat(name, dir_fd=files.incoming.folder).st_mtime < old:
+            if os.stat(name, dir_fd=files.incoming.folder).st_mtime < before:
                 files.incoming.remove(name)
     parts = [name.partition(".")[0] for name in files.incoming.names() if name.endswith(".part")]
     with files.index.transaction() as db:

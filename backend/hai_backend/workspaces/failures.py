@@ -60,9 +60,10 @@ def _of_index(path: Path, error: sqlite3.Error) -> HaiError:
 
 
 def full() -> Exhausted:
-    """No room on the file system."""
+    """No room on the file system but for what the database may need."""
     return Exhausted(
-        "the storage of workspaces is full; what had arrived is kept, push again when there is room",
+        "the storage of workspaces is full but for what is reserved for the database; "
+        "what had arrived is kept for a day, push again when there is room",
         reason="DISK_FULL",
     )
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
 
+from hai.client.disk_reserve import DiskReserve
 from hai_backend.domain.errors import NotFound
 from hai_backend.domain.workspace import Revision
 from hai_backend.workspaces import grown
@@ -44,6 +45,7 @@ class Files:
         self.path = path
         self.owner = owner
         self.storage = Storage()
+        self.reserve = DiskReserve(path)
         self.tree = path / "files"
         self.tasks = path / "tasks"
         self.laid = path / "laid"

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from hai_backend.domain.errors import Conflict
 from hai_backend.domain.workspace import Chunk, Entry, EntryKind, Revision, folder_of
-from hai_backend.workspaces import applying, chunks, staging
+from hai_backend.workspaces import applying, chunks, collecting, staging
 from hai_backend.workspaces.assembling import Assembly
 from hai_backend.workspaces.files import Files
 from hai_backend.workspaces.laying import Content, Laid
@@ -107,6 +107,7 @@ class Push:
         if file not in self._missing:
             return []
         if file not in self._made:
+            self._files.reserve.require()
             self._made[file] = chunks.begin(self._files, file, self._sources)
         self._work_at(file)
         place = self._recipes.get(file, 0)
@@ -122,6 +123,7 @@ class Push:
     def receive(self, pieces: Sequence[Piece]) -> int:
         """Verify and store contents; answers all bytes so far. Raises Invalid, and stores nothing of a bad message."""
         for piece in pieces:
+            self._files.reserve.require(sum(piece.sizes))
             contents = cut(piece)
             places = chunks.places(self._files, contents) if self._recipes else []
             places = [each for each in places if each.file in self._made]
@@ -184,8 +186,16 @@ class Push:
             files.incoming.sync_early()  # while the change is judged
         staging.stage_wanted(files.index, self._number)
         if not staging.settle(files.index, allow_many_removals=allow_many_removals):
+            self._drop_left()
             return newest
-        return carry_out(files, author, Arrived(self._laid, self._made))
+        revision = carry_out(files, author, Arrived(self._laid, self._made))
+        self._drop_left()
+        return revision
+
+    def _drop_left(self) -> None:
+        """What had arrived for other pushes and was not wanted by this one belongs to nothing any more."""
+        with suppress(OSError, sqlite3.Error):  # the revision is made; collecting tries again
+            collecting.drop_arrived(self._files)
 
     def close(self) -> None:
         """Forget what was wanted; what arrived stays for the next try."""

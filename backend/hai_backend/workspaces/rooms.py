@@ -12,7 +12,7 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -109,6 +109,13 @@ class Rooms:
         return [
             (u, name) for u in users for name in _listed(self._root / u) if self._is_one((u, name))
         ]
+
+    async def left_over(self, before: float) -> list[Key]:
+        """Workspaces with contents that arrived before a moment and did not become a revision. None is opened."""
+        return await self.work(self._root, self._left_over, before)
+
+    def _left_over(self, before: float) -> list[Key]:
+        return [key for key in self._names("") if _has_older(self.path(key) / "incoming", before)]
 
     def _is_one(self, key: Key) -> bool:
         return (self.path(key) / "index.db").exists()
@@ -246,6 +253,12 @@ class Rooms:
 
 def _facts(files: Files) -> tuple[Revision, float]:
     return files.index.newest(), float(files.index.fact("created_at") or 0)
+
+
+def _has_older(path: Path, before: float) -> bool:
+    with suppress(FileNotFoundError), os.scandir(path) as found:
+        return any(item.stat(follow_symlinks=False).st_mtime < before for item in found)
+    return False
 
 
 def _listed(path: Path) -> list[str]:

@@ -74,6 +74,8 @@ def keep(index: Index, noted: Note, place: Place, wish: Wish) -> tuple[Sides, st
         "synced": str(time.time()),
         "generation": os.urandom(16).hex(),
     }
+    if done.sent is not None:
+        facts["unfinished"] = "no"
     index.put_facts(facts)
     index.commit()
     Kept(place.state / "kept").prune(time.time())

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from hai.client.backoff import delays
 from hai.client.connection import on_loopback
-from hai.client.errors import Conflict, HaiError, Unreachable
+from hai.client.errors import Conflict, HaiError, LimitReached, Unreachable
 from hai_sync.core.diff import Change, apply
-from hai_sync.core.rules import Outcome
+from hai_sync.core.rules import Mode, Outcome
 from hai_sync.errors import Lost, Restless
 from hai_sync.index import Index, is_damage
 from hai_sync.place import TEMPORARY, Place
@@ -160,7 +160,12 @@ class Session:
         refuse_newcomers(report, seen, here=here, there=there)
         if wish.dry_run or (report.refused and not wish.partial):
             return report, False
-        await self._carry_out(seen, report.outcome, wish, report)
+        try:
+            await self._carry_out(seen, report.outcome, wish, report)
+        except (LimitReached, Unreachable):
+            if wish.rules.mode is not Mode.PULL:
+                self.index.set_facts(unfinished="yes", clean="no")
+            raise
         return report, True
 
     async def _carry_out(self, sides: Sides, outcome: Outcome, wish: Wish, report: Report) -> None:
@@ -174,8 +179,9 @@ class Session:
             report.local = sides.local = ours  # the old entries need not stay
             return Done(sides, ours, theirs, arrived, sent, report)
 
+        left = self.index.fact("unfinished") == "yes" and wish.rules.mode is not Mode.PULL
         async with Noting(self.index, done) as noting:
-            if changes:
+            if changes or left:  # with the next push the server drops what it has of a broken one
                 copies = {p: at for p, at in outcome.copies.items() if p not in local}
                 sent = await self._send(sides, changes, copies, wish, noting)
                 report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes

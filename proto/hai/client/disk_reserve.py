@@ -1,0 +1,57 @@
+"""The last bytes of a disk are the database's: whatever else fills it is refused before them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+RESERVE_BYTES = 512 << 20
+_SHARE = 20  # of a small disk, one part in so many
+_MB = 1 << 20
+
+
+class Room(NamedTuple):
+    """What a file system holds. `free` is what may still be written before the reserve begins; less than 0: within."""
+
+    total: int
+    available: int
+    reserve: int
+
+    @property
+    def free(self) -> int:
+        return self.available - self.reserve
+
+
+def room_of(path: Path) -> Room:
+    """Of the file system that a path lies on, for who is not root. Raises OSError."""
+    found = os.statvfs(path)
+    total = found.f_blocks * found.f_frsize
+    return Room(total, found.f_bavail * found.f_frsize, min(RESERVE_BYTES, total // _SHARE))
+
+
+class DiskReserve:
+    """Of the disk of one directory. It is asked at most once in so many seconds: over a network that takes a while."""
+
+    def __init__(self, root: Path, keep_seconds: float = 0.0) -> None:
+        self._root = root
+        self._keep_seconds = keep_seconds
+        self._asked_at = float("-inf")
+        self._free = 0
+
+    def free(self) -> int:
+        """Bytes before the reserve. What says nothing of its size (some file systems in user space) has no end."""
+        now = time.monotonic()
+        if now - self._asked_at >= self._keep_seconds:
+            room = room_of(self._root)
+            self._free, self._asked_at = room.free if room.total else 1 << 62, now
+        return self._free
+
+    def require(self, size: int = 0) -> None:
+        """Raises OSError (ENOSPC) when so many bytes would touch the reserve."""
+        if (free := self.free()) < size:
+            left = max(0, free) // _MB
+            problem = f"{left} MB are left beside what is reserved for the database"
+            raise OSError(errno.ENOSPC, problem, str(self._root))

@@ -1,0 +1,108 @@
+"""The last bytes of a disk are the database's, and what nobody needs any more does not keep it full."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hai.client.client import Client
+from hai.client.disk_reserve import RESERVE_BYTES, DiskReserve, Room, room_of
+from hai.client.errors import LimitReached
+from hai.client.spec import read_spec
+from hai_backend.testing.server import running_server
+from hai_backend.testing.workspaces import Pusher
+from hai_backend.workspaces import applying, checkouts, collecting, looking
+from hai_backend.workspaces.files import Files, make
+from hai_backend.workspaces.staging import Author
+from tests.small_disk import fill, small_disk
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("total", "available", "free"),
+    [
+        pytest.param(1 << 40, 1 << 39, (1 << 39) - RESERVE_BYTES, id="large"),
+        pytest.param(100 * MB, 50 * MB, 45 * MB, id="small: a twentieth"),
+        pytest.param(100 * MB, 5 * MB, 0, id="full"),
+        pytest.param(100 * MB, 0, -5 * MB, id="without the reserve"),
+    ],
+)
+def test_the_reserve_of_a_disk(total: int, available: int, free: int, monkeypatch) -> None:
+    found = os.statvfs_result((1, 1, total, available, available, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: found)
+    assert room_of(Path("/")).free == free
+    reserve = DiskReserve(Path("/srv/hai"))
+    assert reserve.free() == free
+    with pytest.raises(OSError, match=r"reserved for the database.*/srv/hai") as told:
+        reserve.require(free + 1)
+    assert told.value.errno == errno.ENOSPC
+
+
+def test_a_disk_that_says_nothing_of_its_size_has_no_reserve(monkeypatch) -> None:
+    monkeypatch.setattr("hai.client.disk_reserve.room_of", lambda path: Room(0, 0, 0))
+    DiskReserve(Path("/")).require(1 << 50)
+
+
+async def test_tasks_are_submitted_while_workspaces_have_filled_the_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 96) as disk:
+        database = f"sqlite:///{disk / 'hai.db'}"
+        async with (
+            running_server(disk, nodes=1, database=database) as server,
+            Client(server.profile) as client,
+        ):
+            pusher = await Pusher(client, "w").create()
+            with pytest.raises(LimitReached, match="the storage of workspaces is full"):
+                await push_without_end(pusher)
+            assert room_of(disk).free < MB
+            for number in range(20):
+                program = {"workspace": "/tmp", "entrypoint": "true", "entrypoint_executable": True}
+                fields = {"version": 2, "name": f"t{number}", "spec": program}
+                await client.tasks.create(read_spec(fields))
+            await pusher.lease()
+            some = [f"f{number}" for number in range(20)]
+            assert len(b"".join(await pusher.fetch(pusher.base, *some))) == 20 * MB
+
+
+async def push_without_end(pusher: Pusher) -> None:
+    for number in range(200):
+        await pusher.push({f"f{number}": os.urandom(MB)})
+
+
+async def test_what_arrived_goes_after_a_day_though_nobody_pushes(tmp_path: Path) -> None:
+    old, new = (tmp_path / "workspaces/admin" / name for name in ("old", "new"))
+    for place, age in ((old, collecting.LEFT_SECONDS + 60), (new, collecting.LEFT_SECONDS / 2)):
+        make(place, 0)
+        Files(place, 0).close()
+        left = place / "incoming" / f"{'ab' * 32}.part"
+        left.write_bytes(b"left")
+        os.utime(left, (time.time() - age,) * 2)
+    async with running_server(tmp_path, nodes=1), asyncio.timeout(20):
+        while any((old / "incoming").iterdir()):  # noqa: ASYNC110 - a disk tells nobody
+            await asyncio.sleep(0.005)
+    assert [path.name for path in (new / "incoming").iterdir()] == [f"{'ab' * 32}.part"]
+
+
+def test_half_a_directory_of_a_task_does_not_keep_the_disk_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 64) as disk:
+        place = disk / "u" / "w"
+        make(place, 0)
+        with closing(Files(place, 0)) as files:
+            applying.recover(files)
+            for number in range(20):
+                (files.tree / f"f{number}").write_bytes(os.urandom(MB))
+            revision = looking.look(files, Author("tasks", 1.0)).number
+            filling = fill(disk, but=12 * MB)
+            before = room_of(disk).available
+            with pytest.raises(OSError, match="reserved for the database"):
+                checkouts.make(files, 1, revision, 0)
+            assert (os.listdir(files.tasks), room_of(disk).available) == ([], before)
+            filling.unlink()
+            checkouts.make(files, 1, revision, 0)
+            assert len(os.listdir(files.tasks / "1")) == 20

@@ -1,0 +1,118 @@
+"""A server whose disk is full: what was pushed stays, the user is told, and room that is made is used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hai.client.connection import Connection
+from hai.client.errors import LimitReached
+from hai_backend.testing.server import running_server
+from hai_backend.workspaces.pushing import Push
+from hai_backend.workspaces.receiving import Piece
+from hai_sync.cli.opening import open_session
+from hai_sync.place import create
+from tests.small_disk import fill, small_disk
+from tests.workspace_sync.conftest import Laptop
+
+MB = 1 << 20
+REAL = Push.receive
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A laptop, and the server's disk."""
+
+    laptop: Laptop
+    disk: Path
+
+    @property
+    def arrived(self) -> int:
+        """Bytes that wait for the next push."""
+        return sum(
+            path.stat().st_size for path in (self.laptop.cluster.parent / "incoming").iterdir()
+        )
+
+
+@pytest.fixture
+async def small(tmp_path: Path) -> AsyncIterator[Small]:
+    """128 MB for everything but the database of tasks."""
+    with small_disk(tmp_path / "disk", 128) as disk:
+        async with running_server(tmp_path / "home", nodes=1, shared=str(disk)) as server:
+            connection = Connection(server.profile)
+            root = tmp_path / "laptop"
+            root.mkdir()
+            place, _ = create(root, "w")
+            session = open_session(place, connection)
+            workspace = await session.remote.create()
+            laptop = Laptop(root, session, Path(workspace.path))
+            yield Small(laptop, disk)
+            laptop.session.index.close()
+            await connection.close()
+
+
+async def test_what_does_not_fit_is_refused_before_it_travels(small: Small) -> None:
+    laptop = small.laptop
+    laptop.write("kept", "1")
+    await laptop.sync()
+    laptop.write("large", os.urandom(130 * MB))
+    with pytest.raises(LimitReached, match="the storage of workspaces is full") as told:
+        await laptop.sync()
+    assert told.value.reason == "DISK_FULL"
+    assert (laptop.there(), small.arrived) == ({"kept": b"1"}, 0)
+    (laptop.root / "large").unlink()
+    laptop.write("other", "2")
+    await laptop.sync()
+    assert laptop.there() == laptop.read()
+
+
+async def test_a_disk_that_fills_meanwhile_leaves_the_reserve(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever pushes less afterwards gets the room that the broken push took, also with nothing else to push."""
+    laptop = small.laptop
+    laptop.write("kept", "1")
+    await laptop.sync()
+    laptop.write("large", os.urandom(24 * MB))
+    fills(monkeypatch, small.disk, after=8 * MB)
+    for _ in range(2):
+        with pytest.raises(LimitReached, match="reserved for the database"):
+            await laptop.sync()
+    assert (small.disk / "filling").exists()
+    assert os.statvfs(small.disk).f_bavail * 4096 > 4 * MB
+    assert small.arrived > 4 * MB
+    assert laptop.there() == {"kept": b"1"}
+    (laptop.root / "large").unlink()
+    await laptop.sync()
+    assert (small.arrived, laptop.there()) == (0, {"kept": b"1"})
+
+
+async def test_what_had_arrived_is_used_when_there_is_room(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop = small.laptop
+    laptop.write("large", os.urandom(64 * MB))
+    fills(monkeypatch, small.disk, after=48 * MB)
+    with pytest.raises(LimitReached):
+        await laptop.sync()
+    (small.disk / "filling").unlink()
+    monkeypatch.setattr(Push, "receive", REAL)
+    report = await laptop.sync()
+    assert report.wire_bytes < 40 * MB
+    assert (laptop.there(), small.arrived) == (laptop.read(), 0)
+
+
+def fills(monkeypatch: pytest.MonkeyPatch, disk: Path, *, after: int) -> None:
+    """Something else takes all room but 8 MB when so much of a push has arrived."""
+
+    def receive(push: Push, pieces: list[Piece]) -> int:
+        received = REAL(push, pieces)
+        if received >= after:
+            fill(disk, but=8 * MB)
+        return received
+
+    monkeypatch.setattr(Push, "receive", receive)
