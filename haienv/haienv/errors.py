@@ -1,4 +1,4 @@
-"""Everything that haienv raises on purpose. Each says what happened, to which thing, and what to do.
+"""Everything that haienv raises on purpose. Each says what happened, to which thing, and what to do; none has secrets.
 
 EnvError               exit code 1
 ├── UsageError         2: names, options and files that are not valid
@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import errno
 
+from hai.redaction import redact
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What the system calls a full disk, or a quota of it."""
 
@@ -29,9 +31,9 @@ class EnvError(Exception):
     reason: str = "FAILED"
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = redact(message)
+        self.hint = redact(hint)
+        super().__init__(self.message)
 
 
 class UsageError(EnvError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import tomllib
@@ -15,7 +14,7 @@ from typing import Any
 from haienv.errors import UsageError
 from haienv.lock import is_newer, logical_lines, normal, parse, pins_of
 from haienv.resolve import requirement
-from haienv.wanted import Wanted
+from haienv.wanted import Wanted, project_at
 
 _CONDA_PIN = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9._-]+)\s*(.*)")
 _NOT_ON_INDEXES = ("pip", "python")
@@ -69,7 +68,7 @@ def _line(path: Path, line: str) -> Wanted:
         case "-r" | "--requirement":
             return _requirements(path.parent / value.strip())
         case "-e" | "--editable":
-            return Wanted((), (os.path.abspath(path.parent / value.strip()),))
+            return Wanted((), (project_at(value.strip(), path.parent),))
     raise UsageError(
         f"{path}: {line!r} is not understood",
         "indexes are options of haienv: --index, --find-links; constraints are uv's: UV_CONSTRAINT=FILE",

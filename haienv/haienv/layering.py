@@ -27,8 +27,8 @@ _CODE = '''"""Made by haienv: the packages of parents, after those of this layer
 import os
 import site
 
-BELOW = {below!r}
-OUTSIDE = {outside!r}
+BELOW = {below!a}
+OUTSIDE = {outside!a}
 here = os.path.dirname(os.path.realpath(__file__))
 root = os.path.normpath(os.path.join(here, *[os.pardir] * 6))
 for each in [os.path.join(root, *parts) for parts in BELOW] + OUTSIDE:

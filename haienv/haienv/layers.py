@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
+from hai.redaction import without_credentials
 from haienv import foundation as ground
 from haienv.backends.uv import Uv
 from haienv.cuda import driver
@@ -23,6 +24,7 @@ from haienv.layering import pip_shim, programs_of_layer, programs_of_sites, see
 from haienv.layout import LOCK_TEXT, RECORD, Home, site_packages
 from haienv.lock import Lock, Pin
 from haienv.plan import Step, breaking, own, plan
+from haienv.postinstall import finish
 from haienv.records import MODES, Layer, Malformed, fits, layer_from, minor, to_toml
 from haienv.resolve import Resolution, resolve
 from haienv.safely import LIMIT, LOCK_LIMIT, Unreadable, read_text
@@ -70,7 +72,8 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
         left.unlink()  # uv's own: one enters otherwise
     python, interpreter = _made(target)
     base = _checked(base, python)
-    found = _resolution(uv, base, wish, work, target)
+    chosen = _resolution(uv, base, wish, work, target)  # URLs with what the installer needs
+    found = Resolution(tuple(pin.recorded for pin in chosen.pins))
     before = {} if wish.new_ground else {pin.name: pin.version for pin in wish.before}
     below = base.dists(found.versions)
     steps = plan(before, found.versions, below)
@@ -80,6 +83,8 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     pins = tuple(pin for pin in found.pins if pin.name in mine)
     _require_hashes(pins)
     lock = Lock(minor(python), pins, base.parent_hash, base.sites_hash)
+    exact = work / "exact.txt"
+    exact.write_text("".join(f"{p.line}\n" for p in chosen.pins if p.name in mine), "utf-8")
     layer = _record(lock, python, interpreter, base, wish)
     _require_readable(layer)
     tell(steps)
@@ -88,7 +93,7 @@ def build(home: Home, uv: Uv, base: Foundation, wish: Wish, work: Path, tell: Te
     layer_id = _identity(layer, base)
     place = home.layer(home.user, layer_id)
     if not (place / RECORD).exists():
-        publish(_fill(home, uv, target, base, lock, layer, wish), place)
+        publish(_fill(home, uv, target, base, lock, layer, wish, exact), place)
     else:
         _take(place, lock, layer, wish)
     return Built(layer_id, layer, steps)
@@ -149,7 +154,7 @@ def _record(lock: Lock, python: str, interpreter: str, base: Foundation, wish: W
         libc=libc(),
         cuda=driver(),
         backend="uv" if wish.fill is None else "archive",
-        wanted=wish.wanted,
+        wanted=tuple(map(without_credentials, wish.wanted)),
         editable=wish.editable,
         sites=base.outside,
         created=datetime.now(UTC).replace(microsecond=0),
@@ -192,7 +197,14 @@ def _projects(editable: Sequence[str]) -> list[str]:
 
 
 def _fill(
-    home: Home, uv: Uv, target: Path, base: Foundation, lock: Lock, layer: Layer, wish: Wish
+    home: Home,
+    uv: Uv,
+    target: Path,
+    base: Foundation,
+    lock: Lock,
+    layer: Layer,
+    wish: Wish,
+    exact: Path,
 ) -> Path:
     python, bin_ = target / "bin" / "python", target / "bin"
     site = site_packages(target, layer.minor)
@@ -200,11 +212,12 @@ def _fill(
     if wish.fill is not None:
         wish.fill(target, site)
     elif lock.pins:
-        uv.install(python, target / LOCK_TEXT, wish.compiled)
+        uv.install(python, exact, wish.compiled)
     if wish.verify or wish.fill is not None:
         _require_intact(target, site, layer)
     if layer.editable:
         uv.install_editable(python, layer.editable)
+    finish(site)
     see(site, base.below(), base.outside)
     if base.parents:
         programs_of_layer(home.layer(base.parents[0].owner, base.parents[0].layer) / "bin", bin_)

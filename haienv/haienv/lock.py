@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
+from hai.redaction import without_credentials
+
 _PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;]+)")
 _DIRECT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*@\s*(\S+)")
 _HEADER = re.compile(r"# (python|parent|sites) (\S+)")
@@ -26,6 +28,12 @@ class Pin:
     def text(self) -> str:
         """As in numpy==2.1, without hashes."""
         return f"{self.name}=={self.version}"
+
+    @property
+    def recorded(self) -> Pin:
+        """As it may be stored: without credentials of its URL."""
+        version, line = without_credentials(self.version), without_credentials(self.line)
+        return Pin(self.name, version, line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from haienv.errors import UsageError
 from haienv.foundation import Foundation
 from haienv.installed import from_elsewhere, infos, metadata
 from haienv.lock import Pin, normal, pins_of
+from haienv.wanted import url_of
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -50,7 +51,7 @@ def resolve(
     kept = {} if force else constraints(provided, asked)
     kept = {name: version for name, version in kept.items() if name not in hidden}
     asking, keeping, answering = (work / n for n in ("wanted.in", "constraints.in", "answer.txt"))
-    _write(asking, [*wanted, *(f"-e {path}" for path in editable)])
+    _write(asking, [*wanted, *(f"-e {url_of(project)}" for project in editable)])
     _write(keeping, [f"{name}=={version}" for name, version in kept.items()])
     preferred = [f"{name}=={version}" for name, version in provided.items()] if force else []
     preferred += [] if upgrade else [pin.text for pin in before if "://" not in pin.version]
@@ -118,4 +119,4 @@ def _stubs(sites: Iterable[Path], folder: Path) -> list[Path]:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

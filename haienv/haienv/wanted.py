@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +57,7 @@ def gather(asked: Wanted, sources: Sequence[str], extras: Sequence[str]) -> Want
 def _checked(asked: Wanted) -> Wanted:
     from haienv.resolve import requirement
 
-    if faults := [fault for path in asked.editable if (fault := path_fault(path))]:
+    if faults := list(filter(None, map(_project_fault, asked.editable))):
         raise UsageError("; ".join(faults))
     if asked.lock is None:
         for line in asked.requirements:
@@ -74,9 +75,33 @@ def projects_joined(before: Iterable[str], more: Iterable[str]) -> tuple[str, ..
     return tuple({directory_of(each): each for each in (*before, *more)}.values())
 
 
+def project_at(text: str, folder: Path = Path()) -> str:
+    """What `-e` names, seen from a folder: DIR or DIR[extra], absolute. Raises UsageError."""
+    if "://" in text:
+        raise UsageError(
+            f"-e takes a directory, not {text}", "ask for 'NAME @ URL', or install a clone in place"
+        )
+    return os.path.abspath(folder / text)
+
+
 def directory_of(project: str) -> str:
-    """Where a project in place lies: DIR of DIR or DIR[extra]."""
-    return _EXTRAS.sub("", project)
+    """Where a project in place lies: DIR of DIR or DIR[extra]. The name of a directory may have brackets itself."""
+    return project if os.path.isdir(project) else _EXTRAS.sub("", project)
+
+
+def url_of(project: str) -> str:
+    """The same as a URL, in which no letter of a path means anything else."""
+    directory = directory_of(project)
+    return Path(directory).as_uri() + project.removeprefix(directory)
+
+
+def _project_fault(project: str) -> str:
+    directory = directory_of(project)
+    if "#" in directory:  # also where it is encoded
+        return f"{directory!r} cannot be installed in place: for uv a path ends at #; rename it"
+    if not os.path.isdir(directory):
+        return f"{directory!r} is not a directory, so there is no project to install in place"
+    return path_fault(directory)
 
 
 def without(lines: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:

@@ -213,6 +213,32 @@ def test_a_dry_run_tells_and_changes_nothing(
     assert digest(haienv.home.root) == before
 
 
+def test_the_hint_about_parents_is_given_where_they_are_concerned(haienv: Any) -> None:
+    haienv.ok("create base --no_extend fast==1.0")
+    for command, parents in (
+        ("create top --extend base greedy --json", True),
+        ("create top --extend base plain==9 --json", False),
+        ("create top --no_extend plain==9 --json", False),
+        ("create top --no_extend greedy fast==1.0 --json", False),
+    ):
+        error = haienv(command).error
+        assert "No solution found" in error["message"]
+        assert ("--force" in error["hint"]) is parents
+        assert ("ask for other versions" in error["hint"]) is not parents
+
+
+def test_a_list_says_broken_in_a_word_and_info_tells_why(haienv: Any) -> None:
+    haienv.ok("create one --no_extend")
+    python = haienv.get("one").path / "bin" / "python"
+    python.parent.chmod(0o755)
+    python.unlink()
+    listed = haienv.ok("list")
+    assert max(map(len, listed.out.splitlines())) < 100
+    assert " broken " in listed.out
+    assert "`haienv info one` says why it is broken" in listed.err
+    assert f"its Python {python} cannot be run" in haienv.ok("info one").out
+
+
 def test_what_was_forced_once_stays_until_the_parent_changes(haienv: Any) -> None:
     haienv.ok("create base --no_extend torchy fast==1.0")
     haienv.ok("create top --extend base greedy --force")

@@ -7,15 +7,17 @@ Indexes, mirrors and credentials are uv's own settings (UV_* variables, uv.toml)
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from haienv.backends.children import run
 from haienv.errors import BuildFailed
 from haienv.layout import CACHE, Home
+from haienv.wanted import url_of
 
 MINIMAL_ENV_CLEARED = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
 _CONSTRAINTS = "UV_CONSTRAINT"
@@ -65,14 +67,15 @@ class Uv:
         """Pins with hashes for what is wanted; what `answer` holds before is preferred."""
         arguments = [*_compile(wanted, constraints, answer), "--python", str(python)]
         arguments += ["--upgrade"] if upgrade else []
-        self._run(*arguments, *self.index.arguments(*places))
-        return answer.read_text()
+        self._run(*arguments, *self.index.arguments(*places), kept=_names(constraints))
+        return answer.read_text(encoding="utf-8")
 
     def resolve_for(self, version: str, wanted: Path, constraints: Path, answer: Path) -> str:
         """The same for a Python of a cluster: a version, Linux."""
         arguments = [*_compile(wanted, constraints, answer), "--python-version", version]
-        self._run(*arguments, "--python-platform", "linux", *self.index.arguments())
-        return answer.read_text()
+        arguments += ["--python-platform", "linux", *self.index.arguments()]
+        self._run(*arguments, kept=_names(constraints))
+        return answer.read_text(encoding="utf-8")
 
     def install(self, python: Path, lock: Path, compiled: bool) -> None:
         """Exactly the pins of a lock, each with its hash; `sync` asks no setting of uv what else they should be."""
@@ -82,7 +85,7 @@ class Uv:
 
     def install_editable(self, python: Path, projects: Sequence[str]) -> None:
         """Projects in place; what they depend on is in the lock already."""
-        paths = [argument for project in projects for argument in ("--editable", project)]
+        paths = [argument for each in projects for argument in ("--editable", url_of(each))]
         self._run(
             "pip", "install", "--python", str(python), "--no-deps", *paths, *self.index.arguments()
         )
@@ -91,14 +94,14 @@ class Uv:
         """Drop from the cache what no longer serves."""
         self._run("cache", "prune")
 
-    def _run(self, *arguments: str) -> None:
+    def _run(self, *arguments: str, kept: Collection[str] = ()) -> None:
         seen = sys.stderr.isatty()
         command = [_binary(), *arguments, *([] if seen else ["--quiet"])]
         told = None if seen else subprocess.PIPE
         done = run(command, self._environ(), subprocess.PIPE, told)
         if done.returncode:
             what = (done.stderr or "see above").strip().removeprefix("error: ")
-            raise BuildFailed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what))
+            raise BuildFailed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what, kept))
 
     def _environ(self) -> dict[str, str]:
         cleared = (*MINIMAL_ENV_CLEARED, _CONSTRAINTS)
@@ -129,13 +132,23 @@ def _binary() -> str:
         raise BuildFailed("uv is not installed", "pip install 'hai-platform[env]'") from error
 
 
-def _hint(text: str) -> str:
+def _names(constraints: Path) -> frozenset[str]:
+    """What the parents bring, which the resolver must keep."""
+    lines = constraints.read_text(encoding="utf-8").splitlines()
+    return frozenset(line.partition("==")[0] for line in lines)
+
+
+def _hint(text: str, kept: Collection[str]) -> str:
+    """What to try. `kept` are packages of parents; none of them is concerned where the text names none."""
     if "was not found" in text:
         return "is the name right? --index and --find-links say where packages come from"
     if "No solution found" in text:
-        return (
-            "packages of parents are kept as they are; --force lets this environment have its own"
-        )
+        named = set(re.findall(r"[a-z0-9][a-z0-9._-]*[a-z0-9]", text.lower()))
+        if not named.isdisjoint(kept):
+            return "packages of parents are kept as they are; --force lets this environment have its own"
+        return "ask for other versions, or say with --index or --find-links where these are"
+    if "401 Unauthorized" in text or "403 Forbidden" in text:
+        return "passwords in URLs are not stored: put it into ~/.netrc, or write ${VARIABLE} for it"
     if "No interpreter found" in text:
         return "`uv python list` shows the interpreters here; -p takes a path too"
     return ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hai.redaction import redact, redact_values
 from haienv.errors import UsageError
 from haienv.layout import Home, home
 from haienv.names import Reference, parse_reference
@@ -33,16 +34,16 @@ class Settings:
     quiet: bool = False
 
     def answer(self, value: object, text: str) -> None:
-        """The result: for a program, or for a person."""
+        """The result, without credentials: for a program, or for a person."""
         if self.json:
-            click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+            click.echo(json.dumps(redact_values(value), indent=2, ensure_ascii=False))
         elif text:
-            click.echo(text)
+            click.echo(redact(text))
 
     def note(self, sentence: str) -> None:
         """Something for a person, beside the result."""
         if sentence and not self.quiet and not self.json:
-            click.echo(sentence, err=True)
+            click.echo(redact(sentence), err=True)
 
 
 def _settings(ctx: click.Context) -> Settings:

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from hai.redaction import redact
 from haienv.errors import FULL, EnvError, NoRoom
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -148,7 +149,7 @@ def _report(error: EnvError | click.ClickException | OSError, arguments: list[st
     if "--debug" in arguments:
         import traceback
 
-        traceback.print_exception(error, file=sys.stderr)
+        print(redact("".join(traceback.format_exception(error))), file=sys.stderr, end="")
     code, facts = _facts(error)
     if _asks_for_json(arguments):
         print(json.dumps({"error": {**facts, "exit_code": code}}), file=sys.stderr)
@@ -175,7 +176,7 @@ def _facts(error: EnvError | click.ClickException | OSError) -> tuple[int, dict[
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"`{error.ctx.command_path} --help` shows how it is used"
     reason = "USAGE" if isinstance(error, click.UsageError) else "FAILED"
-    message = error.format_message().removesuffix(".")  # a hint may follow
+    message = redact(error.format_message()).removesuffix(".")  # a hint may follow
     return error.exit_code, {"reason": reason, "message": message, "hint": hint}
 
 

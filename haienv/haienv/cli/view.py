@@ -52,7 +52,6 @@ def table(found: Sequence[dict[str, Any]]) -> str:
 
 
 def _row(facts: dict[str, Any]) -> tuple[str, ...]:
-    state = facts["state"].lower() + (f": {facts['message']}" if facts["message"] else "")
     return (
         facts["name"],
         facts["owner"],
@@ -60,7 +59,7 @@ def _row(facts: dict[str, Any]) -> tuple[str, ...]:
         facts["parent"],
         str(facts["packages"]),
         human(facts["size_bytes"]),
-        state,
+        facts["state"].lower(),
         f"group {facts['group']}" if facts["visibility"] == "group" else facts["visibility"],
         f"deprecated: {facts['deprecated']}" if facts["deprecated"] else facts["description"],
     )

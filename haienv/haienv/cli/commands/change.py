@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -55,11 +54,11 @@ def install(settings: Settings, /, name: str, **options: Any) -> int:
     Parents are never changed; what they have in a fitting version is used from there. Running
     programs keep what they have: a new layer is built and switched to.
     """
-    from haienv.wanted import Wanted, gather, joined, projects_joined
+    from haienv.wanted import Wanted, gather, joined, project_at, projects_joined
 
     here, found = own(name)
     uv = installer(here, options)
-    asked = Wanted(options["requirements"], tuple(map(os.path.abspath, options["editable"])))
+    asked = Wanted(options["requirements"], tuple(map(project_at, options["editable"])))
     asked = gather(asked, options["sources"], ())
     if asked.lock or not (asked.requirements or asked.editable):
         raise UsageError("nothing to install", "name packages, or --from a file that is not a lock")

@@ -20,7 +20,7 @@ _USER = click.option("-u", "--user", help="Whose it is.")
 
 @click.command("list", cls=EnvCommand)
 @click.option("-u", "--user", help="Only of this user.")
-@click.option("-a", "--all", "every", is_flag=True, help="Broken ones too, with the reason.")
+@click.option("-a", "--all", "every", is_flag=True, help="Broken ones of others too.")
 @click.option("--names", "only_names", is_flag=True, help="Only names, one a line.")
 @click.option("--remote", is_flag=True, help="Those of the cluster, as `haienv pull` takes them.")
 @click.pass_obj
@@ -41,6 +41,9 @@ def listing(
     settings.answer(groups, table(ordered) if ordered else "")
     if not ordered:
         settings.note(_none(user, remote))
+    if broken := [_short(each, me) for each in shown if each["state"] == "BROKEN"]:
+        way = "haienv list --remote --json" if remote else f"haienv info {broken[0]}"
+        settings.note(f"`{way}` says why it is broken")
     if hidden := len(found) - len(shown):
         settings.note(f"{hidden} broken environments of others are not shown (-a shows them)")
     return 0

@@ -104,13 +104,13 @@ def create(settings: Settings, /, name: str, **options: Any) -> int:
     from haienv import changes
     from haienv.cuda import driver, require
     from haienv.hooks import run_hooks
-    from haienv.wanted import Wanted, gather
+    from haienv.wanted import Wanted, gather, project_at
 
     here = home()
     uv = installer(here, options)
     if options["require_cuda"]:
         require(options["require_cuda"], driver())
-    asked = Wanted(options["requirements"], tuple(map(os.path.abspath, options["editable"])))
+    asked = Wanted(options["requirements"], tuple(map(project_at, options["editable"])))
     asked = gather(asked, options["sources"], options["extras"])
     label = _label(options)
     base = _foundation(here, options, asked.python)

@@ -1,0 +1,90 @@
+"""Projects in place in oddly named directories: they work, or one sentence names the directory and says why not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.haienv.test_use import BACKEND, BUILD
+
+WORKING = [
+    *("a[b]", "${HOME}", "$HOME", "trailing ", "проект", "s p", "it's", 'qu"ote'),
+    *("100%41", "q?x", "~x", "a{b}", "a;b", "back\\slash"),
+]
+REFUSED = [
+    pytest.param("a#b", "for uv a path ends at #", id="hash"),
+    pytest.param("a:b", "it has a colon or unprintable letters", id="colon"),
+    pytest.param("a\nb", "it has a colon or unprintable letters", id="newline"),
+]
+
+
+def project(folder: Path) -> Path:
+    """A project with an extra, whose module tells where it lies."""
+    folder.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(BUILD)
+    (folder / "backend.py").write_text(BACKEND)
+    (folder / "inplace.py").write_text(
+        "import os\nPLACE = os.fsencode(os.path.dirname(__file__))\n"
+    )
+    return folder
+
+
+@pytest.mark.parametrize("name", WORKING)
+@pytest.mark.parametrize("extra", ["", "[more]"])
+def test_a_project_works_wherever_it_lies(
+    haienv: Any, tmp_path: Path, name: str, extra: str
+) -> None:
+    place = project(tmp_path / name)
+    haienv.ok("create one --no_extend -e", f"{place}{extra}")
+    haienv.ok("verify one")
+    python = haienv.get("one").path / "bin" / "python"
+    for variables in ({"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8"}):
+        done = subprocess.run(
+            [python, "-c", "import inplace, sys; sys.stdout.buffer.write(inplace.PLACE)"],
+            env=variables,
+            capture_output=True,
+        )
+        assert done.stdout == os.fsencode(place), done.stderr.decode()
+    assert ("tool" in haienv.ok("freeze one --json").json) is bool(extra)
+    assert haienv.ok("uninstall one inplace").out.startswith("drop ")
+    assert haienv.ok("freeze one --json").json == {}
+
+
+@pytest.mark.parametrize(("name", "why"), REFUSED)
+def test_a_refusal_names_the_directory_and_why(
+    haienv: Any, tmp_path: Path, name: str, why: str
+) -> None:
+    place = project(tmp_path / name)
+    failed = haienv("create one --no_extend --json -e", place)
+    assert failed.code == 2
+    assert repr(str(place)) in failed.error["message"]
+    assert why in failed.error["message"]
+
+
+def test_a_project_that_is_not_there_is_named(haienv: Any, tmp_path: Path) -> None:
+    failed = haienv("create one --no_extend --json -e", tmp_path / "nowhere[more]")
+    assert failed.code == 2
+    assert f"'{tmp_path}/nowhere' is not a directory" in failed.error["message"]
+
+
+def test_an_environment_extends_a_python_in_a_directory_with_any_letters(
+    haienv: Any, tmp_path: Path
+) -> None:
+    """`.pth` files of ours, too, are read in the encoding of the locale."""
+    root = tmp_path / "среда"
+    haienv.monkeypatch.setenv("HAIENV_HOME", str(root))
+    place = project(tmp_path / "проект")
+    haienv.ok("create base --no_extend -e", place)
+    haienv.ok("create child --extend base")
+    python = root / haienv.home.user / "child" / "current" / "bin" / "python"
+    done = subprocess.run(
+        [python, "-c", "import inplace"],
+        env={"LC_ALL": "C", "PYTHONUTF8": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
