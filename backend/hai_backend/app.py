@@ -66,6 +66,7 @@ class App:
     ) -> None:
         self.settings = settings
         self.metrics = Metrics()
+        self.metrics.watch_disks(settings.directories)
         self.tools = Tools(
             clock or SystemClock(),
             run_token_key(settings),

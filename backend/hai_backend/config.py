@@ -108,6 +108,12 @@ class Settings:
         return self.home / self.environments if self.environments else self.common / "environments"
 
     @property
+    def directories(self) -> Mapping[str, Path]:
+        """What the server writes to, by what operators call it: there must be room on their disks."""
+        wanted = {"home": self.home, "shared": self.common, "environments": self.environment_root}
+        return {name: path for name, path in wanted.items() if name == "home" or path != self.home}
+
+    @property
     def copies_of_environments(self) -> str:
         """Where agents unpack environments, on their nodes; empty: nowhere."""
         return str(self.home / self.environment_copies) if self.environment_copies else ""

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from hai.client.disk_reserve import room_of
 from hai.client.memory import keep_memory
 from hai.redaction import redact, redact_values
 from hai_backend import config, interpreter
@@ -36,6 +37,8 @@ def main(argv: Sequence[str] | None = None, *, open_store: OpenStore = open_stor
     home = flags.home.expanduser().resolve()
     try:
         settings = config.load(home, _overrides(flags), os.environ)
+        if flags.check:
+            return _check(settings)
         if flags.sweep:
             sweep(settings.common)
             return 0
@@ -75,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
         "--insecure", action="store_true", default=None, help="plaintext off loopback"
     )
     parser.add_argument(
+        "--check",
+        action="store_true",
+        help="read the settings and look at the disks; start nothing",
+    )
+    parser.add_argument(
         "--sweep", action="store_true", help="end every leftover agent and program of this home"
     )
     parser.add_argument(
@@ -84,6 +92,28 @@ def _parser() -> argparse.ArgumentParser:
         help="copy the SQLite database to a new file; the server may run meanwhile",
     )
     return parser
+
+
+def _check(settings: Settings) -> int:
+    """0: the settings are right, and there is room on all disks."""
+    found = [trouble for item in settings.directories.items() if (trouble := _trouble(*item))]
+    for trouble in found:
+        print(f"hai-server: {trouble}", file=sys.stderr)
+    if not found:
+        print("hai-server: the settings are right, and the disks have room")
+    return int(bool(found))
+
+
+def _trouble(name: str, path: Path) -> str:
+    """What an operator should do about the disk of a directory; empty: nothing. One that is missing will be made."""
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"{name} {path}: this user cannot write {existing}"
+    room = room_of(existing)
+    if room.total and room.is_low:
+        told = "no room is" if room.free <= 0 else f"{room.free >> 20} of {room.total >> 20} MB are"
+        return f"{name} {path}: {told} left beside the reserve of the database; make room"
+    return ""
 
 
 def _file(path: str) -> str:

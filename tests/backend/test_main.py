@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 import structlog
 
+from hai.client.disk_reserve import Room
 from hai_backend import main
 from hai_backend.testing.kube.kubeconfig import write_kubeconfig
+from tests.small_disk import fill, small_disk
 
 
 class FullDisk(io.StringIO):
@@ -129,3 +131,44 @@ def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
         main.main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"hai-server, version {version('hai-platform')}\n"
+
+
+@pytest.mark.parametrize(
+    ("room", "code", "told"),
+    [
+        pytest.param(Room(1000 << 20, 500 << 20, 50 << 20), 0, "the disks have room", id="room"),
+        pytest.param(Room(1000 << 20, 100 << 20, 50 << 20), 1, "50 of 1000 MB are left", id="little"),
+        pytest.param(Room(1000 << 20, 10 << 20, 50 << 20), 1, "no room is left", id="the reserve"),
+        pytest.param(Room(0, 0, 0), 0, "the disks have room", id="a disk that says nothing"),
+    ],
+)  # fmt: skip
+def test_a_check_warns_before_a_disk_is_full(
+    room: Room, code: int, told: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(main, "room_of", lambda path: room)
+    home = tmp_path / "not" / "made"
+    assert main.main(["--home", str(home), "--check"]) == code
+    said = capsys.readouterr()
+    assert told in said.out + said.err
+    assert not code or f"home {home}: " in said.err
+    assert not home.exists()
+
+
+def test_a_check_tells_of_wrong_settings(tmp_path: Path, capsys) -> None:
+    (tmp_path / "hai.toml").write_text("nodes = 'many'\n")
+    assert main.main(["--home", str(tmp_path), "--check"]) == 2
+    assert "nodes" in capsys.readouterr().err
+
+
+def test_a_check_looks_at_every_disk(tmp_path: Path, capsys) -> None:
+    """With what several servers share on a disk of its own."""
+    with small_disk(tmp_path / "disk", 16) as disk:
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "hai.toml").write_text(f"shared = '{disk}'\n")
+        arguments = ["--home", str(tmp_path / "home"), "--check"]
+        assert main.main(arguments) == 0
+        filling = fill(disk, but=1 << 20)
+        assert main.main(arguments) == 1
+        assert f"shared {disk}: " in capsys.readouterr().err
+        filling.unlink()
+        assert main.main(arguments) == 0

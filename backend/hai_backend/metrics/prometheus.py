@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
-from math import inf
+from math import inf, nan
+from pathlib import Path
+from typing import Literal
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from hai.client.disk_reserve import room_of
 from hai_backend.domain.errors import Unavailable
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import Task, TaskState
@@ -48,6 +51,12 @@ class Metrics:
             "When the server's certificate expires, as a unix time; +Inf without TLS.",
         )
         self._certificate.set(inf)
+        self._disk_free = gauge(
+            "hai_disk_free_bytes",
+            "What may be written to the disk of a directory before the database's reserve begins.",
+            ["directory"],
+        )
+        self._disk_size = gauge("hai_disk_size_bytes", "Size of that disk.", ["directory"])
         self._submitted = counter("hai_tasks_submitted", "Tasks accepted.", ["task_type"])
         self._finished = counter("hai_tasks_finished", "Tasks ended.", ["outcome"])
         self._suspended = counter("hai_suspends", "Runs asked to leave their nodes.", ["reason"])
@@ -109,6 +118,12 @@ class Metrics:
     def waited(self, task: Task, seconds: float) -> None:
         """A task got its nodes after waiting."""
         self._waited.labels(task.priority.name).observe(seconds)
+
+    def watch_disks(self, directories: Mapping[str, Path]) -> None:
+        """Their disks are asked whenever the metrics are."""
+        for name, path in directories.items():
+            self._disk_free.labels(name).set_function(partial(_of_disk, path, "free"))
+            self._disk_size.labels(name).set_function(partial(_of_disk, path, "total"))
 
     def suspended(self, reason: str) -> None:
         """A run was asked to leave; `reason` is one of a few words: preempted, user, drain, limit."""
@@ -185,6 +200,14 @@ class _Handler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nor is who asks."""
+
+
+def _of_disk(path: Path, what: Literal["free", "total"]) -> float:
+    """NaN: it cannot be asked."""
+    try:
+        return float(getattr(room_of(path), what))
+    except OSError:
+        return nan
 
 
 class MetricsServer:

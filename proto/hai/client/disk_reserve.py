@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 RESERVE_BYTES = 512 << 20
 _SHARE = 20  # of a small disk, one part in so many
+_LOW_SHARE, _LOW_BYTES = 10, 50 << 30  # less than this is a warning
 _MB = 1 << 20
 
 
@@ -23,6 +24,11 @@ class Room(NamedTuple):
     @property
     def free(self) -> int:
         return self.available - self.reserve
+
+    @property
+    def is_low(self) -> bool:
+        """Whether somebody should make room soon."""
+        return self.free < min(self.total // _LOW_SHARE, _LOW_BYTES)
 
 
 def room_of(path: Path) -> Room:

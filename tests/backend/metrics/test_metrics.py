@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import urllib.request
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from hai_backend.domain.workspace import Pushed
 from hai_backend.metrics import prometheus
 from hai_backend.metrics.prometheus import Metrics, MetricsServer
 from hai_backend.testing import a_task
+from tests.small_disk import small_disk
 
 
 def _text(server: MetricsServer, host: str = "127.0.0.1") -> str:
@@ -107,3 +109,17 @@ def test_the_version_is_told() -> None:
         "hai_build_info", {"version": version("hai-platform")}
     )
     assert built == 1
+
+
+def test_disks_are_asked_when_the_metrics_are(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 16) as disk:
+        metrics = Metrics()
+        metrics.watch_disks({"home": disk, "shared": tmp_path / "none"})
+        read = metrics.registry.get_sample_value
+        before = read("hai_disk_free_bytes", {"directory": "home"})
+        (disk / "file").write_bytes(bytes(4 << 20))
+        after = read("hai_disk_free_bytes", {"directory": "home"})
+        assert before is not None
+        assert after == before - (4 << 20)
+        assert read("hai_disk_size_bytes", {"directory": "home"}) == 16 << 20
+        assert str(read("hai_disk_free_bytes", {"directory": "shared"})) == "nan"
