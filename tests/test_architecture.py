@@ -25,7 +25,7 @@ def test_imports_keep_their_direction() -> None:
 
 
 def test_every_package_is_typed() -> None:
-    assert len(PACKAGES) == 6
+    assert len(PACKAGES) == 7
     assert [package.name for package in PACKAGES if not (package / "py.typed").exists()] == []
 
 

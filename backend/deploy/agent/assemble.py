@@ -40,7 +40,7 @@ DISTRIBUTIONS = (
 )
 """What agents import beside the standard library and us; a test starts one with nothing else."""
 
-PACKAGES = ("hai", "hai_backend")
+PACKAGES = ("hai", "hai_backend", "hfai")
 
 _NOT_NEEDED = {"..", "__pycache__", "_cffi"}  # the last: zstandard a second time, for PyPy
 

@@ -1,13 +1,13 @@
 """Activates the environment that the server names; a broken one is a reason not to start.
 
-A program must be able to say `import hai`, so one whose environment has no such package gets the agent's: behind all
-that the environment has, and nothing else of the agent's packages.
+A program must be able to say `import hai`, or `import hfai` as in HAI, so one whose environment has no such package
+gets the agent's: behind all that the environment has, and nothing else of the agent's packages.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,9 @@ from hai_backend.agent.reaper import Reaper
 from hai_backend.domain.environment import EnvironmentName
 from hai_backend.environments.activation import Activation, activate
 from hai_backend.environments.errors import Broken
+
+_SDK = ("hai", "hfai")
+"""Packages that programs import and every agent has, beside one another."""
 
 
 async def activation(
@@ -45,12 +48,14 @@ async def activation(
         return None
     if asked.copies:
         active = await copied(active, asked, directory, reaper, say)
-    return active if active.has(hai.__name__) else _with_ours(active, directory.path / "sdk")
+    missing = [name for name in _SDK if not active.has(name)]
+    return _with_ours(active, missing, directory.path / "sdk") if missing else active
 
 
-def _with_ours(active: Activation, place: Path) -> Activation:
-    """A directory with one link in it: what stands beside our package is not for programs."""
+def _with_ours(active: Activation, missing: Sequence[str], place: Path) -> Activation:
+    """A directory with a link to each: what stands beside our packages is not for programs."""
     place.mkdir(exist_ok=True)
-    with suppress(FileExistsError):
-        (place / hai.__name__).symlink_to(Path(hai.__file__).parent)
+    for name in missing:
+        with suppress(FileExistsError):
+            (place / name).symlink_to(Path(hai.__file__).parent.parent / name)
     return replace(active, python_paths=(*active.python_paths, str(place)))
