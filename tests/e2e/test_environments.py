@@ -18,7 +18,12 @@ from typing import Any
 
 import pytest
 
-from hai.v1.environment_pb2 import ENVIRONMENT_STATE_READY, Environment
+from hai.client.errors import Invalid
+from hai.v1.environment_pb2 import (
+    ENVIRONMENT_STATE_BROKEN,
+    ENVIRONMENT_STATE_READY,
+    Environment,
+)
 from hai.v1.environment_service_pb2 import EnvironmentDescription
 from hai.v1.task_pb2 import TASK_OUTCOME_FAILED, TASK_OUTCOME_SUCCEEDED
 from hai_backend.testing.environments import layer_of, lock_of, make_environment
@@ -98,6 +103,26 @@ async def test_a_run_in_another_one_than_before_says_so(local: Here) -> None:
         e for e in await local.client.tasks.events(task.id) if e.kind == "EnvironmentChanged"
     ]
     assert f"lock {second[:12]}; in the run before it had {first[:12]}" in told.reason
+
+
+async def test_one_without_its_python_is_refused_at_submission(local: Here) -> None:
+    user, root = await user_of(local), root_of(local)
+    make_environment(root, user, "torch")
+    python = layer_of(root, user, "torch") / "bin" / "python"
+    python.unlink()
+    python.symlink_to("/opt/gone/bin/python3.11")
+    spec = local.spec("outside", TELL, py_venv="torch", program={"workspace": "/no/such/place"})
+    for submit in (local.client.tasks.create, local.client.tasks.dry_run):
+        with pytest.raises(Invalid) as refused:
+            await submit(spec)
+        told = str(refused.value)
+        assert f"torch[{user}] is BROKEN: {python} cannot be executed" in told
+        assert "it leads to /opt/gone/bin/python3.11" in told
+        assert "`haienv upgrade torch` builds it anew" in told
+        assert "spec.workspace: /no/such/place is not a directory on this machine" in told
+    (listed,) = await local.client.environments.list()
+    assert listed.state == ENVIRONMENT_STATE_BROKEN
+    assert not (await local.client.tasks.list()).tasks
 
 
 async def test_one_that_breaks_after_submission_ends_the_run_with_its_name_and_node(

@@ -158,12 +158,17 @@ def _require_platform(layer: Layer) -> None:
 
 
 def _require_python(place: Path, layer: Layer) -> None:
+    if fault := python_fault(place, layer.python_version):
+        raise Broken(fault)
+
+
+def python_fault(place: Path, version: str) -> str:
+    """Why the Python of a layer cannot be run on this machine; empty: it can."""
     python = place / "bin" / "python"
     where = os.path.realpath(python)
     if not os.access(python, os.X_OK):
-        raise Broken(f"{python} cannot be executed; it leads to {where}: is that Python here?")
+        return f"{python} cannot be executed; it leads to {where}: is that Python here?"
     named = _VERSIONED.fullmatch(os.path.basename(where))
-    if named and not f"{layer.python_version}.".startswith(f"{named[1]}."):
-        raise Broken(
-            f"it was made for Python {layer.python_version}, and its Python here is {where}"
-        )
+    if named and not f"{version}.".startswith(f"{named[1]}."):
+        return f"it was made for Python {version}, and its Python here is {where}"
+    return ""

@@ -100,7 +100,7 @@ class Rooms:
             self.clock,
             Keeping(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
         )
-        self.pins = WorkspacePins(self.workspaces, self.shared.seen)
+        self.pins = WorkspacePins(self.workspaces, self.shared.seen, run_here=self.shared.run_here)
 
     def _tell_webhooks(self) -> None:
         self.webhooks = Webhooks(self.store)
@@ -139,7 +139,14 @@ class Rooms:
         self.performer.ledger = self.checkpoints.ledger = self.ledger
         self.cluster.suspend_on = self.ledger.suspend_on
         self.usage = Usage(self.store, self.ledger, self.cluster, self.clock)
-        self.environments = Environments(root, self.store, self.directory, self.ledger, self.clock)
+        self.environments = Environments(
+            root,
+            self.store,
+            self.directory,
+            self.ledger,
+            self.clock,
+            run_here=self.shared.run_here,
+        )
         self.pinning = EnvironmentPinning(
             self.environments,
             visible=self.shared.sees(root),

@@ -239,6 +239,7 @@ def _task_rooms(parts: Parts, capacity: Capacity, images: Images) -> TaskRooms:
             containers=parts.containers,
             environments=EnvironmentChoice(parts.environments),
             workspaces=parts.pins,
+            storage=None if parts.launcher == "process" else Storage(parts.store, parts.directory),
         ),
         clock=parts.clock,
         goodput=parts.goodput,

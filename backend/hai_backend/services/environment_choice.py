@@ -33,7 +33,7 @@ class EnvironmentChoice:
             return spec, ""
         found = await self._find(identity, wanted)
         if found.state is not EnvironmentState.READY:
-            raise _refused(f"{found.called} is {found.state}: {found.message}")
+            raise _refused(f"{found.called} is {found.state}: {found.message}{_way_out(found)}")
         pinned = replace(spec, options=replace(spec.options, py_venv=str(found.called)))
         return pinned, _note(found)
 
@@ -65,6 +65,14 @@ class EnvironmentChoice:
 def _may_use(identity: Identity, environment: Environment) -> bool:
     """Operators look at all, but run their tasks as themselves."""
     return sees(environment, identity.name, identity.user.groups)
+
+
+def _way_out(found: Environment) -> str:
+    if found.state is EnvironmentState.BUILDING:
+        return "; submit it when it is READY"
+    return (
+        f"; `haienv info {found.called}` tells more, `haienv upgrade {found.name}` builds it anew"
+    )
 
 
 def _note(found: Environment) -> str:

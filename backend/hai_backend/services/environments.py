@@ -20,6 +20,7 @@ from hai_backend.domain.errors import Conflict, NotFound
 from hai_backend.domain.right import Right
 from hai_backend.domain.task import Task
 from hai_backend.environments import reading
+from hai_backend.environments.activation import python_fault
 from hai_backend.environments.reading import Seen, Trusted
 from hai_backend.loops.clock import Clock
 from hai_backend.services.ports import Ledger
@@ -34,12 +35,20 @@ _GONE = "its files are gone; `haienv remove` takes it off the list"
 
 
 class Environments:
-    """`root`: the directory that haienv writes."""
+    """`root`: what haienv writes. `run_here`: tasks run on this machine, so their Pythons must be here."""
 
     def __init__(
-        self, root: Path, store: Store, directory: Directory, ledger: Ledger, clock: Clock
+        self,
+        root: Path,
+        store: Store,
+        directory: Directory,
+        ledger: Ledger,
+        clock: Clock,
+        *,
+        run_here: bool = False,
     ) -> None:
         self.root = root
+        self._run_here = run_here
         self._store = store
         self._directory = directory
         self._ledger = ledger
@@ -157,14 +166,28 @@ class Environments:
 
     def _seen(self, records: Known) -> dict[EnvironmentName, Seen]:
         trusted = self._trust()
-        found: dict[EnvironmentName, Seen] = {e.called: e for e in reading.scan(self.root, trusted)}
+        scanned = reading.scan(self.root, trusted)
+        found: dict[EnvironmentName, Seen] = {e.called: self._judged(e) for e in scanned}
         for called in records:
             if called not in found:
-                found[called] = reading.look(self.root, called, trusted)
+                found[called] = self._judged(reading.look(self.root, called, trusted))
         return found
 
     async def _look(self, called: EnvironmentName) -> Seen:
-        return await asyncio.to_thread(reading.look, self.root, called, self._trust())
+        return await asyncio.to_thread(self._look_now, called)
+
+    def _look_now(self, called: EnvironmentName) -> Seen:
+        return self._judged(reading.look(self.root, called, self._trust()))
+
+    def _judged(self, seen: Seen) -> Seen:
+        """Broken, too, without the Python that it was made for. Where tasks run elsewhere only their nodes know."""
+        if not self._run_here or not isinstance(seen, Environment):
+            return seen
+        if seen.state is not EnvironmentState.READY:
+            return seen
+        place = self.root / seen.owner / reading.LAYERS / seen.layer
+        fault = python_fault(place, seen.python_version)
+        return replace(seen, state=EnvironmentState.BROKEN, message=fault) if fault else seen
 
     def _trust(self) -> Trusted:
         """A directory that somebody else made under a user's name is not that user's."""

@@ -20,6 +20,7 @@ from hai_backend.services.environment_choice import EnvironmentChoice
 from hai_backend.services.images import Images
 from hai_backend.services.ports import Ledger
 from hai_backend.services.predecessors import Predecessors
+from hai_backend.services.storage import Storage
 from hai_backend.services.task_access import TaskAccess
 from hai_backend.services.validate import checked_level, validate
 from hai_backend.services.validate_fit import SubmitContext
@@ -53,6 +54,7 @@ class Submitting:
         containers: ContainerTerms = ContainerTerms(),
         environments: EnvironmentChoice | None = None,
         workspaces: WorkspacePins | None = None,
+        storage: Storage | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -64,6 +66,7 @@ class Submitting:
         self._containers = containers
         self._environments = environments
         self._workspaces = workspaces
+        self._storage = storage
         self._on_the_way: list[tuple[str, str, TaskSpec]] = []  # by user and request_id
         self._predecessors = Predecessors(TaskAccess(ledger, directory))
 
@@ -140,6 +143,10 @@ class Submitting:
         _require_request_id(request.request_id)
         spec, _ = await self._pinned(identity, self._checked(identity, request))
         await self._name_is_free(identity.name, spec.name)
+        return self._as_task(identity, spec)
+
+    def _as_task(self, identity: Identity, spec: TaskSpec) -> Task:
+        """As it would be, with id 0."""
         now, wanted = self._clock.now(), [after.task for after in spec.options.after]
         return Task(
             0,
@@ -153,13 +160,33 @@ class Submitting:
         )
 
     async def _pinned(self, identity: Identity, spec: TaskSpec) -> tuple[TaskSpec, str]:
-        """With the image, the environment and the revision that it means now, and what its timeline says of them."""
+        """With the image, the environment and the revision that it means now, and what its timeline says of them.
+
+        Raises Invalid with all of them that cannot be had.
+        """
         notes = [await self._predecessors.require(identity, spec.options.after)]
+        refusals: list[Invalid] = []
         for pinning in (self._images, self._environments, self._workspaces):
-            if pinning is not None:
-                spec, note = await pinning.pin(identity, spec)
-                notes.append(note)
+            try:
+                if pinning is not None:
+                    spec, note = await pinning.pin(identity, spec)
+                    notes.append(note)
+            except Invalid as error:
+                refusals.append(error)
+        await self._require_storage(identity, spec, refusals)
+        if refusals:
+            raise _joined(refusals)
         return spec, "; ".join(filter(None, notes))
+
+    async def _require_storage(
+        self, identity: Identity, spec: TaskSpec, refusals: list[Invalid]
+    ) -> None:
+        """The mounts that the tables give it can be; else no run of it would ever be launched."""
+        try:
+            if self._storage is not None:
+                await self._storage.mounts(identity.name, self._as_task(identity, spec))
+        except Invalid as error:
+            refusals.append(error)
 
     def _checked(self, identity: Identity, request: pb.CreateTaskRequest) -> TaskSpec:
         context = self._context(identity.name, identity.has_right, request.request_id)
@@ -176,6 +203,13 @@ class Submitting:
                 raise Conflict(
                     f"you have an unfinished task {name!r} already: {task.id}", reason="NAME_TAKEN"
                 )
+
+
+def _joined(refusals: Sequence[Invalid]) -> Invalid:
+    """All that is wrong, under the reason that it has in common."""
+    reasons = {error.reason for error in refusals}
+    violations = tuple(each for error in refusals for each in error.violations)
+    return Invalid(violations, reason=reasons.pop() if len(reasons) == 1 else "INVALID")
 
 
 def _require_request_id(said: str) -> None:

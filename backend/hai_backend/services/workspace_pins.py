@@ -7,6 +7,7 @@ run starts; later pushes never change it.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 
 from hai_backend.auth.permissions import Identity
@@ -23,10 +24,11 @@ _FIELD = "spec.workspace"
 
 
 class WorkspacePins:
-    """`seen` says where ranks see a directory of the platform's."""
+    """`seen` says where ranks see a directory of the platform's. `run_here`: they are processes of this machine."""
 
-    def __init__(self, workspaces: Workspaces, seen: Seen) -> None:
+    def __init__(self, workspaces: Workspaces, seen: Seen, *, run_here: bool = False) -> None:
         self._workspaces = workspaces
+        self._run_here = run_here
         self._seen = seen
         self._making: dict[int, asyncio.Task[None]] = {}
 
@@ -34,9 +36,16 @@ class WorkspacePins:
         """The task with the revision that it means now, and what its timeline says. Raises Invalid or Conflict."""
         reference = parse_reference(spec.spec.workspace)
         if reference is None:
+            await self._require_directory(spec.spec.workspace)
             return spec, ""
         pinned = await self._found(identity, reference)
         return replace(spec, spec=replace(spec.spec, workspace=str(pinned))), f"on {pinned}"
+
+    async def _require_directory(self, path: str) -> None:
+        """Of a task that names no workspace of ours. Raises Invalid."""
+        if self._run_here and path and not await asyncio.to_thread(os.path.isdir, path):
+            problem = f"{path} is not a directory on this machine, where tasks run: check the path"
+            raise Invalid((Violation(_FIELD, problem),), reason="NO_SUCH_DIRECTORY")
 
     async def _found(self, identity: Identity, reference: Reference) -> Reference:
         try:

@@ -142,6 +142,7 @@ class Platform:
     secret: bytes = b"of run tokens"
     registries: KnownImages = field(default_factory=KnownImages)
     image_check: str = ""
+    launcher: str = "process"
     service: Listening | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     wheel_bytes: list[int] = field(default_factory=list)
@@ -223,6 +224,7 @@ class Platform:
             remove_container=self._nothing_to_remove,
             registries=self.registries,
             image_check=self.image_check,
+            launcher=self.launcher,
             launcher_images=frozenset({"default", "of-the-launcher"}),
             wheels_kept=self.wheel_bytes.append,
             observe=lambda method, code, seconds: self.calls.append((method, code)),
@@ -401,12 +403,18 @@ async def store() -> AsyncIterator[Store]:
 
 
 @pytest.fixture
+def launcher() -> str:
+    return "process"
+
+
+@pytest.fixture
 async def platform(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     store: Store,
     call_limits: CallLimits,
     image_check: str,
+    launcher: str,
 ) -> AsyncIterator[Platform]:
     monkeypatch.setattr(watching, "BUNDLE_SECONDS", 0.0)
     clock = ManualClock()
@@ -425,6 +433,7 @@ async def platform(
         tmp_path,
         limits=call_limits,
         image_check=image_check,
+        launcher=launcher,
     )
     await made.start()
     yield made

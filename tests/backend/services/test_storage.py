@@ -192,3 +192,18 @@ async def test_checking_adds_nothing_and_what_is_gone_is_gone(
     async with expect_refusal() as why:
         await olga.storage.DeleteMountRule(pb.DeleteMountRuleRequest(id=1))
     assert why[0].code is C.NOT_FOUND
+
+
+@pytest.mark.parametrize("launcher", ["kubernetes"])
+async def test_a_task_whose_storage_cannot_be_mounted_is_refused(
+    platform: Any, make_spec: Any, expect_refusal: Any, launcher: str
+) -> None:
+    await (await platform.caller("olga")).storage.CreateMountRule(adding("/work/{task.name}"))
+    ada = await platform.caller("ada")
+    for only in (False, True):
+        async with expect_refusal() as why:
+            request = tpb.CreateTaskRequest(spec=make_spec("../etc"), validate_only=only)
+            await ada.tasks.CreateTask(request)
+        assert why[0].code is C.INVALID_ARGUMENT
+        assert "the storage of row 1 cannot be mounted" in str(why[0])
+    await ada.tasks.CreateTask(tpb.CreateTaskRequest(spec=make_spec("etc")))
