@@ -43,6 +43,7 @@ class Spool:
         self._segment_bytes = segment_bytes
         self._count = 0
         self._lost = 0
+        self._why_lost = ""
         self._sent = 0  # on this stream: goes back where the server holds less
         self._ever_sent = 0  # on any stream: it may still arrive when a later one has begun
         self.acknowledged = 0
@@ -60,12 +61,12 @@ class Spool:
 
     def append(self, lines: bytes) -> None:
         """Keep whole lines. A disk that is full costs lines, never the program; a line will say so."""
-        notice = _notice(self._lost, "the disk was full") if self._lost else b""
+        notice = _notice(self._lost, self._why_lost) if self._lost else b""
         try:
             self._write(notice + lines)
             self._lost = 0
-        except OSError:
-            self._lost += len(lines)
+        except OSError as error:
+            self._lose(len(lines), error)
         self._shrink()
 
     def begin(self, offset: int) -> None:
@@ -133,10 +134,18 @@ class Spool:
         line = _notice(notice.dropped, "the server was away for too long")
         for segment in gone:
             segment.path.unlink(missing_ok=True)
-        _append(notice, line)
-        notice.size = len(line)
-        self._segments[first : index + 1] = [notice]
-        self._move(first + 1, notice.end - end)
+        try:
+            _append(notice, line)
+            notice.size = len(line)
+        except OSError as error:  # somebody else has taken the room that was made
+            self._lose(notice.dropped, error)
+        self._segments[first : index + 1] = [notice] if notice.size else []
+        self._move(first + bool(notice.size), notice.end - end)
+
+    def _lose(self, size: int, error: OSError) -> None:
+        """The next line that can be kept says so."""
+        self._lost += size
+        self._why_lost = f"{self._directory}: {error.strerror}"
 
     def _move(self, index: int, by: int) -> None:
         for segment in self._segments[index:]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hai_backend.agent import spool as spool_module
 from hai_backend.agent.spool import Spool
+from tests.small_disk import small_disk
 
 
 def send_all(spool: Spool, held: bytearray) -> None:
@@ -140,3 +143,52 @@ def test_a_full_disk_costs_lines_and_one_says_so(tmp_path):
     first, notice, third = held.splitlines()
     assert (first, third) == (b"first", b"third")
     assert b"7 bytes of output were lost" in notice
+
+
+def test_a_spool_on_a_full_disk_goes_on_when_there_is_room(tmp_path):
+    """What was kept is sent as it was, and a line names the directory where others were lost."""
+    with small_disk(tmp_path / "disk", 4) as disk:
+        spool = Spool(disk / "spool", segment_bytes=100_000)
+        lines = [b"%06d%s\n" % (number, b"." * 993) for number in range(4500)]
+        for line in lines[:4400]:
+            spool.append(line)
+        held = bytearray()
+        send_all(spool, held)
+        assert bytes(held).startswith(b"".join(lines[:3000]))
+        spool.acknowledge(len(held))  # which makes room
+        for line in lines[4400:]:
+            spool.append(line)
+        send_all(spool, held)
+    told = bytes(held).splitlines(keepends=True)
+    kept = [line for line in told if b"[hai]" not in line]
+    (notice,) = (line for line in told if b"[hai]" in line)
+    assert set(kept) <= set(lines)
+    assert kept == sorted(kept)
+    assert kept[-100:] == lines[4400:]
+    lost = f"[hai] {1000 * (4500 - len(kept))} bytes of output were lost here: {disk / 'spool'}: "
+    assert lost.encode() in notice
+
+
+def test_a_notice_that_finds_no_room_is_counted_in_the_next_one(tmp_path, monkeypatch):
+    """Somebody else takes the room that lines have made for it. That ended the agent, and its program."""
+    monkeypatch.setattr(spool_module, "_append", _without_room_for_notices)
+    spool = Spool(tmp_path / "spool", limit=5000, segment_bytes=1000)
+    for number in range(200):
+        spool.append(b"%03d%s\n" % (number, b"." * 96))
+    monkeypatch.setattr(spool_module, "_append", APPEND)
+    spool.append(b"last\n")
+    held = bytearray()
+    send_all(spool, held)
+    lines = bytes(held).splitlines(keepends=True)
+    lost = sum(int(line.split()[2]) for line in lines if b"[hai]" in line)
+    assert lines[-1] == b"last\n"
+    assert lost + sum(len(line) for line in lines if b"[hai]" not in line) == 20_005
+
+
+APPEND = spool_module._append
+
+
+def _without_room_for_notices(segment, data: bytes) -> None:
+    if b"[hai]" in data:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    APPEND(segment, data)
