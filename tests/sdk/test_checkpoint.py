@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hai.task import channel, checkpoint, env
+from tests.small_disk import small_disk
 
 
 @pytest.fixture
@@ -125,6 +126,38 @@ def test_a_failed_write_leaves_the_one_before(folder):
     assert "earlier ones are untouched" in failure.value.__notes__[0]
     assert steps(folder) == [1]
     assert checkpoint.latest("m").read_bytes() == b"good"
+
+
+def _as_torch_does(file):
+    """Libraries have errors of their own."""
+    try:
+        file.write(os.urandom(8 << 20))
+        file.flush()
+    except OSError:
+        raise RuntimeError("PytorchStreamWriter failed writing file") from None
+
+
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [
+        pytest.param(lambda file: file.write(os.urandom(8 << 20)), OSError, id="the file's error"),
+        pytest.param(_as_torch_does, RuntimeError, id="a library's error"),
+    ],
+)
+def test_a_full_disk_leaves_the_one_before_and_no_half_one(write, error, outside, tmp_path):
+    with small_disk(tmp_path / "disk", 4) as disk:
+        outside.setenv(env.CHECKPOINT_DIR, str(disk))
+        checkpoint.save_bytes("m", b"good", step=1, keep=1)
+        for _ in range(2):
+            with pytest.raises(error) as failure:
+                checkpoint.save("m", write, step=2, keep=1)
+            assert failure.value.__notes__ == [
+                f"no checkpoint {disk}/m was saved; earlier ones are untouched"
+            ]
+            assert steps(disk) == [1]
+            assert checkpoint.latest("m").read_bytes() == b"good"
+        checkpoint.save_bytes("m", bytes(2 << 20), step=2, keep=1)
+        assert (steps(disk), checkpoint.latest("m").step) == ([2], 2)
 
 
 def test_killed_writers_are_cleared_away(folder):

@@ -176,7 +176,7 @@ def _scratch(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
     with _create_locked(path) as file:
         try:
             yield file, path
-        except OSError as error:
+        except Exception as error:  # libraries have errors of their own for a full disk
             error.add_note(f"no checkpoint {target} was saved; earlier ones are untouched")
             raise
         finally:
