@@ -143,8 +143,7 @@ async def test_one_that_breaks_after_submission_ends_the_run_with_its_name_and_n
     assert run.environment_lock == ""
 
 
-async def test_a_task_may_go_on_without(local: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VIRTUAL_ENV", raising=False)  # of who runs the tests
+async def test_a_task_may_go_on_without(local: Here) -> None:
     user, root = await user_of(local), root_of(local)
     make_environment(root, user, "torch")
     await local.client.nodes.cordon("node1", "so that it waits")

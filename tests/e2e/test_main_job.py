@@ -68,6 +68,21 @@ async def test_a_gang_runs_with_the_variables_of_a_distributed_program(here: Her
     assert second.split() == ["1", "2", "2", "1", port, "2", port, "gang", address]
 
 
+async def test_nothing_of_the_shell_that_started_the_server_reaches_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PWD", "OLDPWD", "_", "PS1", "SHLVL", "VIRTUAL_ENV", "SSH_AUTH_SOCK", "SECRET"):
+        monkeypatch.setenv(name, "of the shell")
+    code = "import os\nprint(os.environ['PWD'] == os.getcwd(), *os.environ.values(), sep='\\n')"
+    async with on_processes(tmp_path) as here:
+        (tmp_path / "work").mkdir()
+        task = await here.run(here.spec("seen", code, program={"workspace": f"{tmp_path}/work"}))
+        lines = await here.lines(task.id)
+    assert task.outcome == SUCCEEDED
+    assert lines[0] == "True"
+    assert "of the shell" not in lines
+
+
 async def test_arguments_and_variables_reach_the_program_unchanged(here: Here) -> None:
     hard = ["a b", "'q'", '"d"', "$(touch x)", "`id`", ";", "line\nbreak", "*", "", "ünï & #%"]
     code = "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.environ['HARD']]))"

@@ -14,6 +14,7 @@ from hai_backend.environments.activation import Activation, joined
 _DEFAULTS = {"PYTHONUNBUFFERED": "1"}
 
 _LISTS = ("PATH", "PYTHONPATH")
+_OF_A_SHELL = ("OLDPWD", "SHLVL", "_")  # which has started the agent
 
 
 def for_program(
@@ -31,11 +32,13 @@ def for_program(
     """
     task = dict(welcome.environments)
     lists = {name: task.pop(name) for name in _LISTS if task.get(name)}
-    under = {**_DEFAULTS, **ours, **lists}
+    node = {name: value for name, value in ours.items() if name not in _OF_A_SHELL}
+    under = {**_DEFAULTS, **node, **lists}
     over = active.over(under) if active else under
     return {
         **over,
         **task,
+        "PWD": str(workspace),
         "PYTHONPATH": joined((str(workspace), over.get("PYTHONPATH", ""))),
         **_master(go),
         **_rank(directory, identity),

@@ -10,6 +10,7 @@ from pathlib import Path
 from hai.task import env
 from hai_backend.launch import processes, short_socket
 from hai_backend.launch.base import RankKey, RankLaunch
+from hai_backend.launch.inherited import inherited
 from hai_backend.launch.processes import Process
 
 AGENT_PID = "agent.pid"
@@ -70,8 +71,8 @@ def failure_of(directory: Path) -> str:
 def agent_variables(
     directory: Path, key: RankKey, ours: Mapping[str, str], programs: Path
 ) -> dict[str, str]:
-    """Variables of an agent: the server's, without HAI_* (they may hold secrets), and the marks of the rank."""
-    kept = {name: value for name, value in ours.items() if not name.startswith("HAI_")}
+    """Variables of an agent: those of the server's that tasks get, and the marks of the rank."""
+    kept = inherited(ours)
     marks = {env.RANK_KEY: str(key), env.CONTROL_FILE: str(directory / CONTROL)}
     return {**kept, **marks, "PATH": f"{programs}{os.pathsep}{kept.get('PATH', os.defpath)}"}
 

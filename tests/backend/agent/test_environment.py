@@ -74,3 +74,14 @@ def test_a_directory_of_an_earlier_release_can_be_read(tmp_path: Path) -> None:
     facts = {"task_id": 7, "run": 1, "rank": 0, "node": "node1", "token": "secret"}
     (tmp_path / "agent.json").write_text(json.dumps(facts))
     assert RankDir(tmp_path).identity().gpu_indices is None
+
+
+def test_pwd_is_the_working_directory_and_nothing_of_a_shell_is_left(tmp_path: Path) -> None:
+    path, workspace = tmp_path / "7-1-0", tmp_path / "work"
+    make(path, RankLaunch(RankKey(7, 1, 0), "node1", "secret"), None)
+    directory = RankDir(path)
+    ours = {"PWD": "/where/the/server/began", "OLDPWD": "/", "SHLVL": "2", "_": "/bin/hai"}
+    welcome = pb.AgentWelcome(environments={"PWD": "/of/the/task"})
+    made = for_program(ours, welcome, pb.Go(), directory, directory.identity(), workspace)
+    assert made["PWD"] == str(workspace)
+    assert made.keys().isdisjoint({"OLDPWD", "SHLVL", "_"})
