@@ -22,6 +22,8 @@ from hai.redaction import redact
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What the system calls a full disk, or a quota of it."""
+NO_ROOM = "the disk, or your part of it, is full; run it again when there is room"
+_FULL_WORDS = ("No space left on device", "Disk quota exceeded")
 
 
 class EnvError(Exception):
@@ -91,6 +93,13 @@ class BuildFailed(EnvError):
     """The installer could not do it."""
 
     reason = "BUILD_FAILED"
+
+
+def installer_failed(what: str, hint: str = "") -> EnvError:
+    """What an installer said when it failed. Of a full disk it tells in words only."""
+    if any(words in what for words in _FULL_WORDS):
+        return NoRoom(what, NO_ROOM)
+    return BuildFailed(what, hint)
 
 
 class HookFailed(EnvError):

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from haienv.backends.children import run
-from haienv.errors import BuildFailed, Busy, NotFound
+from haienv.errors import Busy, NotFound, installer_failed
 from haienv.layout import CONDA, Home
 from haienv.transaction import at_work, building
 
@@ -69,4 +69,4 @@ def _make(place: Path, packages: Sequence[str], channels: Sequence[str]) -> None
     if done.returncode:
         shutil.rmtree(place, ignore_errors=True)
         what = (done.stdout or "see above").strip()[-500:]
-        raise BuildFailed(f"{Path(command[0]).name} create: {what}")
+        raise installer_failed(f"{Path(command[0]).name} create: {what}")

@@ -14,12 +14,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hai.client.disk_reserve import DiskReserve
 from haienv.backends.children import run
-from haienv.errors import BuildFailed
+from haienv.errors import BuildFailed, installer_failed
 from haienv.layout import CACHE, Home
 from haienv.wanted import url_of
 
 MINIMAL_ENV_CLEARED = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "CONDA_PREFIX")
+_WRITES = ("venv", "pip")  # commands that take room; others make some
 _CONSTRAINTS = "UV_CONSTRAINT"
 """They count when versions are chosen; those of a lock are chosen, and uv would want hashes of these too."""
 
@@ -95,13 +97,15 @@ class Uv:
         self._run("cache", "prune")
 
     def _run(self, *arguments: str, kept: Collection[str] = ()) -> None:
+        if arguments[0] in _WRITES and self.home.own.is_dir():
+            DiskReserve(self.home.own).require()
         seen = sys.stderr.isatty()
         command = [_binary(), *arguments, *([] if seen else ["--quiet"])]
         told = None if seen else subprocess.PIPE
         done = run(command, self._environ(), subprocess.PIPE, told)
         if done.returncode:
             what = (done.stderr or "see above").strip().removeprefix("error: ")
-            raise BuildFailed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what, kept))
+            raise installer_failed(f"uv {' '.join(arguments[:2])}: {what}", _hint(what, kept))
 
     def _environ(self) -> dict[str, str]:
         cleared = (*MINIMAL_ENV_CLEARED, _CONSTRAINTS)

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from hai.redaction import redact
-from haienv.errors import FULL, EnvError, NoRoom
+from haienv.errors import FULL, NO_ROOM, EnvError, NoRoom
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "create": ("make:create", "Make an environment."),
@@ -51,7 +51,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Every command: module:name, and its sentence in `haienv --help`."""
 
-_NO_ROOM = "the disk, or your part of it, is full; run it again when there is room"
 _EXTRA = "what makes environments comes with it: pip install 'hai-platform[env]'"
 _EPILOG = "Enter one with `source haienv NAME` (bash, zsh, fish: see `haienv init --help`)."
 
@@ -168,7 +167,7 @@ def _facts(error: EnvError | click.ClickException | OSError) -> tuple[int, dict[
     if isinstance(error, OSError):
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         if error.errno in FULL:
-            return 1, {"reason": NoRoom.reason, "message": what, "hint": _NO_ROOM}
+            return 1, {"reason": NoRoom.reason, "message": what, "hint": NO_ROOM}
         denied = isinstance(error, PermissionError)
         reason = "DENIED" if denied else "SYSTEM"
         return 4 if denied else 1, {"reason": reason, "message": what, "hint": ""}
