@@ -61,6 +61,8 @@ def _unpushed(said: dict[str, Any]) -> str:
         return f"changed on both sides: {', '.join(said['conflicts'][:5])}"
     if said.get("problems"):
         return f"cannot be synced: {', '.join(list(said['problems'])[:5])}"
+    if said.get("refused") == "skipped links":
+        return f"links that lead out of it: {', '.join(list(said['skipped'])[:5])}"
     return str(said.get("refused", "")) or ("" if said.get("revision") else "it has no files")
 
 

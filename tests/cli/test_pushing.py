@@ -76,8 +76,16 @@ def test_elsewhere_nothing_is_pushed(hai, tmp_path, monkeypatch) -> None:
     ("report", "words"),
     [
         ({**DONE, "conflicts": ["a"]}, "1 files have changed on both sides"),
-        ({**DONE, "problems": {"a": "b"}}, "1 paths cannot be synced"),
+        ({**DONE, "problems": {"a": "b"}}, "1 paths cannot be synced (a: b)"),
+        (
+            {**DONE, "problems": dict.fromkeys("abcde", "why")},
+            "5 paths cannot be synced (a: why; b: why; c: why; 2 more)",
+        ),
         ({**DONE, "refused": "many removals"}, "many removals"),
+        (
+            {**DONE, "refused": "skipped links", "skipped": {"up": "it leads out"}},
+            "skipped links (up: it leads out)",
+        ),
     ],
 )
 def test_a_push_that_is_refused_submits_nothing(
@@ -89,6 +97,14 @@ def test_a_push_that_is_refused_submits_nothing(
     assert found.code == 1
     assert words in found.err
     assert len(fake.world.tasks) == before
+
+
+def test_skipped_links_stop_no_submission_and_are_named(hai, fake, workspace, monkeypatch) -> None:
+    answer(monkeypatch, {**DONE, "skipped": {"up": "it leads out", "data": "it leads to /data"}})
+    before = len(fake.world.tasks)
+    done = hai("python", "train.py", "--")
+    assert (done.code, len(fake.world.tasks)) == (0, before + 1)
+    assert "skipped: up: it leads out\nskipped: data: it leads to /data\n" in done.err
 
 
 @pytest.mark.parametrize(

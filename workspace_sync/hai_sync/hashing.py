@@ -67,7 +67,7 @@ def _hash_until_still(found: Scan, path: str) -> tuple[Entry, Signature]:
     """A file that changes while it is read is read again; at last it is said to be restless."""
     entry = found.fresh.get(path) or found.tree[path]
     for _ in range(3):
-        file = open_file(found.root, path)
+        file = open_file(found.root, found.copied.get(path, path))
         try:
             before = os.fstat(file)
             if not stat.S_ISREG(before.st_mode):

@@ -12,7 +12,7 @@ from hai_sync.core.entry import DIRECTORY, Kind, ancestors
 from hai_sync.core.ignore import FILES
 from hai_sync.errors import GONE
 from hai_sync.scan import Filter, Known, Scan, Walker
-from hai_sync.signatures import signature
+from hai_sync.signatures import DIRECTORY_SIGNATURE, signature
 
 
 def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:
@@ -25,7 +25,8 @@ def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:
     found.before = before
     found.signatures, found.levels = dict(before.signatures), dict(before.levels)
     walker.ignore.levels = found.levels
-    found.problems = dict(before.problems)
+    found.problems, found.skipped = dict(before.problems), dict(before.skipped)
+    found.copied = dict(before.copied)
     found.tree = dict(before.tree)
     again = _Again(walker, found)
     for path in sorted(set(paths)):
@@ -70,7 +71,11 @@ class _Again:
             if found.tree.get(path) == DIRECTORY:
                 self._forget(path)
             found.problems.pop(path, None)
+            found.skipped.pop(path, None)
+            found.copied.pop(path, None)
             walker.see(path, at, status, signature(status))
+            if found.signatures.get(path) == DIRECTORY_SIGNATURE:  # which a link leads to
+                walker.walk(path, False)
             self._see_parents(path)
 
     def _lies_elsewhere(self, path: str) -> bool:
@@ -92,6 +97,7 @@ class _Again:
                 found.gone.add(each)
             found.signatures.pop(each, None)
             found.problems.pop(each, None)
+            found.skipped.pop(each, None)
             found.fresh.pop(each, None)
 
     def _below(self, path: str) -> list[str]:

@@ -11,15 +11,17 @@ import stat
 import time
 from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from hai_sync.ahead import Ahead
 from hai_sync.core import names
-from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree
+from hai_sync.core.entry import DIRECTORY, Entry, Kind, Tree, ancestors, below
 from hai_sync.core.ignore import FILES, Ignore, RuleSet, default_rules, forced_rules
+from hai_sync.core.links import Links, leads_out, why_skipped
 from hai_sync.errors import CHANGING, GONE
 from hai_sync.signatures import Signature, racy, signature
 
@@ -37,10 +39,16 @@ class Filter:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     files: bool = True  # read .gitignore, .haiignore and .hfignore
+    links: Links = Links.AUTO  # what is done about those that lead out of the workspace
+
+    @property
+    def is_special(self) -> bool:
+        """Whether other paths are left out than the usual ones."""
+        return bool(self.include or self.exclude or not self.files)
 
     def fingerprint(self) -> str:
         """Equal for equal filters."""
-        return repr((self.include, self.exclude, self.files))
+        return repr((self.include, self.exclude, self.files, self.links.value))
 
 
 @dataclass(slots=True)
@@ -55,6 +63,13 @@ class Known:
     given_up: Callable[[], bool] = lambda: False  # nobody waits for the scan any more
 
 
+class OutwardLink(NamedTuple):
+    """A link that leads out of the workspace."""
+
+    target: str
+    seen: Signature
+
+
 @dataclass(slots=True)
 class Scan:
     """What a directory holds."""
@@ -65,6 +80,13 @@ class Scan:
     fresh: dict[str, Entry] = field(default_factory=dict)  # not as remembered
     gone: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
+    outward: dict[str, OutwardLink] = field(default_factory=dict)  # nobody has decided about these
+    skipped: dict[str, str] = field(
+        default_factory=dict
+    )  # links that lead out, with why they are left alone
+    copied: dict[str, str] = field(
+        default_factory=dict
+    )  # links in whose place a file is synced: where that lies
     left_out: set[str] = field(default_factory=set)  # directories with a slash at their end
     levels: dict[str, RuleSet] = field(default_factory=dict)
     tree: dict[str, Entry] = field(default_factory=dict)
@@ -79,6 +101,19 @@ class Scan:
     def unchanged(self) -> bool:
         """True when everything is as remembered."""
         return not (self.fresh or self.gone)
+
+    def settle_links(self, links: Links, on_cluster: Set[str]) -> None:
+        """Keep or skip the links that lead out; `on_cluster`: the targets that exist there."""
+        for path, link in self.outward.items():
+            if why := why_skipped(links, link.target, link.target in on_cluster):
+                self.skipped[path] = why
+                self.fresh[path] = Entry(Kind.PROBLEM, target=why)
+            else:
+                self.signatures[path] = link.seen
+                self.fresh[path] = Entry(Kind.SYMLINK, target=link.target)
+                self.gone.discard(path)
+            self.tree[path] = self.fresh[path]
+        self.outward.clear()
 
     def vanish(self, path: str) -> None:
         """This path was gone when it was read, so nothing is there."""
@@ -174,7 +209,7 @@ class Walker:
                     self.see(path, item.path, status, now)
             except FileNotFoundError:
                 continue
-            if now == b"d" and path in seen:
+            if seen.get(path) == b"d":
                 todo.append((path, trusted))
                 ahead.expect(item.path)
 
@@ -215,6 +250,9 @@ class Walker:
             )
         elif mode == _LINK and not why:
             target = _target_of(at)
+            if target is not None and names.is_text(target) and leads_out(path, target):
+                self.see_outward(path, at, OutwardLink(target, now))
+                return
             why = CHANGING if target is None else names.link_fault(path, target)
             entry = Entry(Kind.SYMLINK, target=target or "")
         elif mode == _FOLDER:
@@ -226,6 +264,41 @@ class Walker:
         else:
             self.found.signatures[path] = now
             self.found.fresh[path] = entry
+
+    def see_outward(self, path: str, at: str, link: OutwardLink) -> None:
+        """A link that leads out. One that is synced stays a link: it may have come from the cluster, which must not
+        choose what is copied from here."""
+        found, synced = self.found, self.known.entries().get(path)
+        if synced == Entry(Kind.SYMLINK, target=link.target):
+            found.signatures[path] = link.seen
+            found.fresh[path] = synced
+        elif self.filter.links is not Links.COPY or not self.copy(path, at):
+            found.signatures.pop(path, None)
+            found.fresh[path] = Entry(Kind.PROBLEM, target="it leads out of the workspace")
+            found.outward[path] = link
+
+    def copy(self, path: str, at: str) -> bool:
+        """See what a link leads to in its place; False: that is neither a file nor a directory, or holds the link."""
+        try:
+            status, real = os.stat(at), os.path.realpath(at)
+        except OSError:
+            return False
+        now = signature(status)
+        if stat.S_ISREG(status.st_mode):
+            self.found.copied[path] = os.path.relpath(real, os.path.realpath(self.found.root))
+        elif not stat.S_ISDIR(status.st_mode) or self.lies_in(path, real):
+            return False
+        looked = self.known.looked_ns
+        if self.known.signatures.get(path) != now or self.known.verify or racy(now, looked):
+            self.see(path, at, status, now)
+        else:
+            self.found.signatures[path] = now
+        return True
+
+    def lies_in(self, path: str, real: str) -> bool:
+        """Whether a directory that a path goes through lies in another one, which would have to hold itself."""
+        above = (os.path.realpath(f"{self.found.root}/{each}") for each in ("", *ancestors(path)))
+        return any(below(each, real) for each in above)
 
 
 def _target_of(link: str) -> str | None:

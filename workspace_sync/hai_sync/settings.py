@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hai_sync.place import CONFIG, Place
 
-NAMES = ("conflict", "mode", "bwlimit", "jobs")
+NAMES = ("conflict", "mode", "bwlimit", "jobs", "links", "strict")
 _LINE = re.compile(rf"^({'|'.join(NAMES)}):[ \t]*(['\"]?)(.*?)\2[ \t]*(?:[ \t]#.*)?$", re.MULTILINE)
 
 

@@ -211,9 +211,11 @@ def entry_problem(entry: Entry) -> str:
 
 
 def pushed_problem(entry: Entry) -> str:
-    """Why a client may not push this; empty when it may."""
+    """Why a client may not push this; empty when it may. A link to an absolute path may: the server follows none."""
     if is_own(entry.path):
         return f"lies in {OWN}, which is private to each side; leave it out"
+    if entry.kind is EntryKind.SYMLINK and entry.target.startswith("/"):
+        return path_problem(entry.path) or _target_fault(entry.target)
     return entry_problem(entry)
 
 
@@ -224,14 +226,20 @@ def is_own(path: str) -> bool:
 
 def target_problem(path: str, target: str) -> str:
     """Why a link may not lead there; empty when it stays inside."""
-    if not target or "\0" in target or len(target.encode()) > PATH_BYTES:
-        return "is a symbolic link that leads nowhere"
+    if problem := _target_fault(target):
+        return problem
     if target.startswith("/"):
         return "is a symbolic link to an absolute path; only relative ones inside the workspace are kept"
     led = normpath(f"{folder_of(path)}/{target}".lstrip("/"))
     if led == ".." or led.startswith("../"):
         return "is a symbolic link that leads out of the workspace"
     return ""
+
+
+def _target_fault(target: str) -> str:
+    """Why no link can have this target; empty when one can."""
+    nowhere = not target or "\0" in target or len(target.encode()) > PATH_BYTES
+    return "is a symbolic link that leads nowhere" if nowhere else ""
 
 
 def folder_of(path: str) -> str:

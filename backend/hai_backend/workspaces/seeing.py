@@ -100,7 +100,7 @@ class Seer(Walker):
         elif S_ISREG(now.st_mode):
             entry = self._file(folder, descriptor, name, known, seen)
         elif S_ISLNK(now.st_mode):
-            entry = _link(path, name, descriptor, seen)
+            entry = _link(path, name, descriptor, known, seen)
         else:
             seen.passed_over.append((path, _SPECIAL))
             entry = None
@@ -134,10 +134,12 @@ class Seer(Walker):
         return Entry(joined(folder, name), EntryKind.FILE, executable, stat.size, mtime_ns, digest)
 
 
-def _link(path: str, name: str, descriptor: int, seen: Seen) -> Entry | None:
-    """None when it leads where none may."""
+def _link(path: str, name: str, descriptor: int, known: Entry | None, seen: Seen) -> Entry | None:
+    """None when it leads where none may, unless a client has pushed it so."""
     try:
         target = os.readlink(name, dir_fd=descriptor)
+        if known is not None and known.kind is EntryKind.SYMLINK and known.target == target:
+            return known
         problem = target_problem(path, target)
     except UnicodeEncodeError:
         problem = "is a symbolic link to a name that is not UTF-8"

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hai_backend.domain.workspace import (
+    Entry,
+    EntryKind,
     Reference,
     folders_above,
     parse_reference,
     path_problem,
+    pushed_problem,
     target_problem,
 )
 
@@ -33,6 +36,23 @@ def test_a_link_that_is_taken_leads_to_something_below_the_root(path: str, targe
     if not target_problem(path, target):
         led = normpath("/root/" + path.rpartition("/")[0] + "/" + target)
         assert (led + "/").startswith("/root/")
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "allowed"),
+    [
+        pytest.param("l", "a", True, id="inside"),
+        pytest.param("l", "/data", True, id="an absolute path, which nobody follows here"),
+        pytest.param("../l", "/data", False, id="at a path outside"),
+        pytest.param(".hfai/l", "/data", False, id="in what is private to each side"),
+        pytest.param("l", "../data", False, id="outside by a relative path"),
+        pytest.param("l", "/a\0b", False, id="a NUL"),
+        pytest.param("l", "", False, id="nowhere"),
+    ],
+)
+def test_links_that_a_client_may_push(path: str, target: str, allowed: bool) -> None:
+    entry = Entry(path, EntryKind.SYMLINK, target=target)
+    assert (pushed_problem(entry) == "") is allowed
 
 
 @pytest.mark.parametrize(

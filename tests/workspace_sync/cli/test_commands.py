@@ -161,7 +161,7 @@ def test_options_are_what_the_workspace_says(shell, monkeypatch) -> None:
     assert shell("config", "get", "bwlimit")[1] == "64M\n"
     assert last(shell("config", "list", "--json")[1]) == {
         **{"event": "config", "conflict": "local", "mode": "sync"},
-        **{"bwlimit": "64M", "jobs": "as cores"},
+        **{"bwlimit": "64M", "jobs": "as cores", "links": "auto", "strict": "no"},
     }
     name = find().name
     theirs = Path("../theirs")
@@ -1074,3 +1074,29 @@ def test_who_reads_no_further_hears_no_complaint(shell, command: str) -> None:
     done = subprocess.run(["bash", "-c", program], env=buffered, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (141, b"")
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_links_that_lead_out_are_told_by_all_that_look(shell) -> None:
+    Path("code.py").write_text("1")
+    Path("gone").symlink_to("/no/such/path")
+    Path("up").symlink_to("../..")
+    for command in (["push"], ["push", "--dry-run"], ["status"], ["sync"]):
+        code, out, err = shell(*command)
+        assert code == (command == ["push", "--dry-run"] and "-> +" in out)
+        for name, target in (("gone", "/no/such/path"), ("up", "../..")):
+            assert f"skipped: {name}: it leads" in out + err
+            assert target in out + err
+    assert last(shell("push", "--json")[1])["skipped"].keys() == {"gone", "up"}
+    code, _, err = shell("push", "--strict")
+    assert (code, "nothing was changed: --strict" in err) == (1, True)
+
+
+def test_a_workspace_says_what_becomes_of_links(shell) -> None:
+    Path("gone").symlink_to("/no/such/path")
+    Path("file").symlink_to("/etc/hostname")
+    assert shell("config", "set", "strict", "yes")[0] == 0
+    assert shell("push")[0] == 1
+    assert shell("config", "set", "links", "keep")[0] == 0
+    assert shell("push")[0] == 0
+    assert "to push     0" in shell("status")[1]
+    assert shell("config", "set", "links", "elsewhere")[0] == 2

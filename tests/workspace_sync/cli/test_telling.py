@@ -119,7 +119,12 @@ def test_a_plan_is_printed_as_it_is_made(monkeypatch, capsys) -> None:
     outcome = Outcome(
         to_remote=changes, to_local=(Change("old", entry, None),), conflicts=(conflict,)
     )
-    report = Report(outcome=outcome, problems={"p": 'a "pipe"'}, passed_over={"q": "special"})
+    not_synced = {
+        "problems": {"p": 'a "pipe"'},
+        "skipped": {"l": "it leads out"},
+        "passed_over": {"q": "special"},
+    }
+    report = Report(outcome=outcome, **not_synced)
     with Path(os.devnull).open("w") as nowhere:
         monkeypatch.setattr(sys, "stdout", nowhere)
         for as_json in (True, False):
@@ -138,5 +143,6 @@ def test_a_plan_is_printed_as_it_is_made(monkeypatch, capsys) -> None:
         "to_local": [{"path": "old", "verb": "remove", "old": facts, "new": None}],
         "conflicts": [{"path": "both", "local": facts, "remote": None}],
         "problems": {"p": 'a "pipe"'},
+        "skipped": {"l": "it leads out"},
         "passed_over": {"q": "special"},
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,14 @@ import click
 
 from hai_tui.cli.settings import Settings
 from hai_tui.cli.show import note
+from hai_tui.cli.table import printable
 
 if TYPE_CHECKING:
     from hai.v1.task_spec_pb2 import TaskSpec
 
 _MARK = Path(".hfai", "workspace.yml")
 _SCHEME = "haiworkspace://"
+_NAMED = 3  # paths in one sentence
 
 
 def push_workspaces(settings: Settings, specs: Sequence[TaskSpec]) -> None:
@@ -60,6 +62,8 @@ def _push(settings: Settings, root: Path) -> str:
             f"the workspace {root} could not be pushed, nothing is submitted: {_why(done, report)}; "
             "`haiworkspace push` tells more, --no-push submits the directory as it is"
         )
+    for line in _lines(report.get("skipped", {})):
+        note(settings, f"skipped: {line}")
     name = _name(root)
     note(settings, f"pushed {root}: the task runs revision {report['revision']} of {name}")
     return f"{_SCHEME}{name}@{report['revision']}"
@@ -68,11 +72,23 @@ def _push(settings: Settings, root: Path) -> str:
 def _why(done: subprocess.CompletedProcess[str], report: dict[str, Any]) -> str:
     if report.get("conflicts"):
         return f"{len(report['conflicts'])} files have changed on both sides"
-    if report.get("problems"):
-        return f"{len(report['problems'])} paths cannot be synced"
-    if report.get("refused"):
-        return str(report["refused"])
+    if problems := report.get("problems"):
+        return f"{len(problems)} paths cannot be synced ({_named(problems)})"
+    if refused := report.get("refused"):
+        skipped = report.get("skipped", {}) if refused == "skipped links" else {}
+        return f"{refused} ({_named(skipped)})" if skipped else str(refused)
     return _error(done.stderr.strip()) or "it has no files"
+
+
+def _named(reasons: Mapping[str, str]) -> str:
+    """The first paths, each with its reason."""
+    lines = _lines(reasons)
+    more = [f"{len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
+    return "; ".join([*lines[:_NAMED], *more])
+
+
+def _lines(reasons: Mapping[str, str]) -> list[str]:
+    return [printable(f"{path}: {why}") for path, why in reasons.items()]
 
 
 def _error(said: str) -> str:

@@ -56,6 +56,10 @@ def _refusal(answer: Mapping[str, Any]) -> str:
 
 
 def _tell_left_alone(answer: Mapping[str, Any]) -> None:
+    for path, why in answer.get("skipped", {}).items():
+        from hai_sync.cli.telling import skipped
+
+        print(f"  {skipped(path, why)}", file=sys.stderr)
     for kind, word in _LEFT_ALONE.items():
         for path in answer.get(kind, ()):
             from hai_sync.cli.telling import printable

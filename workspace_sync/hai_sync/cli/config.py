@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from hai.client.errors import UsageError
-from hai_sync.cli.options import CONFLICT, JOBS, MODE, RATE, common
+from hai_sync.cli.options import CONFLICT, JOBS, LINKS, MODE, RATE, common
 from hai_sync.cli.telling import event
+from hai_sync.core.links import Links
 from hai_sync.core.rules import Mode, Policy
 from hai_sync.place import CONFIG, find
 from hai_sync.settings import keep_setting, settings
@@ -30,6 +31,8 @@ KEYS: Mapping[str, Setting] = {
     "mode": Setting(MODE, Mode.SYNC.value, "which way `watch start` syncs"),
     "bwlimit": Setting(RATE, "0", "bytes a second, as 2M; 0: as many as there are"),
     "jobs": Setting(JOBS, "as cores", "files that are read at a time"),
+    "links": Setting(LINKS, Links.AUTO.value, "what is done about links that lead out of it"),
+    "strict": Setting(click.BOOL, "no", "whether a push refuses to skip such links"),
 }
 
 

@@ -21,7 +21,6 @@ from hai_sync.core.diff import Change
 from hai_sync.core.diff import diff as difference
 from hai_sync.core.entry import DIRECTORY, Tree
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.scan import Filter
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 
@@ -49,7 +48,7 @@ def diff(path: str, stat: bool, between: Sequence[str], **options: Any) -> int:
     note_unused(options)
     if len(between) > 2:
         raise click.UsageError("say -r once or twice")
-    if between and (options["no_checksum"] or filter_of(options) != Filter()):
+    if between and (options["no_checksum"] or filter_of(options).is_special):
         raise click.UsageError("revisions are compared as a whole: say a PATH, and no filter")
 
     async def work(session: Session) -> tuple[Sequence[Change], str]:

@@ -105,7 +105,11 @@ def _tell_push(facts: Mapping[str, int], as_json: bool) -> int:
             "refused": "",
             "withheld": [],
         }
-        print(json.dumps({"event": "done", **facts, **none, "problems": {}, "passed_over": {}}))
+        print(
+            json.dumps(
+                {"event": "done", **facts, **none, "problems": {}, "skipped": {}, "passed_over": {}}
+            )
+        )
         return 0
     from hai_sync.cli.sizes import size_of
 

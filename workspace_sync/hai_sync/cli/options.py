@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from hai_sync.core.links import Links
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.scan import Filter
 from hai_sync.session.wish import Wish
@@ -61,6 +62,7 @@ RATE = _Rate()
 JOBS = click.IntRange(1, 64)
 MODE = click.Choice([mode.value for mode in Mode])
 CONFLICT = click.Choice([policy.value for policy in Policy])
+LINKS = click.Choice([choice.value for choice in Links])
 
 
 def common(command: Command) -> Command:
@@ -77,10 +79,21 @@ def common(command: Command) -> Command:
     return command
 
 
+outward_links = click.option(
+    "--links",
+    type=LINKS,
+    default=Links.AUTO.value,
+    show_default=True,
+    help="What to do about links that lead out of the workspace.",
+)
+"""Of all that look at files here."""
+
+
 def filters(command: Command) -> Command:
     """What is left out."""
     for option in reversed(
         (
+            outward_links,
             click.option("--include", multiple=True, metavar="PATTERN", help="Sync it after all."),
             click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave it out."),
             click.option(
@@ -121,6 +134,7 @@ _TRANSFER = (
     click.option("--delete", is_flag=True, help="Remove what only the written side has."),
     click.option("--no-delete", is_flag=True, help="Remove nothing."),
     click.option("--many-removals", is_flag=True, help="Removing over half of it is meant."),
+    click.option("--strict", is_flag=True, help="Refuse to skip a link."),
     click.option("--verify", is_flag=True, help="Look into every file, trust no times."),
     click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only; misses edits."),
     click.option("--break-lock", is_flag=True, help="Take the right to write from its holder."),
@@ -157,7 +171,8 @@ def note_unused(options: Mapping[str, Any]) -> None:
 
 def filter_of(options: Mapping[str, Any]) -> Filter:
     """What is left out."""
-    return Filter(options["include"], options["exclude"], not options["no_hfignore"])
+    files, links = not options["no_hfignore"], Links(options["links"])
+    return Filter(options["include"], options["exclude"], files, links)
 
 
 def wish_of(mode: Mode, options: Mapping[str, Any]) -> Wish:
@@ -174,6 +189,7 @@ def wish_of(mode: Mode, options: Mapping[str, Any]) -> Wish:
         dry_run=options["dry_run"],
         partial=options["partial"],
         many_removals=options["many_removals"],
+        strict=options["strict"],
         verify=options["verify"],
         by_size=options["no_checksum"],
         break_lease=options["break_lock"],

@@ -54,7 +54,12 @@ def _json(report: Report) -> Iterator[str]:
     yield from _member("to_remote", map(change_facts, outcome.to_remote))
     yield from _member("to_local", map(change_facts, outcome.to_local))
     yield from _member("conflicts", map(conflict_facts, outcome.conflicts))
-    for name, paths in (("problems", report.problems), ("passed_over", report.passed_over)):
+    not_synced = {
+        "problems": report.problems,
+        "skipped": report.skipped,
+        "passed_over": report.passed_over,
+    }
+    for name, paths in not_synced.items():
         yield f', "{name}": {json.dumps(paths)}'
     yield "}\n"
 

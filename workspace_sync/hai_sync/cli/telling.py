@@ -154,6 +154,8 @@ def tell_report(report: Report, as_json: bool, quiet: bool) -> None:
     tell_problems(report)
     if report.refused is Refused.CONFLICTS:
         _tell_conflicts(report)
+    elif report.refused is Refused.SKIPPED:
+        click.echo("nothing was changed: --strict skips no link", err=True)
     elif report.refused is Refused.REMOVALS:
         _tell_removals(report)
         if report.done and not quiet:
@@ -171,12 +173,18 @@ def tell_problems(report: Report) -> None:
 def problem_lines(report: Report) -> list[str]:
     """What is not synced, of both sides."""
     both = (*report.problems.items(), *report.passed_over.items())
-    return [left_alone(path, why) for path, why in both]
+    lines = [skipped(path, why) for path, why in report.skipped.items()]
+    return lines + [left_alone(path, why) for path, why in both]
 
 
 def left_alone(path: str, why: str) -> str:
     """A path that is not synced."""
     return printable(f"left alone: {path}: {why}")
+
+
+def skipped(path: str, why: str) -> str:
+    """A link that is not synced, which nobody minds."""
+    return printable(f"skipped: {path}: {why}")
 
 
 def printable(text: str) -> str:

@@ -17,7 +17,7 @@ from hai.client.profile import config_path
 from hai_sync.cli.answered import tell
 from hai_sync.cli.opening import claim_memory, connected, open_session
 from hai_sync.cli.options import CONFLICT, MODE, bwlimit, common, filter_of, filters
-from hai_sync.cli.telling import event, left_alone, printable
+from hai_sync.cli.telling import event, left_alone, printable, skipped
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.place import Place, find
 from hai_sync.quick.surroundings import surroundings
@@ -96,7 +96,7 @@ def _again(mode: str, conflict: str, options: dict[str, Any]) -> list[str]:
     arguments = ["watch", "start", "--foreground", "--mode", mode, "--conflict", conflict]
     arguments += [f"--include={pattern}" for pattern in options["include"]]
     arguments += [f"--exclude={pattern}" for pattern in options["exclude"]]
-    arguments += [f"--bwlimit={options['bwlimit']}"]
+    arguments += [f"--bwlimit={options['bwlimit']}", f"--links={options['links']}"]
     arguments += ["--no-ignore"] if options["no_hfignore"] else []
     return arguments + ([f"--profile={options['profile']}"] if options["profile"] else [])
 
@@ -208,6 +208,7 @@ def _line(answer: dict[str, Any]) -> str:
         words += f"\nnot synced: {answer['refused']}; {_SHOWN}"
     for path in answer["conflicts"]:
         words += f"\nconflict: {printable(path)}"
+    words += "".join(f"\n{skipped(*each)}" for each in answer.get("skipped", {}).items())
     passed_over = answer.get("passed_over", {})  # not of a daemon of an older version
     for path, why in (*answer["problems"].items(), *passed_over.items()):
         words += f"\n{left_alone(path, why)}"

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable
 
 from hai_sync.core.entry import Entry, Kind, Tree, parent
+from hai_sync.core.links import leads_out
 
 NAME_BYTES = 255
 _SUFFIX = 32  # characters; what is longer behind the last dot is part of the name
@@ -63,17 +64,12 @@ def is_own(path: str) -> bool:
 
 def link_fault(path: str, target: str) -> str:
     """Why a symbolic link must not travel; empty: it may. Nothing is followed."""
-    if target.startswith("/"):
-        return f"it is a link to the absolute path {target}"
     if not target or "\0" in target:
         return "it is a link to nowhere"
     if not is_text(target):
         return "it is a link to a name that is not UTF-8"
-    depth = path.count("/")
-    for part in target.split("/"):
-        depth += -1 if part == ".." else 0 if part in ("", ".") else 1
-        if depth < 0:
-            return f"it is a link out of the workspace, to {target}"
+    if leads_out(path, target) and not target.startswith("/"):
+        return f"it is a link out of the workspace, to {target}"
     return ""
 
 

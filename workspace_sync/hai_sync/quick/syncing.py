@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from hai_sync.quick.calling import Line
 
-SETTINGS = {"bwlimit", "jobs"}
+SETTINGS = {"bwlimit", "jobs", "links", "strict"}
 """Of a workspace, which mean something for a push that is in no conflict."""
 
-DEFAULT_FILTER = "((), (), True)"
+DEFAULT_FILTER = "((), (), True, 'auto')"
 """The fingerprint of a filter that leaves out nothing but what is left out always."""
 
 

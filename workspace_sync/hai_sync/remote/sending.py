@@ -52,7 +52,9 @@ class Order:
     base_revision: int
     lease_token: str
     author: str
-    sources: Mapping[str, str] = field(default_factory=dict)  # conflict copies: whose content
+    sources: Mapping[str, str] = field(
+        default_factory=dict
+    )  # where contents lie that are not at their path
     compress: bool = True
     allow_many_removals: bool = False
     jobs: int = JOBS

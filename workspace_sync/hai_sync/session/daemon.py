@@ -22,7 +22,6 @@ from hai.client.cancellation import error_of
 from hai.client.errors import HaiError
 from hai_sync.core.rules import Mode
 from hai_sync.failing import failure_of
-from hai_sync.scan import Filter
 from hai_sync.session.session import Session
 from hai_sync.session.unsettled import Unsettled
 from hai_sync.session.wish import Report, Wish
@@ -74,7 +73,7 @@ class Daemon:
         self._say = say
         self._how = {
             "mode": wish.rules.mode.value,
-            "filtered": wish.filter != Filter(),
+            "filtered": wish.filter.is_special,
             **(server or {}),
         }
         self._wake = asyncio.Event()

@@ -84,7 +84,9 @@ def _visible(sides: Sides, wish: Wish) -> tuple[Tree, Tree]:
 def guard(report: Report, sides: Sides, wish: Wish) -> None:
     """Refuse what is in conflict, or removes many files unmeant; of a partial sync only that is left out."""
     outcome = report.outcome
-    if outcome.conflicts and not wish.partial:
+    if wish.strict and report.skipped:
+        report.refused = Refused.SKIPPED
+    elif outcome.conflicts and not wish.partial:
         report.refused = Refused.CONFLICTS
     elif not wish.many_removals:
         _refuse_removals(report, sides, wish)

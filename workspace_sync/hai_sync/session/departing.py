@@ -20,7 +20,7 @@ class Departure:
 
     place: Place
     changes: Sequence[Change]
-    sources: Mapping[str, str]  # of conflict copies: whose content
+    sources: Mapping[str, str]  # of conflict copies and copied links: where their content lies
     seen: Mapping[str, Signature]
     revision: int
     wish: Wish

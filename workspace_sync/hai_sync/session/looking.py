@@ -16,6 +16,7 @@ from hai_sync.core.rules import Mode
 from hai_sync.index import Index
 from hai_sync.place import Place
 from hai_sync.remote.endpoint import Remote
+from hai_sync.remote.targets import existing_targets
 from hai_sync.rescan import rescan
 from hai_sync.scan import Filter, Known, Scan, full_tree, ignore_of, scan
 from hai_sync.session.sides import Sides, count
@@ -48,6 +49,10 @@ class Looking:
             asking.cancel()
             raise
         revision = await asking
+        if found.outward:
+            targets = {link.target for link in found.outward.values()}
+            existing = await existing_targets(self.remote.connection, targets)
+            found.settle_links(wish.filter.links, existing)
         if found.before is None and not wish.dry_run and wish.filter == Filter():
             self.index.leave_out(found.left_out)
         if wish.rules.mode is Mode.PUSH and self._nothing_to_push(found, revision, wish):

@@ -182,8 +182,11 @@ class Session:
         left = self.index.fact("unfinished") == "yes" and wish.rules.mode is not Mode.PULL
         async with Noting(self.index, done) as noting:
             if changes or left:  # with the next push the server drops what it has of a broken one
-                copies = {p: at for p, at in outcome.copies.items() if p not in local}
-                sent = await self._send(sides, changes, copies, wish, noting)
+                copied = sides.scan.copied
+                copies = {
+                    p: copied.get(at, at) for p, at in outcome.copies.items() if p not in local
+                }
+                sent = await self._send(sides, changes, {**copied, **copies}, wish, noting)
                 report.revision, report.wire_bytes = sent.revision.number, sent.wire_bytes
             else:
                 noting.begin(None)

@@ -63,6 +63,7 @@ def report_of(sides: Sides, outcome: Outcome) -> Report:
         bytes=sum(entry.size for entry in sides.local.values()),
         ignored=sides.scan.ignored,
         problems=sides.scan.problems | sides.changing_remotely,
+        skipped=dict(sides.scan.skipped),
         passed_over=dict(sides.passed_over),
         local=sides.local,
         remote=sides.remote,

@@ -20,6 +20,7 @@ class Refused(StrEnum):
     NO = ""
     CONFLICTS = "conflicts"
     REMOVALS = "many removals"
+    SKIPPED = "skipped links"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Wish:
     dry_run: bool = False
     partial: bool = False  # carry out what is not in conflict
     many_removals: bool = False
+    strict: bool = False  # refuse to leave out links that lead out of the workspace
     verify: bool = False  # look into every file
     by_size: bool = False  # do not look into files of the same size
     break_lease: bool = False
@@ -79,6 +81,7 @@ class Report:
     bytes: int = 0
     ignored: int = 0
     problems: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)  # links that lead out: nobody minds
     passed_over: dict[str, str] = field(default_factory=dict)  # on the server; no push minds
     notes: dict[str, str] = field(default_factory=dict)
     wire_bytes: int = 0
@@ -113,6 +116,7 @@ class Report:
             "held": list(self.outcome.held),
             "conflicts": [conflict.path for conflict in self.outcome.conflicts],
             "problems": dict(self.problems),
+            "skipped": dict(self.skipped),
             "passed_over": dict(self.passed_over),
             "refused": self.refused.value,
             "withheld": list(self.withheld),

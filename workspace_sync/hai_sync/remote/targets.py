@@ -1,0 +1,24 @@
+"""Which absolute paths tasks on the cluster will find: those of this machine if they run here, else mounted storage."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+
+from hai.client.connection import Connection, on_loopback
+from hai.client.server import Server
+from hai.client.storage import Storage
+from hai_sync.core.entry import below
+
+
+async def existing_targets(connection: Connection, targets: Iterable[str]) -> set[str]:
+    """The targets that exist on the cluster, as far as that can be told from here. Raises HaiError."""
+    absolute = {target for target in targets if target.startswith("/")}
+    if not absolute:
+        return set()
+    server = await Server(connection).info()
+    if server.launcher == "process" and on_loopback(connection.profile.server):
+        return await asyncio.to_thread(lambda: set(filter(os.path.exists, absolute)))
+    mounts = [mount.mount_path for mount in (await Storage(connection).mounts()).mounts]
+    return {target for target in absolute if any(below(target, path) for path in mounts)}
