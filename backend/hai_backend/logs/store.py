@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from hai.client.disk_reserve import DiskReserve
 from hai_backend.domain.errors import Unavailable
 from hai_backend.logs import backwards, reader, segments
 from hai_backend.logs import cursor as cursors
@@ -22,6 +23,7 @@ from hai_backend.logs.lines import LogLine
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+RESERVE_SECONDS = 1.0  # a disk that many ranks write to is asked for its room no more often
 _REMEMBERED = 65_536  # ranks whose size is kept in memory
 
 
@@ -64,6 +66,7 @@ class LogStore:
         self._segment_bytes = max(1, min(segment_bytes, max_bytes_per_rank // 2))
         self._tails: dict[tuple[int, int, int], _Tail] = {}
         self._followers: dict[int, set[asyncio.Event]] = {}
+        self._reserve = DiskReserve(root, RESERVE_SECONDS)
 
     def size(self, key: RankName) -> int:
         """Bytes of the rank's log that were ever kept: where its agent goes on."""
@@ -161,6 +164,7 @@ class LogStore:
     def _write(self, key: RankName, tail: _Tail, data: bytes) -> None:
         directory = self._directory(key)
         directory.mkdir(parents=True, exist_ok=True)
+        self._reserve.require(len(data))
         _append_to(self._open(segments.path_of(directory, key.rank, tail.first), tail), data)
         tail.size += len(data)
         length = tail.size - tail.first
