@@ -92,6 +92,25 @@ def test_dry_run_round_trips(place: Path, hai, fake, odd: str) -> None:
     assert "nothing was submitted" in done.err
 
 
+@pytest.mark.parametrize("more", [[], ["++"], ["--"], ["--", "--dry-run"]], ids=" ".join)
+@pytest.mark.parametrize(("command", "file"), [("exec", "./dos.sh"), ("bash", "dos.sh")])
+def test_dos_line_ends_are_told_before_anything_is_run_or_sent(
+    place: Path, hai, fake, command: str, file: str, more: list[str]
+) -> None:
+    (place / "dos.sh").write_bytes(b"#!/bin/bash\r\necho hi\r\n")
+    (place / "dos.sh").chmod(0o755)
+    done = hai(command, file, *more)
+    assert done.code == 2
+    assert "dos.sh has DOS line ends" in done.err
+    assert "nothing was run or sent" in done.err
+    assert set(fake.world.tasks) == {1, 2, 3}
+
+
+def test_a_python_program_may_have_dos_line_ends(place: Path, hai, fake) -> None:
+    (place / "dos.py").write_bytes(b"\xef\xbb\xbf#!/usr/bin/python3\r\nprint(1)\r\n")
+    assert hai("python", "dos.py", "--").code == 0
+
+
 def test_options_of_a_submission(place: Path, hai, fake, monkeypatch) -> None:
     monkeypatch.setenv("FROM_SHELL", "x y")
     (place / "more.env").write_text("# a comment\nA=1 2\n\nB='q'\n")

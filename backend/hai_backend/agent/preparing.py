@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hai.client.scripts import script_fault
 from hai.v1 import agent_service_pb2 as pb
 from hai_backend.agent.rank_dir import RankDir
 from hai_backend.agent.reaper import Reaper
@@ -52,6 +53,7 @@ def check_program(argv: Sequence[str], workspace: Path, variables: Mapping[str, 
         raise CannotStart("the task has no entrypoint")
     if "/" in argv[0]:
         _check_executable(workspace / argv[0])
+        _check_lines(workspace / argv[0], "", variables)
     elif not _in_path(argv[0], variables.get("PATH", os.defpath)):
         raise CannotStart(
             f"there is no program {argv[0]} in PATH; write ./{argv[0]} for a file of the workspace"
@@ -59,6 +61,13 @@ def check_program(argv: Sequence[str], workspace: Path, variables: Mapping[str, 
     script = _script(argv)
     if script is not None and not (workspace / script).exists():
         raise CannotStart(f"there is no entrypoint {workspace / script}: check the path")
+    if script is not None:
+        _check_lines(workspace / script, argv[0], variables)
+
+
+def _check_lines(path: Path, interpreter: str, variables: Mapping[str, str]) -> None:
+    if fault := script_fault(path, interpreter, variables.get("PATH", os.defpath)):
+        raise CannotStart(fault)
 
 
 def _in_path(name: str, path: str) -> bool:

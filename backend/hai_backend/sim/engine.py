@@ -63,7 +63,7 @@ def read_policy(path: str, engine: Engine) -> Policy:
 
 def _mapping(path: Path) -> Mapping[str, Any]:
     """Raises ValueError (of which TOMLDecodeError and JSONDecodeError are kinds), OSError, YAMLError."""
-    text = path.read_text("utf-8")
+    text = path.read_text("utf-8-sig")
     match path.suffix.lower():
         case ".toml":
             found = tomllib.loads(text)

@@ -103,6 +103,16 @@ async def test_a_failure_brings_its_last_lines(agents):
     assert (len(lines), lines[0], lines[-1]) == (20, "82", "broken")
 
 
+@pytest.mark.parametrize("argv", [["./dos.sh"], ["bash", "dos.sh"], ["bash", "{}/dos.sh", "x"]])
+async def test_dos_line_ends_are_told_before_a_shell_trips_over_them(agents, tmp_path, argv):
+    (tmp_path / "dos.sh").write_bytes(b"#!/bin/bash\r\nif true\r\nthen true\r\nfi\r\n")
+    (tmp_path / "dos.sh").chmod(0o755)
+    argv = [word.format(tmp_path) for word in argv]
+    rank, _ = await agents.start(argv, workspace=str(tmp_path))
+    reason = (await rank.until("start_failed")).reason
+    assert f"{tmp_path}/dos.sh has DOS line ends" in reason
+
+
 @pytest.mark.parametrize(
     ("argv", "workspace", "word"),
     [

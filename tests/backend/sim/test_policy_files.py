@@ -38,6 +38,9 @@ WRITTEN = Policy(
     [
         pytest.param("a.toml", TOML, WRITTEN, id="toml"),
         pytest.param("a.yaml", YAML, WRITTEN, id="yaml"),
+        pytest.param(
+            *("a.toml", "\ufeff" + TOML.replace("\n", "\r\n"), WRITTEN), id="as Windows writes it"
+        ),
         pytest.param("a.json", json.dumps(to_mapping(WRITTEN)), WRITTEN, id="json, all settings"),
         pytest.param("a.toml", "", Policy(), id="nothing"),
     ],

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from hai.client.scripts import script_fault
 from hai.task import env
 from hai_tui.cli.submit import variables
 
@@ -46,8 +47,10 @@ def simulation(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def program_path(kind: str, file: str) -> str:
-    """The file as it is to be run. Raises UsageError when there is none."""
+    """The file as it is to be run. Raises UsageError when there is none, or when it cannot run as it is."""
     if Path(file).is_file():
+        if fault := script_fault(Path(file), "" if kind == "exec" else kind):
+            raise click.UsageError(f"{fault}; nothing was run or sent")
         return os.path.join(".", file) if kind == "exec" and os.sep not in file else file
     if kind == "exec" and os.sep not in file and shutil.which(file):
         return file

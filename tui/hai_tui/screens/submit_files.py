@@ -36,7 +36,7 @@ class DraftFiles(Page):
         if not name.strip():
             return
         try:
-            shown = Path(os.path.expanduser(name.strip())).read_text("utf-8")
+            shown = Path(os.path.expanduser(name.strip())).read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             self.hai.say(text("submit.cannot_read", path=name, error=error), warning=True)
             return
