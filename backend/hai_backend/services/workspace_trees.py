@@ -17,17 +17,16 @@ from hai_backend.services.convert_workspace import (
 from hai_backend.services.workspaces import Workspaces
 from hai_backend.workspaces import checkouts, early, looking, reading
 from hai_backend.workspaces.rooms import Room
-from hai_backend.workspaces.staging import Author
+from hai_backend.workspaces.staging import PROGRAMS, Author
 
 Item = TypeVar("Item")
-
-TASKS = "tasks"  # author of what programs wrote
 
 
 class Trees:
     """Read in threads, page by page."""
 
     def __init__(self, workspaces: Workspaces) -> None:
+        self._workspaces = workspaces
         self._clock = workspaces.clock
         self._rooms = workspaces.rooms
 
@@ -73,7 +72,7 @@ class Trees:
         self, room: Room, passed_over: PassedOver, paths: Collection[str] | None = None
     ) -> Revision:
         """The newest, after a look at what programs wrote; `paths`: only these can be that."""
-        author = Author(TASKS, self._clock.now())
+        author = Author(PROGRAMS, self._clock.now())
         async with room.changing:
             before = await self._rooms.work(room.files.path, room.files.index.newest)
             newest = await self._rooms.work(
@@ -81,6 +80,7 @@ class Trees:
             )
         if newest.number != before.number:
             room.publish()
+            self._workspaces.collect_now_and_then(room.key)
         return newest
 
     async def fetch(

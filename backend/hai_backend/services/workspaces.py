@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 _GB = 1 << 30
 _COLLECT_SECONDS = 3600.0
+_SETTLED_SECONDS = 24 * 3600.0  # from then on an hour keeps one revision of what programs wrote
 _LEAST = 10  # revisions that stay however old they are: clocks are wrong, and people away
 
 
@@ -154,11 +155,12 @@ class Workspaces:
                 running=frozenset(task for tasks in pins.values() for task in tasks),
                 before=self.clock.now() - keep_seconds,
                 least=least,
+                settled=self.clock.now() - _SETTLED_SECONDS,
             )
         room.stored = None
 
     def collect_now_and_then(self, key: Key) -> None:
-        """After a push: at most once an hour."""
+        """After a change: at most once an hour."""
         if self.clock.now() - self._collected.get(key, 0.0) > _COLLECT_SECONDS:
             self.collect_soon(key)
 

@@ -10,15 +10,18 @@ from math import inf
 
 from hai_backend.workspaces import checkouts, task_trees
 from hai_backend.workspaces.files import Files, now_ns
+from hai_backend.workspaces.staging import PROGRAMS
 
 LEFT_SECONDS = 24 * 3600.0  # how long what a broken push brought waits for the next try
 # A server of an older version lets go of what has a name, too
 _NAMES_OF_NOTHING = "DELETE FROM tags WHERE revision NOT IN (SELECT number FROM revisions)"
 _OLD_REVISIONS = """DELETE FROM revisions WHERE number < :floor
     AND number NOT IN (SELECT revision FROM tags UNION ALL SELECT value FROM json_each(:pinned))"""
-_OLD_ENTRIES = """DELETE FROM entries WHERE gone != 0 AND gone <= :floor
-    AND NOT EXISTS (SELECT 1 FROM tags WHERE revision >= born AND revision < gone)
-    AND NOT EXISTS (SELECT 1 FROM json_each(:pinned) WHERE value >= born AND value < gone)"""
+_FREQUENT_REVISIONS = """DELETE FROM revisions WHERE author = :programs AND created_at < :settled AND number < :last
+    AND number NOT IN (SELECT MAX(number) FROM revisions GROUP BY CAST(created_at / :hour AS INTEGER))
+    AND number NOT IN (SELECT revision FROM tags UNION ALL SELECT value FROM json_each(:pinned))"""
+_OLD_ENTRIES = """DELETE FROM entries WHERE gone != 0
+    AND NOT EXISTS (SELECT 1 FROM revisions WHERE number >= born AND number < gone)"""
 _DEAD = """SELECT digest FROM objects o WHERE NOT EXISTS (
     SELECT 1 FROM entries e WHERE e.kind = 1 AND e.digest = o.digest)"""
 _DEAD_CHUNKS = """DELETE FROM chunks WHERE file NOT IN (SELECT digest FROM entries WHERE kind = 1)
@@ -32,17 +35,26 @@ def collect(
     running: Collection[int],
     before: float,
     least: int = 1,
+    settled: float = 0.0,
 ) -> None:
     """Forget revisions from before a moment, unless a task pins one or a tag names it; of the newest so many stay, at
-    `least` one: a clock may be wrong.
+    `least` one: a clock may be wrong. Of what programs wrote before `settled`, each hour keeps its last revision.
 
     `running`: tasks that have not ended; directories of others are tidied. Nobody may push meanwhile.
     """
-    known = {"floor": _floor(files, before, least), "pinned": json.dumps(sorted(pinned))}
+    known = {
+        "floor": _floor(files, before, least),
+        "pinned": json.dumps(sorted(pinned)),
+        "programs": PROGRAMS,
+        "settled": settled,
+        "last": files.index.newest().number - least + 1,
+        "hour": 3600.0,
+    }
     with files.index.transaction() as db:
         db.execute(_NAMES_OF_NOTHING)
         db.execute(_OLD_REVISIONS, known)
-        db.execute(_OLD_ENTRIES, known)
+        db.execute(_FREQUENT_REVISIONS, known)
+        db.execute(_OLD_ENTRIES)
     _drop_objects(files)
     drop_arrived(files, before=now_ns() / 1e9 - LEFT_SECONDS)
     task_trees.drop_hidden(files)

@@ -20,6 +20,7 @@ from hai_backend.domain.workspace import (
 )
 from hai_backend.workspaces.index import FIELDS, Index, row_of
 
+PROGRAMS = "tasks"  # author of what programs wrote
 MANY = 10  # removals of files that are never guarded
 _TOLD = 100  # violations in one answer
 _FILE, _DIRECTORY = int(EntryKind.FILE), int(EntryKind.DIRECTORY)
