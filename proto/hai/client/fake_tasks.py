@@ -10,6 +10,7 @@ from hai.client.errors import Conflict, Invalid, Violation
 from hai.client.fake_filter import matcher
 from hai.client.fake_world import World, copy, finish, met, suspend_run
 from hai.client.silence import is_silent
+from hai.client.validation import violations
 from hai.client.words import word
 from hai.v1 import task_service_pb2 as rpc
 from hai.v1.log_service_pb2 import TailLogsRequest, TailLogsResponse
@@ -263,9 +264,7 @@ def _wanted(rank: int, run: int, request: TailLogsRequest) -> bool:
 
 
 def _check(spec: TaskSpec) -> None:
-    needed = {"name": spec.name, "spec.entrypoint": spec.spec.entrypoint}
-    wrong = tuple(Violation(path, "is missing") for path, value in needed.items() if not value)
-    if wrong:
+    if wrong := tuple(violations(spec)):
         raise Invalid("; ".join(map(str, wrong)), wrong)
 
 
