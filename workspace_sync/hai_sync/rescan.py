@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from hai_sync.core.entry import DIRECTORY, Kind, ancestors
+from hai_sync.core.entry import DIRECTORY, Kind, Tree, ancestors
 from hai_sync.core.ignore import FILES
 from hai_sync.errors import GONE
 from hai_sync.scan import Filter, Known, Scan, Walker
 from hai_sync.signatures import DIRECTORY_SIGNATURE, signature
 
 
-def rescan(before: Scan, paths: Iterable[str], filter: Filter) -> Scan | None:
+def rescan(
+    before: Scan, paths: Iterable[str], filter: Filter, base: Callable[[], Tree] = dict
+) -> Scan | None:
     """The same after a look at some paths only. None: rules have changed, all must be looked at."""
     if any(path.rpartition("/")[2] in FILES for path in paths):
         return None
-    known = Known(before.signatures, lambda: before.tree, before.looked_ns)
+    known = Known(before.signatures, lambda: before.tree, before.looked_ns, base=base)
     walker = Walker(before.root, known, filter)
     found = walker.found
     found.before = before

@@ -61,6 +61,7 @@ class Known:
     same_filter: bool = True  # what was seen then was not left out, and need not be asked again
     verify: bool = False  # look into every file again
     given_up: Callable[[], bool] = lambda: False  # nobody waits for the scan any more
+    base: Callable[[], Tree] = dict  # what both sides agreed on; asked for only if a link leads out
 
 
 class OutwardLink(NamedTuple):
@@ -268,7 +269,7 @@ class Walker:
     def see_outward(self, path: str, at: str, link: OutwardLink) -> None:
         """A link that leads out. One that is synced stays a link: it may have come from the cluster, which must not
         choose what is copied from here."""
-        found, synced = self.found, self.known.entries().get(path)
+        found, synced = self.found, self.known.base().get(path)
         if synced == Entry(Kind.SYMLINK, target=link.target):
             found.signatures[path] = link.seen
             found.fresh[path] = synced

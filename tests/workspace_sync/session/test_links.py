@@ -73,6 +73,13 @@ async def test_the_owner_decides(laptop, outside: Path, links, kept, skipped) ->
     assert (set(report.skipped), set(shape(laptop.cluster))) == (skipped, kept)
 
 
+async def test_a_link_that_only_a_pull_has_seen_is_not_synced_yet(laptop, outside: Path) -> None:
+    (laptop.root / "data").symlink_to(outside / "set")
+    await laptop.pull()
+    assert list((await push(laptop, Links.SKIP)).skipped) == ["data"]
+    assert shape(laptop.cluster) == {}
+
+
 async def test_a_kept_link_stays_through_looks_pulls_and_restores(laptops, outside: Path) -> None:
     one, two = await laptops("one"), await laptops("two")
     (one.root / "data").symlink_to(outside / "set")

@@ -169,6 +169,11 @@ def note_unused(options: Mapping[str, Any]) -> None:
             click.echo(f"--{name} is not needed any more" + (f": {why}" if why else ""), err=True)
 
 
+def usual_filter(options: Mapping[str, Any]) -> Filter:
+    """Of commands that leave out what is always left out, and nothing else."""
+    return Filter(links=Links(options["links"]))
+
+
 def filter_of(options: Mapping[str, Any]) -> Filter:
     """What is left out."""
     files, links = not options["no_hfignore"], Links(options["links"])

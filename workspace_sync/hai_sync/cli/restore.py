@@ -11,7 +11,7 @@ import click
 
 from hai_sync.author import client_id
 from hai_sync.cli.opening import relative, with_session
-from hai_sync.cli.options import common
+from hai_sync.cli.options import common, outward_links, usual_filter
 from hai_sync.cli.telling import Progress, event, printable, tell_report
 from hai_sync.cli.there import Revision
 from hai_sync.core.rules import Mode, Rules
@@ -27,6 +27,7 @@ from hai_sync.session.wish import Report, Wish
 @click.option("-r", "--revision", type=Revision(), help="Of the cluster.")
 @click.option("--local", "stamp", is_flag=False, flag_value="", help="What was kept here.")
 @click.option("--no-pull", is_flag=True, help="Only on the cluster.")
+@outward_links
 @common
 def restore(
     paths: tuple[str, ...], revision: str | None, stamp: str | None, no_pull: bool, **options: Any
@@ -57,12 +58,9 @@ def restore(
             made = await session.remote.restore(of, _chosen(names), token)
         if no_pull:
             return of, made.number, None
-        rules = Rules(Mode.PULL)
-        return (
-            of,
-            made.number,
-            await session.sync(Wish(rules, many_removals=True, purpose="restore")),
-        )
+        rules, filter = Rules(Mode.PULL), usual_filter(options)
+        wish = Wish(rules, filter, many_removals=True, purpose="restore")
+        return of, made.number, await session.sync(wish)
 
     of, number, report = with_session(options["profile"], work)
     if as_json:

@@ -8,11 +8,9 @@ from typing import Any
 import click
 
 from hai_sync.cli.opening import with_session
-from hai_sync.cli.options import common, outward_links
+from hai_sync.cli.options import common, outward_links, usual_filter
 from hai_sync.cli.telling import conflict_line, event, printable, problem_lines
-from hai_sync.core.links import Links
 from hai_sync.core.rules import Mode, Rules
-from hai_sync.scan import Filter
 from hai_sync.session.session import Session
 from hai_sync.session.wish import Report, Wish
 from hai_sync.watch.control import ask
@@ -23,8 +21,7 @@ from hai_sync.watch.control import ask
 @common
 def status(**options: Any) -> int:
     """Where this workspace stands: changes here, there, on both sides, and the daemon."""
-    filter = Filter(links=Links(options["links"]))
-    wish = Wish(Rules(Mode.SYNC), filter, dry_run=True, purpose="status")
+    wish = Wish(Rules(Mode.SYNC), usual_filter(options), dry_run=True, purpose="status")
 
     async def work(session: Session) -> tuple[Report, dict[str, Any]]:
         report = await session.sync(wish)

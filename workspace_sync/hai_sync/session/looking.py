@@ -94,7 +94,8 @@ class Looking:
         self, wish: Wish, hints: set[str] | None, given_up: threading.Event
     ) -> tuple[Scan, Known]:
         if self.sides is not None and hints is not None and not wish.verify:
-            again = rescan(self.sides.scan, hints, wish.filter)
+            base = self.sides.base
+            again = rescan(self.sides.scan, hints, wish.filter, lambda: base)
             if again is not None:
                 return again, Known(again.signatures, lambda: again.tree)
         known = replace(self._known(wish), given_up=given_up.is_set)
@@ -114,6 +115,7 @@ class Looking:
             int(self.index.fact("looked_ns", "0")),
             self.index.fact("filter") == wish.filter.fingerprint(),
             wish.verify,
+            base=lambda: self._past()[0],
         )
 
     async def _both(self, wish: Wish, found: Scan, known: Known, revision: int) -> Sides:
