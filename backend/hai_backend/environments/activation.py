@@ -167,7 +167,7 @@ def python_fault(place: Path, version: str) -> str:
     python = place / "bin" / "python"
     where = os.path.realpath(python)
     if not os.access(python, os.X_OK):
-        return f"{python} cannot be executed; it leads to {where}: is that Python here?"
+        return f"{python} leads to {where}, which is not there or cannot be executed"
     named = _VERSIONED.fullmatch(os.path.basename(where))
     if named and not f"{version}.".startswith(f"{named[1]}."):
         return f"it was made for Python {version}, and its Python here is {where}"

@@ -70,9 +70,8 @@ def _may_use(identity: Identity, environment: Environment) -> bool:
 def _way_out(found: Environment) -> str:
     if found.state is EnvironmentState.BUILDING:
         return "; submit it when it is READY"
-    return (
-        f"; `haienv info {found.called}` tells more, `haienv upgrade {found.name}` builds it anew"
-    )
+    anew = f"`haienv upgrade {found.name}` (with -p: on another Python) builds it anew"
+    return f"; `haienv info {found.called}` tells more, {anew}"
 
 
 def _note(found: Environment) -> str:

@@ -146,7 +146,7 @@ def test_a_python_that_is_not_on_this_node_is_named(root: Path) -> None:
     python = layer_of(root, "ada", "torch") / "bin" / "python"
     python.unlink()
     python.symlink_to("/opt/python9/bin/python")
-    with pytest.raises(Broken, match=r"it leads to /opt/python9/bin/python: is that Python here\?"):
+    with pytest.raises(Broken, match="leads to /opt/python9/bin/python, which is not there"):
         activate(root, TORCH)
 
 
