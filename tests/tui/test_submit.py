@@ -51,6 +51,15 @@ def test_what_can_not_be_read_is_said_of_its_line_and_changes_nothing() -> None:
     assert after.text == before.text
 
 
+def test_which_rules_a_draft_breaks_is_known_without_a_server() -> None:
+    text = "version: 2\nname: x(\nspec: {entrypoint: a.py}\nresource: {node_count: 0}\n"
+    read = drafts.read(text)
+    assert read.spec is not None, "the form still shows it"
+    assert [each.field for each in read.broken()] == ["name", "resource.node_count"]
+    mended = drafts.change(drafts.change(read, "name", "x"), "resource.node_count", "2")
+    assert mended.broken() == ()
+
+
 def test_which_tasks_go_first_is_read_a_line_each() -> None:
     spec = TaskSpec()
     assert parts.put(spec, "options.after", ["", " 12 : failed ", "7"]) == ()
