@@ -84,6 +84,17 @@ _EQUIVALENT = {
         "its channel is closed in the next moment, which ends the stream, too"
     ),
     "agent/session.py: self._beats_sent.clear()": "it frees memory: no number is used twice",
+    "agent/supervisor.py: _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)": (
+        "what loses its parent is found by its marks, too"
+    ),
+    "agent/supervisor.py: journal.note(why)": "for people who read agent.log",
+    "agent/supervisor.py: if self.descriptor < 0:": "takes a kernel without timers",
+    'agent/supervisor.py: raise OSError(ctypes.get_errno(), "the kernel offers no timer for the lease")': (
+        "takes a kernel without timers"
+    ),
+    'agent/supervisor.py: raise OSError(ctypes.get_errno(), "the timer of the lease cannot be set")': (
+        "takes a kernel without timers"
+    ),
     "agent/program.py: noted: set[int] = set()": "takes a process that the kernel cannot kill",
     "agent/program.py: for process in left:": "takes a process that the kernel cannot kill",
     "agent/program.py: if process.pid not in noted:": "takes a process that the kernel cannot kill",
@@ -99,6 +110,24 @@ _EQUIVALENT = {
         "the supervisor does it, too, when the agent has ended"
     ),
     "agent/main.py: traceback.print_exception(error)": "for people who read agent.log",
+    'agent/rank.py: journal.note(f"leaving: {error}")': "for people who read agent.log",
+    'agent/rank.py: journal.note(f"ending: {why}")': "for people who read agent.log",
+    # After the program has ended, the fence has nothing left to guard.
+    "agent/rank.py: self._lease.release()": "the rank ends earlier, and its exit may be lost",
+    "agent/rank.py: self._tunnels.program_ended()": "tunnels end with the agent, too",
+    "agent/rank.py: self._checkpoints.flush()": "a report of a checkpoint comes a second later",
+    "agent/rank.py: self._session.wake()": "the next message wakes the stream, too",
+    "agent/rank.py: await asyncio.Event().wait()": "a part that ends, ends the agent, too",
+    # A heartbeat is due each interval; these say how often it brings what was measured.
+    "agent/rank.py: wait = self._timing.interval": "the first interval is the shorter one",
+    "agent/rank.py: if clock() - measured_at < _MEASURE_SECONDS:": "it measures each time",
+    "agent/rank.py: continue": "it measures each time",
+    "agent/rank.py: measured_at = clock()": "it measures each time",
+    "agent/rank.py: if self._welcome and self._welcome.container:": "about idle containers",
+    "agent/rank.py: await self._look_for_people()": "about idle containers",
+    "agent/rank.py: self._session.beat(usage.measure(processes.descendants(os.getpid())))": (
+        "one heartbeat of many is left out"
+    ),
 }
 
 

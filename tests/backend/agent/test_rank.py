@@ -557,6 +557,7 @@ async def test_without_a_renewal_the_program_ends_before_the_lease(
     assert marked() == []
     if answers:
         assert any("saved" in line.data.decode() for line in rank.said("log"))
+        assert not rank.said("exited"), "the program has not failed"
 
 
 @pytest.mark.usefixtures("fenced")

@@ -208,6 +208,22 @@ def test_an_answering_server_renews_the_lease_for_ever(tmp_path: Path, prints: b
         await asyncio.sleep(2_000)
         assert len(rank.network.links) == 1
         assert rank.lease.left > TIMING.lease - 2 * TIMING.heartbeat
+        assert len(rank.session._beats_sent) <= 2, "answered ones are forgotten"
+        await asyncio.sleep(0.5)
+        assert rank.spool.piece() is None
+        assert rank.spool.acknowledged == len(rank.printed), "what the server has is not kept"
+
+    play(tmp_path, story)
+
+
+def test_the_lease_is_renewed_as_soon_as_a_stream_stands_again(tmp_path: Path) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start(prints=False)
+        await asyncio.sleep(22)
+        ended_at = rank.lease.now()
+        rank.network.links[0].finish()
+        await asyncio.sleep(1)
+        assert rank.lease.deadline >= ended_at + TIMING.lease, "not only with the next heartbeat"
 
     play(tmp_path, story)
 
@@ -217,7 +233,7 @@ def test_an_answering_server_renews_the_lease_for_ever(tmp_path: Path, prints: b
 def test_after_a_silence_it_attaches_again_and_no_line_is_lost(
     tmp_path: Path, prints: bool, seconds: int
 ) -> None:
-    """Issue 29: a call that was cancelled after 30 s ended the session for ever, and the fence with it."""
+    """A call that was cancelled after 30 s once ended the session for ever, and the fence with it."""
 
     async def story(start: Callable[..., Rank]) -> None:
         rank = start(prints=prints)
@@ -300,6 +316,21 @@ def test_a_stream_is_opened_again_within_the_patience_and_the_patience_grows(
         waits = [opened.index(n + 1) - opened.index(n) for n in range(2, max(opened))]
         assert opened[int(TIMING.stream_patience) + 1] == 2
         assert waits[:3] == pytest.approx([40, 80, 80], abs=8)
+
+    play(tmp_path, story)
+
+
+def test_an_answered_heartbeat_gives_the_usual_patience_back(tmp_path: Path) -> None:
+    async def story(start: Callable[..., Rank]) -> None:
+        rank = start()
+        await asyncio.sleep(20)
+        rank.network.silent = True
+        await asyncio.sleep(200)
+        rank.network.heal()
+        await asyncio.sleep(100)
+        rank.network.silent, opened = True, len(rank.network.links)
+        await asyncio.sleep(TIMING.stream_patience + 2)
+        assert len(rank.network.links) == opened + 1
 
     play(tmp_path, story)
 
