@@ -128,7 +128,7 @@ def test_anchors_and_merges_are_followed() -> None:
             id="boolean for a number",
         ),
         pytest.param(
-            "resource: {gpu: 3000000000}", ("resource.gpu", 4, 17, "between"), id="too large"
+            "resource: {gpu: 3000000000}", ("resource.gpu", 4, 17, "from 0 to 1024"), id="too large"
         ),
         pytest.param("resource: 4", ("resource", 4, 11, "a mapping of keys"), id="not a mapping"),
         pytest.param("services: {a: 1}", ("services", 4, 11, "a list"), id="not a list"),

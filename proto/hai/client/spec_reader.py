@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from hai.client import fields
 from hai.client.errors import Violation
 from hai.client.tree import Items, Mark, Scalar, Table, Tree
+from hai.client.validation.rules import RULES, Level, Number
 from hai.task.levels import PRIORITIES
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -191,7 +192,9 @@ def _double(field: FieldDescriptor, tree: Scalar) -> float:
 def _in_range(field: FieldDescriptor, value: int) -> int:
     low, high = _INT64 if field.type == FieldDescriptor.TYPE_INT64 else _INT32
     if not low <= value <= high:
-        raise Wrong(f"must be between {low} and {high}")
+        rule = RULES.get(fields.field_key(field))
+        known = rule if isinstance(rule, Number | Level) else Number(low, high)
+        raise Wrong(known.problem(value))
     return value
 
 

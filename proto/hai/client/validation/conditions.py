@@ -83,7 +83,7 @@ def _check_entrypoint(path: str, value: str, spec: TaskSpec, found: Violations) 
 
 
 def _check_service(path: str, service: ServiceSpec, found: Violations) -> None:
-    if not found.ok(f"{path}.name", f"{path}.type"):
+    if not found.ok(f"{path}.type"):
         return
     if service.name == BUILT_IN_SERVICE:
         for field, _ in service.ListFields():
