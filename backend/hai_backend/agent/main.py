@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hai.redaction import redact
 from hai_backend.agent.lease import Lease
 from hai_backend.agent.rank_dir import RankDir
 from hai_backend.agent.supervisor import EXIT_BUG, supervise
@@ -38,7 +39,8 @@ def _run_agent(directory: RankDir, lease: Lease) -> int:
         directory.report_failure(f"the agent failed, and its program was ended: {reason(error)}")
         import traceback
 
-        traceback.print_exception(error)  # last: it fails on a full disk
+        trace = redact("".join(traceback.format_exception(error)))
+        print(trace, file=sys.stderr, end="")  # last: it fails on a full disk
         return EXIT_BUG
 
 
