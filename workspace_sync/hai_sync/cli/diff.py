@@ -13,7 +13,7 @@ import click
 from hai.client.errors import NotFound
 from hai_sync.cli.comparing import compared, fetched, too_large, unified, within
 from hai_sync.cli.opening import relative, with_session
-from hai_sync.cli.options import common, filter_of, filters, note_unused
+from hai_sync.cli.options import common, filter_of, filters, note_unused, outward_links
 from hai_sync.cli.sizes import size_of
 from hai_sync.cli.telling import change_facts, event, printable, tell_problems
 from hai_sync.cli.there import Revision
@@ -41,6 +41,7 @@ _VERBS = {"create": "added", "remove": "removed", "modify": "changed"}
 )
 @click.option("-n", "--no_checksum", is_flag=True, help="Compare sizes only.")
 @click.option("-l", "--list_timeout", type=click.IntRange(5, 7200), hidden=True)
+@outward_links
 @filters
 @common
 def diff(path: str, stat: bool, between: Sequence[str], **options: Any) -> int:

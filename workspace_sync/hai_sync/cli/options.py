@@ -86,14 +86,13 @@ outward_links = click.option(
     show_default=True,
     help="What to do about links that lead out of the workspace.",
 )
-"""Of all that look at files here."""
+"""Of all that compare files here with those of the cluster."""
 
 
 def filters(command: Command) -> Command:
     """What is left out."""
     for option in reversed(
         (
-            outward_links,
             click.option("--include", multiple=True, metavar="PATTERN", help="Sync it after all."),
             click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave it out."),
             click.option(
@@ -113,7 +112,7 @@ def transfer(command: Command) -> Command:
     """Of push, pull and sync."""
     for option in reversed(_TRANSFER):
         command = option(command)
-    return common(filters(command))
+    return common(filters(outward_links(command)))
 
 
 def _seconds(least: int, most: int) -> click.IntRange:
@@ -176,7 +175,7 @@ def usual_filter(options: Mapping[str, Any]) -> Filter:
 
 def filter_of(options: Mapping[str, Any]) -> Filter:
     """What is left out."""
-    files, links = not options["no_hfignore"], Links(options["links"])
+    files, links = not options["no_hfignore"], Links(options.get("links", Links.AUTO))
     return Filter(options["include"], options["exclude"], files, links)
 
 

@@ -16,7 +16,7 @@ from hai.client.errors import HaiError, TimedOut
 from hai.client.profile import config_path
 from hai_sync.cli.answered import tell
 from hai_sync.cli.opening import claim_memory, connected, open_session
-from hai_sync.cli.options import CONFLICT, MODE, bwlimit, common, filter_of, filters
+from hai_sync.cli.options import CONFLICT, MODE, bwlimit, common, filter_of, filters, outward_links
 from hai_sync.cli.telling import event, left_alone, printable, skipped
 from hai_sync.core.rules import Mode, Policy, Rules
 from hai_sync.place import Place, find
@@ -44,6 +44,7 @@ def watch() -> None:
 )
 @click.option("--conflict", type=CONFLICT, default=Policy.REFUSE.value, show_default=True)
 @bwlimit
+@outward_links
 @filters
 @common
 def start(foreground: bool, mode: str, conflict: str, **options: Any) -> int:
