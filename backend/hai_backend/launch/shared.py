@@ -23,11 +23,6 @@ class Shared:
         self._mounted = bool(pods.get("shared_volume"))
         self._default_uid = int(pods.get("default_uid", 0))
 
-    @property
-    def run_here(self) -> bool:
-        """Whether ranks are processes of this machine: what is not here is nowhere."""
-        return not self._in_pods
-
     def seen(self, directory: SharedDirectory) -> str:
         """Where a rank sees it; empty: nowhere, for nobody said which volume it is on."""
         if self._in_pods and not self._mounted:

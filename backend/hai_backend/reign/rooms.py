@@ -11,6 +11,7 @@ from hai_backend.auth.directory import Directory
 from hai_backend.config import Settings
 from hai_backend.domain.task import Task
 from hai_backend.launch.base import Launcher, RankKey
+from hai_backend.launch.process import ProcessLauncher
 from hai_backend.launch.shared import Shared
 from hai_backend.logs.store import LogStore
 from hai_backend.loops import measuring
@@ -90,6 +91,11 @@ class Rooms:
         self._move_tasks()
         self.following = self._following()
 
+    @property
+    def _runs_here(self) -> bool:
+        """Whether ranks are processes of this machine: a directory that is not here is nowhere."""
+        return isinstance(self.launcher, ProcessLauncher)
+
     def _keep_files(self) -> None:
         """Workspaces and environments; tasks name both."""
         settings = self.settings
@@ -100,7 +106,7 @@ class Rooms:
             self.clock,
             Keeping(settings.workspace_bytes, settings.workspace_days * 24 * 3600.0),
         )
-        self.pins = WorkspacePins(self.workspaces, self.shared.seen, run_here=self.shared.run_here)
+        self.pins = WorkspacePins(self.workspaces, self.shared.seen, run_here=self._runs_here)
 
     def _tell_webhooks(self) -> None:
         self.webhooks = Webhooks(self.store)
@@ -145,7 +151,7 @@ class Rooms:
             self.directory,
             self.ledger,
             self.clock,
-            run_here=self.shared.run_here,
+            run_here=self._runs_here,
         )
         self.pinning = EnvironmentPinning(
             self.environments,
