@@ -57,6 +57,31 @@ async def test_a_log_that_cannot_be_written_any_more_is_left(
     assert left == [12]
 
 
+@pytest.mark.parametrize(
+    ("out", "printed"),
+    [
+        pytest.param(Screen(), "\x1b[K1 %\x1b[m\r\x1b[K9 %\x1b[m\n", id="a terminal"),
+        pytest.param(io.StringIO(), "9 %\n", id="a pipe"),
+    ],
+)
+async def test_bars_move_only_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, out: io.StringIO, printed: str
+) -> None:
+    class Logs:
+        async def tail(self, id: int, **_: object) -> AsyncGenerator[TailLogsResponse]:
+            yield TailLogsResponse(lines=[LogLine(text="1 %", redraw=True), LogLine(text="9 %")])
+
+    class Client:
+        logs = Logs()
+
+    monkeypatch.setattr("sys.stdout", out)
+    await print_lines(Client(), 12, Lines(), follow=True)  # type: ignore[arg-type]
+    assert out.getvalue() == printed
+    monkeypatch.setattr("sys.stdout", json := Screen())
+    await print_lines(Client(), 12, Lines(output="json"), follow=True)  # type: ignore[arg-type]
+    assert [line.count("redraw") for line in json.getvalue().splitlines()] == [1]
+
+
 def test_a_full_disk_is_told_with_what_helps(
     hai: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,19 +65,6 @@ def test_bars_are_drawn_in_place(lines: list[Line], seen: list[str]) -> None:
     assert texts(together) == texts(one_by_one) == seen
 
 
-def test_bars_can_be_seen_as_lines() -> None:
-    window = Window(fold=False)
-    window.append([line("10 %", redraw=True), line("100 %")], "1", "0")
-    assert texts(window) == ["10 %", "100 %"]
-
-
-def test_a_bar_that_older_lines_end_with_gives_way() -> None:
-    window = Window()
-    window.append([line("done")], "2", "1")
-    window.prepend([line("start"), line("50 %", redraw=True)], "0")
-    assert texts(window) == ["start", "done"]
-
-
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 90_000)), max_size=40))
 def test_it_is_one_piece_of_the_log_and_bounded(steps: list[tuple[bool, int]]) -> None:
     """Lines are numbered; cursors are the numbers between them."""

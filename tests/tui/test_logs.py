@@ -81,30 +81,28 @@ async def test_codes_of_a_program_do_not_steer_the_terminal(server, drive, ended
         assert all(c.isprintable() or c == "\n" for c in tui.screen())
 
 
-async def test_a_bar_is_one_line_unless_lines_are_wanted(server, drive, ended) -> None:
-    write_log(server, [b"10 %\r", b"50 %\r", b"100 %"])
+BAR = r"""
+printf "start\n\r10 %%"
+until [ -e {half} ]; do sleep 0.05; done
+printf "\r50 %%"
+until [ -e {whole} ]; do sleep 0.05; done
+printf "\r100 %%\nafter it\n"
+"""
+
+
+async def test_a_bar_is_drawn_in_place_and_becomes_one_line(
+    server, drive, submit, tmp_path
+) -> None:
+    half, whole = tmp_path / "half", tmp_path / "whole"
+    await submit("train", "bash", "-c", BAR.format(half=half, whole=whole))
     async with drive(server.profile, start="logs 1") as tui:
-        await tui.shows("100 %")
+        await tui.shows("start", "10 %")
+        half.touch()
+        await tui.shows("50 %")
+        assert "10 %" not in tui.screen()
+        whole.touch()
+        await tui.shows("start", "100 %", "after it", "■ the task has ended")
         assert "50 %" not in tui.screen()
-        await tui.press("b")
-        await tui.shows("10 %", "50 %", "100 %")
-
-
-async def test_what_is_read_stays_where_it_is_when_bars_become_lines(server, drive, ended) -> None:
-    bars = [[b"%d %%\r" % n for n in range(20)] + [b"epoch %d" % epoch] for epoch in range(900)]
-    write_log(server, [line for bar in bars for line in bar])
-    async with drive(server.profile, start="logs 1") as tui:
-        await tui.shows("epoch 899")
-        await tui.press(*["pageup"] * 3)
-        first = page(tui).pane.seen
-        await tui.press("b")
-        await tui.until(lambda: page(tui).pane.seen == first)
-        await tui.shows(first.text, "18 %")
-        await tui.press("b")
-        await tui.until(lambda: "18 %" not in tui.screen())
-        assert page(tui).pane.seen == first
-        await tui.press("G")
-        await tui.shows("epoch 899", "■ the task has ended")
 
 
 async def test_what_would_be_looked_for_without_end_is_given_up(
@@ -123,16 +121,15 @@ async def test_what_would_be_looked_for_without_end_is_given_up(
 
 
 async def test_how_logs_look_is_remembered(server, drive, ended) -> None:
-    write_log(server, [b"10 %\r", b"50 %\r", b"100 %", b"long " * 30 + b"end"])
+    write_log(server, [b"10 %", b"50 %", b"100 %", b"long " * 30 + b"end"])
     async with drive(server.profile, start="logs 1", size=(80, 24)) as tui:
         await tui.shows("100 %")
-        assert "50 %" not in tui.screen()
-        await tui.press("b", "w", "t")
+        await tui.press("w", "t")
     async with drive(server.profile, start="logs 1 0 end", size=(80, 24)) as tui:
         await tui.shows("long end", ":00:03")
         await tui.press("&", "ctrl+u", "enter")
         await tui.shows("10 %", "50 %", "100 %")
-        await tui.press("w", "b", "t")
+        await tui.press("w", "t")
         assert tui.app.state.words("logs") == []
 
 

@@ -1,16 +1,24 @@
-"""Turns what a program prints into stamped lines, whatever it prints: pure, and never holds more than one line."""
+"""Turns what a program prints into stamped lines, whatever it prints: pure, and never holds more than a few lines.
+
+Lines go through unchanged. Where a program begins to draw (a carriage return within a line, a cursor that moves up),
+a Screen follows it until its bars are left, and answers each as one line.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Iterator
 
+from hai_backend.agent.screen import Screen
 from hai_backend.logs.lines import MAX_TEXT_BYTES, STAMP_BYTES, stamp
 
-# A carriage return ends a line that is redrawn; before a newline it means nothing; at the very end it must wait. Only
-# the first of several is looked at, or a long row of them would take for ever.
-_END = re.compile(rb"(?<!\r)(?:\r*\n|\r+(?=[^\r\n]))")
+# A return before a newline means nothing; at the very end it must wait. Only the first of several is looked at, or a
+# long row of them would take for ever.
+_DRAWS = re.compile(rb"(?<!\r)\r+(?=[^\r\n])|\x1b\[(?:[0-9;]*[AF]|\?25l)")
+_RETURNS = re.compile(rb"(?<!\r)\r+\n")
 _KEPT_TAIL_BYTES = 16 * 1024
+_BAR_CHARS = 1000
+_BAR_SECONDS = 1.0  # between two states of a bar that are shown
 
 
 class LineSplitter:
@@ -20,23 +28,59 @@ class LineSplitter:
         self._prefix = prefix.encode()  # before the text of every line
         self._rest = b""
         self._tail = b""
-        self._last = 0.0
+        self._last = 0.0  # stamp
+        self._now: float | None = None
+        self._age = 0.0  # seconds since the first call, by a clock that is never set back
+        self._screen: Screen | None = None  # while bars are drawn
+        self._decoder = _decoder()
+        self._bar = ""  # as it was shown last
+        self._bar_at = 0.0
 
     def feed(self, data: bytes, now: float) -> bytes:
         """Lines that `data` completes, read at `now`. Stamps never decrease, so that readers may bisect."""
-        self._last = max(self._last, now)
-        *whole, self._rest = self._split(self._rest + data)
-        while len(self._rest) > MAX_TEXT_BYTES + 1:
-            cut = _cut(self._rest)
-            whole.append(self._rest[:cut])
-            self._rest = self._rest[cut:]
-        return self._stamped(whole)
+        self._advance(now)
+        if self._screen is None:
+            lines = self._split(data)
+        else:
+            self._screen.feed(self._decoder.decode(data), self._age)
+            lines = self._left(self._screen)
+        return self._stamped(lines)
+
+    def settle(self, now: float) -> bytes:
+        """Bars that the program has left, as far as time tells."""
+        self._advance(now)
+        return self._stamped(self._left(self._screen)) if self._screen else b""
 
     def flush(self, now: float) -> bytes:
-        """What is left when the output has ended, as a last line."""
+        """What is left when the output has ended, as last lines."""
+        self._advance(now)
         rest, self._rest = self._rest, b""
-        self._last = max(self._last, now)
-        return self._stamped([rest]) if rest.rstrip(b"\r") else b""
+        rest = rest.rstrip(b"\r")
+        lines = [rest] if rest else []
+        if self._screen is not None:
+            self._screen.feed(self._decoder.decode(b"", True), self._age)
+            lines = list(map(_encoded, self._screen.end()))
+            self._screen = None
+        return self._stamped(lines)
+
+    def bar(self, now: float) -> str | None:
+        """The state of a bar that shall be shown now; None: there is none, or it is too early, or nothing is new."""
+        self._advance(now)
+        if self._screen is None or self._age < self._bar_at + _BAR_SECONDS:
+            return None
+        text = self._screen.bar[:_BAR_CHARS]
+        if not text or text == self._bar:
+            return None
+        self._bar, self._bar_at = text, self._age
+        return self._prefix.decode() + _encoded(text).decode("utf-8", "replace")
+
+    def wait_seconds(self) -> float | None:
+        """After which to call `settle` and `bar` though nothing was printed; None: not before the next piece."""
+        if self._screen is None:
+            return None
+        new = self._screen.bar[:_BAR_CHARS] not in ("", self._bar)
+        moments = (self._bar_at + _BAR_SECONDS if new else None, self._screen.next_at)
+        return min((max(0.0, at - self._age) for at in moments if at is not None), default=None)
 
     def last_lines(self, count: int) -> str:
         """The newest lines without their stamps, for a person who asks why the program failed."""
@@ -44,10 +88,35 @@ class LineSplitter:
         texts = (line[STAMP_BYTES:].rstrip(b"\r") for line in lines[-count:])
         return b"\n".join(texts).decode("utf-8", "replace")
 
+    def _advance(self, now: float) -> None:
+        self._age += max(0.0, now - (now if self._now is None else self._now))
+        self._now = now
+        self._last = max(self._last, now)
+
     def _split(self, data: bytes) -> list[bytes]:
-        if b"\r" not in data:
-            return data.split(b"\n")
-        return list(_redrawn(data))
+        data, drawn = self._rest + data, b""
+        if b"\r" in data or b"\x1b" in data:
+            data, drawn = _until_drawn(data)
+        *lines, self._rest = data.split(b"\n")
+        if self._rest.endswith(b"\r\r"):
+            self._rest = self._rest.rstrip(b"\r") + b"\r"
+        while len(self._rest) > MAX_TEXT_BYTES + 1:
+            cut = _cut(self._rest)
+            lines.append(self._rest[:cut])
+            self._rest = self._rest[cut:]
+        if drawn:
+            self._screen, self._decoder = Screen(self._age), _decoder()
+            self._bar, self._bar_at = "", self._age
+            self._screen.feed(self._decoder.decode(drawn), self._age)
+            lines += self._left(self._screen)
+        return lines
+
+    def _left(self, screen: Screen) -> list[bytes]:
+        lines = list(map(_encoded, screen.left(self._age)))
+        if screen.closed:
+            self._screen = None
+            lines += self._split(_encoded(screen.rest) + self._decoder.getstate()[0])
+        return lines
 
     def _stamped(self, lines: list[bytes]) -> bytes:
         if not lines:
@@ -63,24 +132,29 @@ class LineSplitter:
         return out
 
 
-def _redrawn(data: bytes) -> Iterator[bytes]:
-    begin = 0
-    for end in _END.finditer(data):
-        text = data[begin : end.start()]
-        begin = end.end()
-        if end.group().endswith(b"\n"):
-            yield text
-        elif text:  # a return at the beginning of a line does nothing
-            yield text + b"\r"
-    yield data[begin:]
+def _until_drawn(data: bytes) -> tuple[bytes, bytes]:
+    """Ordinary lines, each ended by a newline alone, and what follows from the line on in which a program draws."""
+    draws = _DRAWS.search(data)
+    begin = len(data) if draws is None else data.rfind(b"\n", 0, draws.start()) + 1
+    return _RETURNS.sub(b"\n", data[:begin]), data[begin:]
 
 
-def _pieces(line: bytes) -> Iterator[bytes]:
+def _decoder() -> codecs.IncrementalDecoder:
+    """Of UTF-8; bytes that are none come out again as they were."""
+    return codecs.getincrementaldecoder("utf-8")("surrogateescape")
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _pieces(line: bytes) -> list[bytes]:
+    pieces = []
     while len(line) > MAX_TEXT_BYTES + 1:
         cut = _cut(line)
-        yield line[:cut]
+        pieces.append(line[:cut])
         line = line[cut:]
-    yield line
+    return [*pieces, line]
 
 
 def _cut(line: bytes) -> int:

@@ -18,12 +18,23 @@ _PIPE_BYTES = 1024 * 1024  # a busy agent shall not make the program wait
 
 
 class Output:
-    """`write_end` goes to the program; `ended` is set when nobody holds it any more. `prefix` begins every line."""
+    """`write_end` goes to the program; `ended` is set when nobody holds it any more. `prefix` begins every line.
 
-    def __init__(self, spool: Spool, grown: Callable[[], None], prefix: str = "") -> None:
+    `show` is called with a progress bar as it is now, and with "" when it has become a line.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        grown: Callable[[], None],
+        prefix: str = "",
+        show: Callable[[str], None] = lambda bar: None,
+    ) -> None:
         self._spool = spool
         self._grown = grown
+        self._show = show
         self._lines = LineSplitter(prefix)
+        self._settling: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.heard_at = time.monotonic()
         self.ended = asyncio.Event()
@@ -39,8 +50,9 @@ class Output:
         self.heard_at = time.monotonic()
 
     def say(self, message: str) -> None:
-        """A line of the platform among the program's, without credentials."""
-        self._keep(self._lines.feed(f"[hai] {redact(message)}\n".encode(), time.time()))
+        """A line of the platform, without credentials; the program may be in the middle of one."""
+        line, now = f"[hai] {redact(message)}\n".encode(), time.time()
+        self._keep(self._lines.flush(now) + self._lines.feed(line, now))
 
     def last_lines(self, count: int) -> str:
         return self._lines.last_lines(count)
@@ -75,3 +87,19 @@ class Output:
         if lines:
             self._spool.append(lines)
             self._grown()
+            self._show("")
+        self._settle_later()
+
+    def _settle_later(self) -> None:
+        """Bars are shown and become lines at their time, also when the program prints nothing more."""
+        if self._settling is not None:
+            self._settling.cancel()
+        seconds = self._lines.wait_seconds()
+        self._settling = None if seconds is None else self._loop.call_later(seconds, self._settle)
+
+    def _settle(self) -> None:
+        now = time.time()
+        self._keep(self._lines.settle(now))
+        if (bar := self._lines.bar(now)) is not None:
+            self._show(bar)
+            self._settle_later()

@@ -68,7 +68,7 @@ class RankAgent:
         self._outbox = Outbox()
         self._spool = Spool(directory.spool)
         self._session = Session(directory, self._me.token, self, self._outbox, self._spool, lease)
-        self._output = Output(self._spool, self._session.wake)
+        self._output = Output(self._spool, self._session.wake, show=self._show_bar)
         self._watchdog = Watchdog(0, lambda: self._output.heard_at, self._hung)
         self._suspending = Suspending(self._control, self._outbox)
         self._checkpoints = Checkpoints(self._outbox, self._session.wake)
@@ -274,6 +274,12 @@ class RankAgent:
         )
         self._outbox.keep("exited", pb.AttachRequest(exited=exited), after_log=True)
         self._session.wake()
+
+    def _show_bar(self, bar: str) -> None:
+        self._outbox.drop("bar")
+        if bar:
+            self._outbox.put("bar", pb.AttachRequest(bar=pb.BarDrawn(text=bar)))
+            self._session.wake()
 
     def _hung(self, silent_seconds: float) -> None:
         """Nothing was printed for too long."""

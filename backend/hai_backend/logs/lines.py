@@ -1,6 +1,6 @@
 """The one format of a log line, written by agents and read by the server.
 
-``2026-11-21T11:08:20.123456Z text\\n``; a text that ended with a carriage return keeps it before the newline.
+``2026-11-21T11:08:20.123456Z text\\n``
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_TEXT_BYTES = MAX_LINE_BYTES - STAMP_BYTES - 2
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line as a reader sees it. `redraw`: the next line replaces it on a screen."""
+    """One line as a reader sees it. `redraw`: a progress bar as it is now, which the next line of its rank replaces."""
 
     run: int
     rank: int
@@ -44,11 +44,9 @@ def decode(raw: bytes, run: int, rank: int, otherwise: float) -> LogLine:
     """A stored line, without its newline, as a value; `otherwise` is the time of a line that has no stamp."""
     time = time_of(raw)
     text = raw if time is None else raw[STAMP_BYTES:]
-    redraw = text.endswith(b"\r")
     return LogLine(
         run,
         rank,
         otherwise if time is None else time,
-        (text[:-1] if redraw else text).decode("utf-8", "replace"),
-        redraw,
+        text.decode("utf-8", "replace"),
     )

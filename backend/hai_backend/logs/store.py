@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from hai.client.disk_reserve import DiskReserve
 from hai_backend.domain.errors import Unavailable
 from hai_backend.logs import backwards, reader, segments
 from hai_backend.logs import cursor as cursors
+from hai_backend.logs.bars import Bars
 from hai_backend.logs.lines import LogLine
 
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -67,6 +69,7 @@ class LogStore:
         self._tails: dict[tuple[int, int, int], _Tail] = {}
         self._followers: dict[int, set[asyncio.Event]] = {}
         self._reserve = DiskReserve(root, RESERVE_SECONDS)
+        self._bars = Bars()
 
     def size(self, key: RankName) -> int:
         """Bytes of the rank's log that were ever kept: where its agent goes on."""
@@ -82,9 +85,21 @@ class LogStore:
         except OSError as error:
             self._forget(key)
             raise Unavailable(_not_kept(key, self._root, error), reason="LOG_NOT_KEPT") from error
-        for follower in self._followers.get(key.task_id, ()):
-            follower.set()
+        self._bars.forget(key.task_id, key.run, key.rank)
+        self._wake(key.task_id)
         return tail.size
+
+    def show(self, key: RankName, bar: str) -> None:
+        """A progress bar as it is now; the next line of its rank replaces it."""
+        line = LogLine(key.run, key.rank, time.time(), bar, redraw=True)
+        self._bars.draw(key.task_id, line)
+        self._wake(key.task_id)
+
+    def bars(
+        self, task_id: int, *, ranks: tuple[int, ...] = (), run: int = 0, after: int = 0
+    ) -> tuple[list[LogLine], int]:
+        """Bars that were drawn after this number (0: all that there are), and the number to go on from."""
+        return self._bars.since(task_id, ranks, run, after)
 
     def read(
         self,
@@ -127,7 +142,7 @@ class LogStore:
 
     @contextmanager
     def appends(self, task_id: int) -> Iterator[asyncio.Event]:
-        """Set by whatever is appended to the task's logs; who clears it before reading misses nothing."""
+        """Set by whatever is appended to the task's logs, or shown; who clears it before reading misses nothing."""
         event, followers = asyncio.Event(), self._followers.setdefault(task_id, set())
         followers.add(event)
         try:
@@ -136,6 +151,10 @@ class LogStore:
             followers.discard(event)
             if not followers:
                 self._followers.pop(task_id, None)
+
+    def _wake(self, task_id: int) -> None:
+        for follower in self._followers.get(task_id, ()):
+            follower.set()
 
     def _tail(self, key: RankName) -> _Tail:
         name = (key.task_id, key.run, key.rank)

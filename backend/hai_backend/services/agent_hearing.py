@@ -35,6 +35,8 @@ class Hearing:
             return
         elif kind == "log":
             await self._append(key, request.log, inbox)
+        elif kind == "bar":
+            self._p.logs.show(key, request.bar.text[: limits.SAID_CHARS])
         else:
             await inbox.put(request)
 

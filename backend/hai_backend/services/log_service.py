@@ -33,14 +33,15 @@ class LogService(LogServiceServicer):
         if request.back:
             yield await asyncio.to_thread(self._page, request)
             return
-        cursor, sent = request.cursor, False
+        cursor, sent, bars = request.cursor, False, 0
         with self._logs.appends(request.id) as appended:
             while True:
                 ended = await self._ended(request.id)  # what was printed before it is read below
                 appended.clear()
                 lines, cursor = await asyncio.to_thread(self._read, request, cursor)
-                if lines or not sent:
-                    yield pb.TailLogsResponse(lines=map(_line, lines), cursor=cursor)
+                drawn, bars = self._bars(request, bars)
+                if lines or drawn or not sent:
+                    yield pb.TailLogsResponse(lines=map(_line, lines + drawn), cursor=cursor)
                     sent = True
                 if not lines and (ended or not request.follow):
                     return
@@ -59,6 +60,12 @@ class LogService(LogServiceServicer):
             cursor=cursor,
             max_bytes=limits.BUNDLE_BYTES,
         )
+
+    def _bars(self, request: pb.TailLogsRequest, after: int) -> tuple[list[LogLine], int]:
+        """Progress bars that were drawn since, for who watches."""
+        if not request.follow:
+            return [], after
+        return self._logs.bars(request.id, ranks=tuple(request.ranks), run=request.run, after=after)
 
     def _page(self, request: pb.TailLogsRequest) -> pb.TailLogsResponse:
         lines, begin, end = self._logs.read_back(

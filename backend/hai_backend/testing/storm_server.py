@@ -115,6 +115,9 @@ class _NoLogs:
     def size(self, key: RankKey) -> int:
         return 0
 
+    def show(self, key: RankKey, bar: str) -> None:
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:

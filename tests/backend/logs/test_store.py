@@ -68,12 +68,12 @@ def test_append_writes_only_at_its_own_size(tmp_path, offset, data, size, kept):
     assert (tmp_path / "1" / "1" / "0.0").read_bytes() == kept
 
 
-def test_lines_come_with_run_rank_time_and_redraw(store):
-    store.append(Key(rank=3), 0, line(5.25, "10%\r") + line(6, "caf\u00e9") + b"no stamp\n")
+def test_lines_come_with_run_rank_and_time(store):
+    store.append(Key(rank=3), 0, line(5.25, "10%") + line(6, "caf\u00e9") + b"no stamp\n")
     store.append(Key(rank=3), store.size(Key(rank=3)), line(7, "incomplete")[:-1])
     lines, _ = store.read(1)
     assert lines == [
-        LogLine(1, 3, 5.25, "10%", redraw=True),
+        LogLine(1, 3, 5.25, "10%"),
         LogLine(1, 3, 6.0, "café"),
         LogLine(1, 3, 6.0, "no stamp"),
     ]
@@ -198,6 +198,24 @@ async def test_each_follower_of_a_task_hears_of_what_is_appended(store):
         store.append(Key(), 0, line(1, "one"))  # said again: nothing new
         assert not first.is_set()
     assert not store._followers
+
+
+def test_bars_are_shown_to_who_watches_until_a_line_replaces_them(store):
+    with store.appends(1) as event:
+        store.show(Key(rank=1), "10 %")
+        assert event.is_set()
+        (bar,), number = store.bars(1)
+        assert (bar.run, bar.rank, bar.text, bar.redraw) == (1, 1, "10 %", True)
+        assert store.bars(1, after=number) == ([], number)
+        assert store.bars(2) == store.bars(1, run=2) == store.bars(1, ranks=(0,)) == ([], 0)
+        store.show(Key(), "5 %")
+        store.show(Key(rank=1), "20 %")
+        bars, after = store.bars(1, after=number)
+        assert texts(bars) == ["5 %", "20 %"]
+        store.append(Key(), 0, line(1, "100 %"))
+        assert texts(store.bars(1)[0]) == ["20 %"]
+        assert store.bars(1, after=after) == ([], after)
+    assert texts(store.read(1)[0]) == ["100 %"]
 
 
 def test_a_full_disk_is_one_clear_error_and_nothing_breaks(tmp_path):

@@ -105,7 +105,9 @@ async def print_lines(
         async for batch in stream:
             some = some or bool(batch.lines)
             wanted = (x for x in batch.lines if not lines.grep or lines.grep.search(x.text))
-            sys.stdout.write("".join(_shown(line, lines) for line in wanted))
+            drawn = sys.stdout.isatty() and lines.output not in ("json", "yaml")
+            shown = (_shown(line, lines) for line in wanted if drawn or not line.redraw)
+            sys.stdout.write("".join(shown))
             sys.stdout.flush()
     return some
 

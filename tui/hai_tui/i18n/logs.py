@@ -15,7 +15,6 @@ TEXTS: dict[str, tuple[str, str]] = {
     "logs.ranks": ("which ranks", "选择 rank"),
     "logs.wrap": ("fold long lines", "自动换行"),
     "logs.times": ("times", "时间"),
-    "logs.bars": ("progress bars in place or as lines", "进度条原位或逐行显示"),
     "logs.run.next": ("next run", "下一次运行"),
     "logs.run.previous": ("previous run", "上一次运行"),
     "logs.save": ("save to a file", "保存到文件"),
@@ -81,8 +80,6 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{most} logs are open; close one with x",
         "已打开 {most} 个日志；用 x 关闭一个",
     ),
-    "logs.bars.place": ("progress bars are drawn in place", "进度条原位显示"),
-    "logs.bars.lines": ("every step of a progress bar is a line", "进度条每步一行"),
     "logs.bad_task": (
         "{word!r} is no task: write its number or its name",
         "{word!r} 不是任务：请输入编号或名称",

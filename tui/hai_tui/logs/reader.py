@@ -130,27 +130,6 @@ class Reader:
                 told(seen)
             return None
 
-    async def again(self, line: Line) -> Line | None:
-        """The part with that line anew: bars are drawn otherwise. What stands in its place now."""
-        async with self._lock:
-            self._detach()
-            cursor = self.window.begin_of(line)
-            page = await self._page(cursor, back=False)
-            self._show(lines_of(page.lines), cursor, page.cursor)
-            found = None
-            while page.lines and found is None:
-                found = self._from(line)
-                page = await self._page(page.cursor, back=False)  # one more than that with the line
-                self.window.append(lines_of(page.lines), page.cursor)
-            if not page.lines:
-                self._attach()
-            self._changed(None)
-            return found
-
-    def _from(self, line: Line) -> Line | None:
-        held = (each for each in self.window if (each.run, each.time) >= (line.run, line.time))
-        return next(held, None)
-
     async def everything(self) -> AsyncGenerator[list[Line], None]:
         """The whole log as it is now, page by page."""
         source = self.source

@@ -1,7 +1,7 @@
 """The part of a log that is held: pages between two cursors, bounded in bytes, growing at either end.
 
-A log may have any size; the window has not. What leaves it at one end can be read again by the cursor there. A line
-that ended with a carriage return (a progress bar) is replaced by the next one of its rank: a bar costs one line.
+A log may have any size; the window has not. What leaves it at one end can be read again by the cursor there. A progress
+bar as it is now is no line of the log, and is replaced by the next line of its rank.
 """
 
 from __future__ import annotations
@@ -59,11 +59,10 @@ class Change:
 
 
 class Window:
-    """Lines of a log between `begin` and `end`. With `fold` progress bars are drawn in place."""
+    """Lines of a log between `begin` and `end`."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES, *, fold: bool = True) -> None:
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
-        self.fold = fold
         self._parts: deque[_Part] = deque()
         self._bars: dict[tuple[int, int], tuple[_Part, int]] = {}
         self.bytes = 0
@@ -94,11 +93,6 @@ class Window:
         """The cursor after the last line."""
         return self._parts[-1].end if self._parts else ""
 
-    def begin_of(self, line: Line) -> str:
-        """A cursor before that very line, the nearest that is known."""
-        held = (part.begin for part in self._parts if any(each is line for each in part.lines))
-        return next(held, self.begin)
-
     @property
     def full(self) -> bool:
         """True when the next lines push out others."""
@@ -125,7 +119,7 @@ class Window:
 
     def prepend(self, lines: Sequence[Line], begin: str) -> Change:
         """Lines before the first one; what is too much leaves at the end."""
-        part = _Part(begin, self.begin, self._final(lines))
+        part = _Part(begin, self.begin, list(lines))
         part.bytes = sum(map(_size, part.lines))
         self._parts.appendleft(part)
         self.bytes += part.bytes
@@ -134,7 +128,7 @@ class Window:
     def _add(self, part: _Part, line: Line) -> int | None:
         """The place of the bar that the line has replaced; None when it stands at the end."""
         key = (line.run, line.rank)
-        bar = self._bars.pop(key, None) if self.fold else None
+        bar = self._bars.pop(key, None)
         where, index = bar or (part, len(part.lines))
         size = _size(line)
         if bar is None:
@@ -144,7 +138,7 @@ class Window:
             where.lines[index] = line
         where.bytes += size
         self.bytes += size
-        if line.redraw and self.fold:
+        if line.redraw:
             self._bars[key] = (where, index)
         return None if bar is None else self._before(where) + index
 
@@ -155,18 +149,6 @@ class Window:
                 break
             count += len(part.lines)
         return count
-
-    def _final(self, lines: Sequence[Line]) -> list[Line]:
-        """Without bars that something of their rank has replaced."""
-        if not self.fold:
-            return list(lines)
-        followed = {(line.run, line.rank) for line in self} if lines else set()
-        kept: list[Line] = []
-        for line in reversed(lines):
-            if not line.redraw or (line.run, line.rank) not in followed:
-                kept.append(line)
-            followed.add((line.run, line.rank))
-        return kept[::-1]
 
     def _shrink(self, *, first: bool) -> int:
         """How many lines have left. One part always stays."""

@@ -93,7 +93,6 @@ class LogsPage(LogMoves):
                 lambda: self.go_to_run(back=True),
                 shown=False,
             ),
-            Action("b", "bars", "logs.bars", self._bars, shown=False),
             Action("s", "save", "logs.save", self.ask_save),
             Action("p", "pager", "logs.pager", self.page_lines),
             Action("c", "copy", "logs.copy", self.copy_lines, shown=False),
@@ -206,23 +205,6 @@ class LogsPage(LogMoves):
     async def _reread(self, pane: LogPane) -> None:
         await self._read(pane, await self.hai.session.client())
 
-    def _bars(self) -> None:
-        pane = self.pane
-        if pane is not None:
-            pane.window.fold = not pane.window.fold
-            self.hai.say(text("logs.bars.place" if pane.window.fold else "logs.bars.lines"))
-            self._remember("lines", not pane.window.fold)
-            self.report(partial(self._refold, pane))
-
-    async def _refold(self, pane: LogPane) -> None:
-        """What was seen first stays, unless the end is followed."""
-        seen = None if pane.view.following else pane.seen
-        if seen is None or pane.reader is None:
-            await self._reread(pane)
-        elif (line := await pane.reader.again(seen)) is not None:
-            pane.flush()
-            pane.view.show_line(line)
-
     def _each(self, name: str, change: Callable[[LogPane], None]) -> Callable[[], None]:
         """The same for every open log, and for those of another day."""
 
@@ -243,7 +225,6 @@ class LogsPage(LogMoves):
             pane.toggle_wrap()
         if "times" in chosen:
             pane.toggle_times()
-        pane.window.fold = "lines" not in chosen
 
     # Several logs.
 
