@@ -1,13 +1,13 @@
 """Suspend and resume for Lightning's Trainer.
 
-    batches = StepBatches(len(data), batch_size=32)                      # of integrations.torch
-    suspend = SuspendCallback(batches=batches, every=100)
-    trainer = Trainer(callbacks=[suspend], limit_train_batches=batches.per_epoch, use_distributed_sampler=False)
-    trainer.fit(model, DataLoader(data, batch_sampler=batches), ckpt_path=suspend.latest())
+    suspend = SuspendCallback(every=100)
+    trainer = Trainer(callbacks=[suspend])
+    trainer.fit(model, DataLoader(data, batch_size=32, shuffle=True), ckpt_path=suspend.latest())
 
-Saves between two batches, so a resumed run neither repeats nor skips one. Lightning does not keep the position in the
-data (a resumed epoch begins with its first batch again), hence `batches`; nor the random generators: the callback keeps
-them for jobs of one process. All processes leave together.
+Saves between two batches, so a resumed run neither repeats nor skips one. The order of a DataLoader and the random
+generators of every rank are kept (data_order.py); what a loader's workers draw is not. Where the position in the data
+cannot be kept, a line says so when training starts. With `batches` (StepBatches of integrations.torch), the order does
+not depend on generators at all. All processes leave together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from hai import task
 from hai.task import checkpoint
-from hai.task.integrations.torch import StepBatches, get_generators, set_generators
+from hai.task.channel import say
+from hai.task.integrations.data_order import DataOrder, keep_order
+from hai.task.integrations.torch import (
+    StepBatches,
+    get_generators,
+    pack,
+    read,
+    set_generators,
+)
 
 
 class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
@@ -38,35 +46,72 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         self._batches = batches
         self._every = every
         self._keep = keep
+        self._order = DataOrder(lambda message: say(f"{message}."))
+        self._problem = ""  # why the position in the data is not kept
         self._trained = 0  # batches
         self._saved_at = 0
         self._left = False
-        self._generators: dict[str, Any] | None = None
+        self._rank = 0
+        self._resumed: dict[str, Any] | None = None  # of this rank
 
     def latest(self) -> str | None:
         """Path for `fit(ckpt_path=…)`: the newest intact checkpoint; None in the first run."""
         found = checkpoint.latest(self._name)
         return None if found is None else str(found.path)
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Be there when Lightning makes the training loader, before it is iterated."""
+        self._rank = trainer.global_rank
+        if stage == "fit" and self._batches is None:
+            process = trainer.strategy.process_dataloader
+
+            def process_dataloader(loader: object) -> object:
+                if trainer.training:
+                    self._problem = keep_order(loader, self._order)
+                return process(loader)
+
+            vars(trainer.strategy)["process_dataloader"] = process_dataloader
+
     def state_dict(self) -> dict[str, Any]:
-        """Goes into the checkpoint."""
-        return {"trained": self._trained, "generators": get_generators()}
+        """Goes into the checkpoint, as it is on rank 0."""
+        return {"trained": self._trained, "step": self._saved_at, **self._own_state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Comes before the loader is iterated."""
         self._trained = state_dict["trained"]
-        self._generators = state_dict["generators"]
+        if self._rank == 0:
+            self._resumed = state_dict
+        else:
+            self._resumed = read(self._own_name(), state_dict["step"])
+            if self._resumed is None:
+                say(
+                    f"rank {self._rank} was not there at step {state_dict['step']}:"
+                    " its random generators start anew, and so does the order of its data"
+                )
+        self._order.resume(self._resumed["order"] if self._resumed else None)
         self._move_batches()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The loader's iterator exists now; making it has drawn from torch's generator."""
         self._saved_at = trainer.global_step
-        if self._generators is not None and trainer.world_size == 1:
-            set_generators(self._generators)
+        if self._resumed is not None:
+            set_generators(self._resumed["generators"])
+        if isinstance(trainer.train_dataloader, (dict, list, tuple)):
+            self._problem = "there are several training loaders, whose positions are not known"
+        if self._problem and trainer.is_global_zero:
+            say(
+                f"{self._problem}: after a suspension, the epoch goes on with data from its beginning."
+                " Use one DataLoader with a map-style data set, a loader with state_dict and load_state_dict,"
+                " or StepBatches."
+            )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The loader is iterated anew after this."""
         self._move_batches()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """A checkpoint that is written now begins with another epoch."""
+        self._order.finished()
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -85,6 +130,7 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
     ) -> None:
         """Count it."""
         self._trained += 1
+        self._order.trained(batch_idx + 1)
 
     def _move_batches(self) -> None:
         if self._batches is not None:
@@ -94,9 +140,24 @@ class SuspendCallback(Callback):  # type: ignore[misc, unused-ignore]
         asked = task.receive_suspend_command()
         return bool(trainer.strategy.reduce_boolean_decision(asked, all=False))
 
+    def _own_name(self) -> str:
+        return f"{self._name}.rank{self._rank}"
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"generators": get_generators(), "order": self._order.state()}
+
     def _save(self, trainer: Trainer) -> None:
         started = time.monotonic()
         self._saved_at = step = trainer.global_step
+        if not trainer.is_global_zero:
+            checkpoint.save_bytes(
+                self._own_name(),
+                pack(self._own_state()),
+                step=step,
+                keep=self._keep + 1,
+                report=False,
+            )
+        trainer.strategy.barrier("hai.task.integrations.lightning.own")
         if trainer.is_global_zero:
             checkpoint.save_path(
                 self._name, trainer.save_checkpoint, step=step, keep=self._keep, report=False

@@ -96,7 +96,7 @@ class Loop:
         step = _same_step(checkpoint.latest(self._name) if _rank() == 0 else None)
         if step < 0:
             return False
-        state = _read(self._name, step)
+        state = read(self._name, step)
         if state is None:
             raise RuntimeError(
                 f"rank {_rank()} does not find checkpoint {self._name} of step {step} in {checkpoint.directory()}; "
@@ -125,7 +125,7 @@ class Loop:
         """Write a checkpoint now; with torch.distributed, every process must call it."""
         started = time.monotonic()
         if _rank() != 0:
-            data = _packed({"generators": get_generators()})
+            data = pack({"generators": get_generators()})
             checkpoint.save_bytes(
                 self._own_name(), data, step=self.step, keep=self._keep + 1, report=False
             )
@@ -158,7 +158,7 @@ class Loop:
         return f"{self._name}.rank{_rank()}"
 
     def _own_generators(self, step: int) -> dict[str, Any] | None:
-        state = _read(self._own_name(), step)
+        state = read(self._own_name(), step)
         if state is None:
             say(f"rank {_rank()} was not there at step {step}: its random generators start anew")
             return None
@@ -201,7 +201,8 @@ def _same_step(found: checkpoint.Checkpoint | None) -> int:
     return int(shared.item())
 
 
-def _read(name: str, step: int) -> dict[str, Any] | None:
+def read(name: str, step: int) -> dict[str, Any] | None:
+    """What a checkpoint of that step holds; None: it is not there."""
     found = checkpoint.latest(name, step=step)
     if found is None:
         return None
@@ -209,7 +210,8 @@ def _read(name: str, step: int) -> dict[str, Any] | None:
     return state
 
 
-def _packed(state: dict[str, Any]) -> bytes:
+def pack(state: dict[str, Any]) -> bytes:
+    """As a checkpoint holds it: `read` runs no code."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     return buffer.getvalue()

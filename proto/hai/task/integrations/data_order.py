@@ -1,0 +1,168 @@
+"""The order in which a plain DataLoader gives its samples, kept so that a resumed epoch goes on with the next one.
+
+A sampler draws the order of an epoch when it is first asked. `keep_order` lets a loader note the state of all random
+generators at that moment; `DataOrder.state` says what a checkpoint must hold, and after `DataOrder.resume` the loader
+draws the same order again and skips what was trained, without loading it. What is skipped is compared with what was
+trained, so that an order which cannot be repeated is noticed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from hai.task.integrations.torch import get_generators, set_generators
+
+_OURS = "_hai_order"
+
+
+class DataOrder:
+    """Of one loader. `say` is told what goes wrong."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._begun: dict[str, Any] | None = None  # how the order of this epoch was drawn
+        self._drawn: deque[tuple[int, int]] = deque()  # batches, and a checksum of all up to each
+        self._resumed: dict[str, Any] | None = None
+
+    def trained(self, count: int) -> None:
+        """So many batches of the epoch were trained."""
+        while self._drawn and self._drawn[0][0] < count:
+            self._drawn.popleft()
+
+    def finished(self) -> None:
+        """The epoch is over."""
+        self._begun = None
+
+    def state(self) -> dict[str, Any] | None:
+        """For a checkpoint; None: no epoch has begun."""
+        if self._begun is None or not self._drawn:
+            return None
+        trained, checksum = self._drawn[0]
+        return {**self._begun, "trained": trained, "checksum": checksum}
+
+    def resume(self, state: dict[str, Any] | None) -> None:
+        """The next epoch that begins is the rest of this one."""
+        self._resumed = state
+
+    def batches(self, loader: DataLoader[Any], sampler: Iterable[Any]) -> Iterator[Any]:
+        """The sampler's batches of indices that are left of an epoch."""
+        state, self._resumed = self._resumed, None
+        if state is not None:
+            rest = self._skipped(loader, sampler, state)
+            if rest is not None:
+                yield from rest
+                return
+        own = [generator.get_state() for generator in _own_generators(loader)]
+        self._begun = {"generators": get_generators(), "own": own, "epoch": _epoch(loader)}
+        yield from self._counted(iter(sampler), 0, 0)
+
+    def _skipped(
+        self, loader: DataLoader[Any], sampler: Iterable[Any], state: dict[str, Any]
+    ) -> Iterator[Any] | None:
+        """Draw the order again, and leave out what was trained; None: nothing is left of it."""
+        self._begun = {key: state[key] for key in ("generators", "own", "epoch")}
+        now, trained, checksum = get_generators(), int(state["trained"]), 0
+        _set_own_states(loader, state)
+        set_generators(state["generators"])
+        batches = iter(sampler)
+        for batch in islice(batches, trained):
+            checksum = _checksum(batch, checksum)
+        first = next(batches, None)  # draws, if nothing has been skipped
+        set_generators(now)
+        if checksum != state["checksum"]:
+            self._say(
+                "the training data or their order are not those of the run before: some samples of this epoch may be"
+                " seen twice, others never. Keep the data set, the batch size and the number of ranks, and use a"
+                " sampler that draws its order when it is iterated"
+            )
+        return None if first is None else self._counted(chain([first], batches), trained, checksum)
+
+    def _counted(self, batches: Iterator[Any], number: int, checksum: int) -> Iterator[Any]:
+        self._drawn = deque([(number, checksum)])
+        for batch in batches:
+            number, checksum = number + 1, _checksum(batch, checksum)
+            self._drawn.append((number, checksum))
+            yield batch
+
+
+def _checksum(batch: Any, before: int) -> int:
+    return zlib.crc32(repr(batch).encode(), before)
+
+
+def keep_order(loader: object, order: DataOrder) -> str:
+    """Let a loader keep its order. Answers why it cannot; empty: it does."""
+    if _OURS not in getattr(loader, "__dict__", {}) and hasattr(loader, "load_state_dict"):
+        return ""  # it keeps its own position, in Lightning's checkpoint
+    if not isinstance(loader, DataLoader):
+        return f"the training data come from a {type(loader).__name__}, whose position is not known"
+    if isinstance(loader.dataset, IterableDataset):
+        return f"{type(loader.dataset).__name__} is an IterableDataset, whose position is not known"
+    if _OURS not in vars(loader):
+        loader.__class__ = _keeping(type(loader))
+    vars(loader)[_OURS] = order
+    return ""
+
+
+def _keeping(kind: type[DataLoader[Any]]) -> type[DataLoader[Any]]:
+    """The same class, whose batches of indices go through a DataOrder. It says that it can be resumed, to Lightning."""
+
+    def index_sampler(self: Any) -> _Batches:
+        return _Batches(self, super(type(self), self)._index_sampler, vars(self)[_OURS])
+
+    def state_dict(self: Any) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self: Any, state: dict[str, Any]) -> None:
+        return None
+
+    names = {
+        "_index_sampler": property(index_sampler),
+        "state_dict": state_dict,
+        "load_state_dict": load_state_dict,
+    }
+    return type(kind.__name__, (kind,), names)
+
+
+class _Batches:
+    """What a DataLoader takes for its sampler."""
+
+    def __init__(self, loader: DataLoader[Any], sampler: Any, order: DataOrder) -> None:
+        self._loader, self._sampler, self._order = loader, sampler, order
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._order.batches(self._loader, self._sampler)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+
+def _samplers(loader: DataLoader[Any]) -> list[Any]:
+    """All that may draw: the loader's own generator, its sampler, that of its batches."""
+    inner = getattr(loader.batch_sampler, "sampler", None)
+    found = [loader, loader.sampler, loader.batch_sampler, inner]
+    return [each for i, each in enumerate(found) if each is not None and each not in found[:i]]
+
+
+def _own_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
+    found = [getattr(each, "generator", None) for each in _samplers(loader)]
+    return [each for each in found if isinstance(each, torch.Generator)]
+
+
+def _epoch(loader: DataLoader[Any]) -> int:
+    """Of a DistributedSampler, which shuffles by it; 0: there is none."""
+    return max((int(getattr(each, "epoch", 0)) for each in _samplers(loader)), default=0)
+
+
+def _set_own_states(loader: DataLoader[Any], state: dict[str, Any]) -> None:
+    for generator, own in zip(_own_generators(loader), state["own"], strict=False):
+        generator.set_state(own)
+    for each in _samplers(loader):
+        if hasattr(each, "set_epoch"):
+            each.set_epoch(state["epoch"])
