@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from hai_backend.domain.node import Node
 from hai_backend.domain.task import RunState, Task, TaskState
-from hai_backend.metrics.prometheus import Metrics
+from hai_backend.metrics.prometheus import Metrics, SuspendReason
 
 
 def count(metrics: Metrics, before: Task | None, after: Task, now: float) -> None:
@@ -21,7 +21,8 @@ def count(metrics: Metrics, before: Task | None, after: Task, now: float) -> Non
         since = before.progress.queued_at
         metrics.waited(after, now - (before.created_at if since is None else since))
     if _suspending(after) and not _suspending(before):
-        metrics.suspended("preempted" if after.run and after.run.suspended_for else "asked")
+        preempted = after.run is not None and bool(after.run.suspended_for)
+        metrics.suspended(SuspendReason.PREEMPTED if preempted else SuspendReason.ASKED)
 
 
 class Standings:

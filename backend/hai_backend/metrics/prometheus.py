@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from enum import StrEnum
 from functools import partial
 from importlib.metadata import version
 from math import inf, nan
@@ -25,6 +26,13 @@ _WAITS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 *
 _PASSES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _PUSHES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _CALLS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
+
+
+class SuspendReason(StrEnum):
+    """Why a run was asked to leave."""
+
+    PREEMPTED = "preempted"  # for another task
+    ASKED = "asked"  # by a person, a drain or a limit
 
 
 class Metrics:
@@ -125,8 +133,8 @@ class Metrics:
             self._disk_free.labels(name).set_function(partial(_of_disk, path, "free"))
             self._disk_size.labels(name).set_function(partial(_of_disk, path, "total"))
 
-    def suspended(self, reason: str) -> None:
-        """A run was asked to leave; `reason` is one of a few words: preempted, user, drain, limit."""
+    def suspended(self, reason: SuspendReason) -> None:
+        """A run was asked to leave."""
         self._suspended.labels(reason).inc()
 
     def pushed(self, push: Pushed) -> None:

@@ -14,7 +14,7 @@ from hai_backend.domain.node import Node, NodeState
 from hai_backend.domain.task import TaskState
 from hai_backend.domain.workspace import Pushed
 from hai_backend.metrics import prometheus
-from hai_backend.metrics.prometheus import Metrics, MetricsServer
+from hai_backend.metrics.prometheus import Metrics, MetricsServer, SuspendReason
 from hai_backend.testing import a_task
 from tests.small_disk import small_disk
 
@@ -64,7 +64,7 @@ def test_what_is_counted_can_be_read() -> None:
     metrics.passed(0.01)
     metrics.submitted(a_task())
     metrics.waited(a_task(), 12)
-    metrics.suspended("preempted")
+    metrics.suspended(SuspendReason.PREEMPTED)
     metrics.tasks({TaskState.RUNNING: 3})
     metrics.nodes([Node("a"), Node("b", cordoned=True), Node("c", state=NodeState.NOT_READY)])
     metrics.pushed(Pushed("done", 0.2, received_bytes=1000, changed=3, reused_chunks=7))
