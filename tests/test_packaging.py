@@ -63,7 +63,7 @@ def test_every_module_of_the_checkout_is_in_the_wheel(wheel: zipfile.ZipFile) ->
 
 def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
-    ours = {"hai", "hai_backend", "hai_tui", "hai_jupyter", "haienv", "hai_sync"}
+    ours = {"hai", "hfai", "hai_backend", "hai_tui", "hai_jupyter", "haienv", "hai_sync"}
     assert {t for t in tops if not t.endswith((".dist-info", ".data"))} == ours
 
 

@@ -196,7 +196,7 @@ def test_with_real_accounts(haienv: Any, wheelhouse: Path, tmp_path: Path) -> No
     next(
         path for path in (root / "ann" / ".layers").iterdir() if (path / "bin" / "tool").exists()
     ).chmod(0o700)
-    assert "is gone or hidden" in ok(20002, "bob", "list")
+    assert "is gone or hidden" in run(20002, "bob", "info", "top").stdout
     (root / "carl").mkdir()
     (root / "carl").chmod(0o777)
     os.chown(root / "carl", 20002, -1)

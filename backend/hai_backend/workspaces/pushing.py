@@ -123,8 +123,8 @@ class Push:
     def receive(self, pieces: Sequence[Piece]) -> int:
         """Verify and store contents; answers all bytes so far. Raises Invalid, and stores nothing of a bad message."""
         for piece in pieces:
+            contents = cut(piece)  # first: what a message says of its sizes may be a lie
             self._files.reserve.require(sum(piece.sizes))
-            contents = cut(piece)
             places = chunks.places(self._files, contents) if self._recipes else []
             places = [each for each in places if each.file in self._made]
             hashed = chunks.hashed(places, self._made) - self._missing.keys()

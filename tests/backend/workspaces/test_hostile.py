@@ -74,7 +74,6 @@ async def test_no_such_path_is_taken(here, path: str) -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        pytest.param("/etc/passwd", id="absolute"),
         pytest.param("../../x", id="out of the root"),
         pytest.param("b/../../../x", id="out of the root, later"),
         pytest.param("", id="nowhere"),
@@ -87,6 +86,16 @@ async def test_no_link_leads_out(here, target: str) -> None:
     with pytest.raises(Invalid):
         await pusher.send([link("a/l", target)], {})
     assert everything(here.files()) == {}
+
+
+async def test_an_absolute_link_is_kept_and_nothing_is_reached_through_it(here) -> None:
+    """Data sets are linked into projects; the link is a name and no way for a push or a pull."""
+    pusher = await here.pusher()
+    await pusher.send([link("a", "/etc")], {})
+    good = file("a/passwd", DATA)
+    with pytest.raises(HaiError):
+        await pusher.send([good], {good.digest: DATA})
+    assert here.files().joinpath("a").readlink() == Path("/etc")
 
 
 async def test_all_bad_paths_are_told_at_once_and_how_many_more_there_are(here) -> None:
