@@ -146,9 +146,7 @@ def test_what_a_server_had_hidden_that_died_then_can_be_removed_again(tmp_path) 
             id="no such revision",
         ),
         pytest.param("haiworkspace://../w", "or haiworkspace://NAME", id="no name"),
-        pytest.param(
-            "haiworkspace://w@1/../x", "or haiworkspace://NAME", id="a directory outside"
-        ),
+        pytest.param("haiworkspace://w@1/../x", "or haiworkspace://NAME", id="a directory outside"),
     ],
 )
 async def test_a_submission_that_names_no_revision_is_refused(here, workspace, told) -> None:
